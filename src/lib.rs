@@ -1,0 +1,22 @@
+//! A reverse proxy that turns the plain replies of legacy servers into MCP tool results.
+//!
+//! The path of a call: `face/*/decode` → [`gateway`] → [`route`] (which, are the arguments valid, what to
+//! ask) → [`policy`] → [`upstream`] → [`rule::translate`] → `face/*/answer`. Five words, the same that an
+//! operator uses: who asks (face), for what (route), how carefully (policy), from whom (upstream), and what
+//! it means (rule).
+//!
+//! The rooms stand in floor order below; a room uses only rooms declared above it, and a test reads that
+//! order from this file and checks every import. What is deliberately absent:
+//!
+//! - [`reply`], [`tool`], [`rule`] and [`route`] have no `async`, clock, environment, log, or wire library
+//!   (`bytes`, `http`'s types and `serde_json` are words, not wires).
+//! - [`rule::translate`] is total and deterministic: any status and any bytes give a result with content, and
+//!   a declared output schema is met by every success.
+//! - Only [`face`]`::mcp` names the MCP library, only [`upstream`] the HTTP client, only
+//!   [`config`]`::file` the shape of the file on disk.
+//! - Nothing is read without a bound.
+
+pub mod reply;
+pub mod tool;
+pub mod rule;
+pub mod route;

@@ -1,0 +1,267 @@
+//! jq filters, compiled once.
+
+use std::fmt;
+
+use jaq_core::{
+    Compiler, Ctx, Vars, data,
+    load::{Arena, File, Loader, lex, parse},
+    unwrap_valr,
+};
+use jaq_json::Val;
+use serde_json::Value;
+
+/// One compiled jq filter.
+///
+/// It sees the value as `.`, and `$args`, `$status`, `$headers`. What reads the world (`env`, `input`, `now`)
+/// or leaves it (`halt`, `debug`, `stderr`) is not there, so the same reply gives the same result.
+pub struct Jq {
+    filter: jaq_core::Filter<data::JustLut<Val>>,
+    source: String,
+}
+
+/// Why a filter does not compile, or gave no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct JqError {
+    /// What is wrong, in one sentence.
+    pub message: String,
+}
+
+/// The names a filter sees beside `.`.
+#[derive(Debug, Clone, Copy)]
+pub struct JqNames<'a> {
+    /// The call's arguments, an object.
+    pub args: &'a Value,
+    /// The reply's HTTP status.
+    pub status: u16,
+    /// The reply's headers, an object with lower-case names.
+    pub headers: &'a Value,
+}
+
+/// Functions that depend on, or act on, something other than their input.
+const IMPURE: [&str; 12] = [
+    "env", "now", "input", "inputs", "halt", "halt_error", "debug", "debug_empty", "stderr", "stderr_empty",
+    "localtime", "strflocaltime",
+];
+const VARIABLES: [&str; 3] = ["$args", "$status", "$headers"];
+
+impl Jq {
+    /// Compiles a filter.
+    ///
+    /// # Errors
+    ///
+    /// [`JqError`] on a syntax error, or a function or variable that does not exist.
+    pub fn compile(source: &str) -> Result<Self, JqError> {
+        let definitions = jaq_core::defs()
+            .chain(jaq_std::defs())
+            .chain(jaq_json::defs())
+            .filter(|definition| !IMPURE.contains(&definition.name));
+        let functions = jaq_core::funs()
+            .chain(jaq_std::funs())
+            .chain(jaq_json::funs())
+            .filter(|(name, ..)| !IMPURE.contains(name));
+        let arena = Arena::default();
+        let modules = Loader::new(definitions)
+            .load(&arena, File { code: source, path: () })
+            .map_err(|errors| JqError { message: load_message(source, errors) })?;
+        let filter = Compiler::default()
+            .with_funs(functions)
+            .with_global_vars(VARIABLES)
+            .compile(modules)
+            .map_err(|errors| {
+                let undefined = errors.into_iter().flat_map(|(_, errors)| errors).next();
+                JqError {
+                    message: match undefined {
+                        Some((name, kind)) => format!("there is no {} `{name}`", kind.as_str()),
+                        None => "the filter does not compile".to_owned(),
+                    },
+                }
+            })?;
+        Ok(Self { filter, source: source.to_owned() })
+    }
+
+    /// The filter as written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Applies the filter. It must give exactly one value.
+    ///
+    /// # Errors
+    ///
+    /// [`JqError`] when the filter fails, gives no value or several, or gives what JSON has not (bytes, keys
+    /// that are no strings, infinities).
+    pub fn apply(&self, value: &Value, names: JqNames<'_>) -> Result<Value, JqError> {
+        let mut results = self.run(value, names);
+        let first = results.next().ok_or_else(|| JqError { message: "gave no value".to_owned() })?;
+        let first = first.map_err(|error| JqError { message: error.to_string() })?;
+        if results.next().is_some() {
+            return Err(JqError { message: "gave more than one value; wrap it in `[…]` for an array".to_owned() });
+        }
+        from_jq(&first, 0)
+    }
+
+    /// Whether the first value of the filter is neither `false` nor `null`. A filter that fails, or gives no
+    /// value, does not hold.
+    pub fn holds(&self, value: &Value, names: JqNames<'_>) -> bool {
+        !matches!(self.run(value, names).next(), None | Some(Err(_) | Ok(Val::Null | Val::Bool(false))))
+    }
+
+    fn run<'a>(
+        &'a self,
+        value: &Value,
+        names: JqNames<'_>,
+    ) -> impl Iterator<Item = Result<Val, jaq_json::Error>> + 'a {
+        let variables = [to_jq(names.args), Val::from(names.status as isize), to_jq(names.headers)];
+        let context = Ctx::<data::JustLut<Val>>::new(&self.filter.lut, Vars::new(variables));
+        self.filter.id.run((context, to_jq(value))).map(unwrap_valr)
+    }
+}
+
+impl fmt::Debug for Jq {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Jq").field(&self.source).finish()
+    }
+}
+
+fn load_message(source: &str, errors: jaq_core::load::Errors<&str, ()>) -> String {
+    let Some((_, error)) = errors.into_iter().next() else { return "the filter can't be read".to_owned() };
+    let place = |rest: &str| {
+        let offset = rest.as_ptr() as usize - source.as_ptr() as usize;
+        match rest.split_whitespace().next() {
+            Some(found) => format!("`{found}` at character {}", source[..offset].chars().count() + 1),
+            None => "the end of the filter".to_owned(),
+        }
+    };
+    match error {
+        jaq_core::load::Error::Io(_) => "a filter can't import modules".to_owned(),
+        jaq_core::load::Error::Lex(errors) => match errors.into_iter().next() {
+            Some((lex::Expect::Delim(open), _)) => format!("an opening `{open}` is never closed"),
+            Some((expected, rest)) => format!("expected {}, found {}", expected.as_str(), place(rest)),
+            None => "the filter can't be read".to_owned(),
+        },
+        jaq_core::load::Error::Parse(errors) => match errors.into_iter().next() {
+            Some((expected, rest)) => format!("expected {}, found {}", expected_words(expected), place(rest)),
+            None => "the filter can't be read".to_owned(),
+        },
+    }
+}
+
+fn expected_words(expected: parse::Expect<&str>) -> String {
+    expected.as_str().to_owned()
+}
+
+fn to_jq(value: &Value) -> Val {
+    match value {
+        Value::Null => Val::Null,
+        Value::Bool(flag) => Val::Bool(*flag),
+        Value::Number(number) => to_jq_number(number),
+        Value::String(text) => Val::utf8_str(text.clone()),
+        Value::Array(items) => items.iter().map(to_jq).collect(),
+        Value::Object(members) => Val::obj(
+            members.iter().map(|(key, value)| (Val::utf8_str(key.clone()), to_jq(value))).collect(),
+        ),
+    }
+}
+
+/// Keeps the text of decimals, so that `1.0` comes out as `1.0`.
+fn to_jq_number(number: &serde_json::Number) -> Val {
+    let text = number.to_string();
+    Val::Num(jaq_json::Num::from_str_radix(&text, 10).unwrap_or_else(|| jaq_json::Num::Dec(text.into())))
+}
+
+fn from_jq(value: &Val, depth: usize) -> Result<Value, JqError> {
+    if depth > crate::tool::JSON_DEPTH_LIMIT {
+        return Err(JqError { message: "gave a value that nests too deep".to_owned() });
+    }
+    Ok(match value {
+        Val::Null => Value::Null,
+        Val::Bool(flag) => Value::Bool(*flag),
+        Val::Num(number) => {
+            let text = number.to_string();
+            let number = serde_json::from_str(&text);
+            Value::Number(number.map_err(|_| JqError { message: format!("gave `{text}`, which JSON has not") })?)
+        }
+        Val::BStr(bytes) | Val::TStr(bytes) => Value::String(String::from_utf8_lossy(bytes).into_owned()),
+        Val::Arr(items) => {
+            Value::Array(items.iter().map(|item| from_jq(item, depth + 1)).collect::<Result<_, _>>()?)
+        }
+        Val::Obj(members) => {
+            let mut map = serde_json::Map::with_capacity(members.len());
+            for (key, value) in members.iter() {
+                let Val::TStr(key) = key else {
+                    return Err(JqError { message: "gave an object with a key that is no string".to_owned() });
+                };
+                map.insert(String::from_utf8_lossy(key).into_owned(), from_jq(value, depth + 1)?);
+            }
+            Value::Object(map)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(filter: &str, input: &str, expected: Result<&str, &str>) {
+        let input = serde_json::from_str(input).unwrap();
+        let (args, headers) = (json!({"city": "Oslo"}), json!({}));
+        let names = JqNames { args: &args, status: 200, headers: &headers };
+        match (Jq::compile(filter).and_then(|jq| jq.apply(&input, names)), expected) {
+            (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
+            (Err(error), Err(part)) => assert!(error.message.contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn a_filter_reshapes_a_value_and_keeps_the_text_of_numbers() {
+        check(
+            "{temperature: .temp, big: .big, city: $args.city}",
+            r#"{"temp": 5.0, "big": 12345678901234567890}"#,
+            Ok(r#"{"temperature":5.0,"big":12345678901234567890,"city":"Oslo"}"#),
+        );
+        check("map(.a) | add", r#"[{"a": 1}, {"a": 2}]"#, Ok("3"));
+    }
+
+    #[test]
+    fn a_filter_gives_one_value_or_an_error() {
+        check(".[]", "[1, 2]", Err("more than one value"));
+        check("empty", "[]", Err("no value"));
+        check(".a.b", r#"{"a": 1}"#, Err("index"));
+        check("infinite", "null", Err("JSON has not"));
+        check("{(1|tostring): 2}", "null", Ok(r#"{"1":2}"#));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_filter_is_said() {
+        check("{a: .b", "null", Err("`{` is never closed"));
+        check(".a | frobnicate", "null", Err("there is no filter `frobnicate/0`"));
+        check("$nope", "null", Err("there is no variable `$nope`"));
+        check("map(", "null", Err("`(` is never closed"));
+        check(".a |", "null", Err("expected"));
+    }
+
+    #[test]
+    fn a_filter_can_not_reach_the_world() {
+        for filter in ["env", "$ENV", "now", "input", "inputs", "halt", "halt_error", "debug", "stderr", "localtime"] {
+            check(filter, "null", Err("there is no"));
+        }
+        check("import \"a\" as a; 1", "null", Err(""));
+    }
+
+    #[test]
+    fn a_condition_that_fails_does_not_hold() {
+        let empty = json!({});
+        let names = JqNames { args: &empty, status: 200, headers: &empty };
+        let holds = |filter: &str, input| Jq::compile(filter).unwrap().holds(&input, names);
+        assert!(holds("has(\"error\")", json!({"error": null})));
+        assert!(!holds(".error", json!({"error": null})));
+        assert!(!holds(".a.b.c", json!("text")));
+        assert!(!holds("empty", json!(1)));
+        assert!(holds("$status == 200", json!(1)));
+    }
+}

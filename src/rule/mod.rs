@@ -1,0 +1,34 @@
+//! How a reply becomes a tool result: the declared rules of a route, compiled once, applied to every reply.
+//!
+//! In reading order: [`Translator`] holds a route's rules; [`translate`] applies them to a [`Reply`]; each
+//! rule has a [`Matcher`] (when it holds), an [`Extractor`](extract::Extractor) (bytes to a value), a [`Jq`]
+//! filter (value to structure) and [`Template`]s (text); [`OutputSchema`] types and enforces the structure;
+//! `verdict` makes errors of what no rule looked for.
+//!
+//! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
+
+pub mod extract;
+mod content;
+mod convert;
+mod decode;
+mod fields;
+mod jq;
+mod matcher;
+mod output;
+mod template;
+mod trace;
+mod translation;
+mod verdict;
+
+pub use content::{BlockTemplate, ContentTemplate, Payload};
+pub use decode::{Charset, CharsetError};
+pub use fields::{Field, FieldKind, Fields};
+pub use jq::{Jq, JqError};
+pub use matcher::{Matcher, MediaPattern, Pattern, PatternError, StatusPattern};
+pub use output::{OutputSchema, OutputSchemaError, Wrap};
+pub use template::{Template, TemplateError};
+pub use trace::{Step, Trace};
+pub use translation::{
+    Action, ErrorRule, Facts, Note, Otherwise, Rule, SuccessRule, Translation, TranslationLimits, Translator,
+    translate,
+};

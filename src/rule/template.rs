@@ -1,0 +1,197 @@
+//! Jinja templates, compiled once.
+
+use std::fmt;
+
+use minijinja::{Environment, UndefinedBehavior, Value, value::ValueKind};
+use serde_json::Value as Json;
+
+/// One compiled Jinja template.
+///
+/// Every name that a template may use is documented with the place it is written in; a name that is not there
+/// is an error, never an empty text. Nothing is escaped: the place a text lands in escapes it.
+pub struct Template {
+    environment: Environment<'static>,
+    source: String,
+}
+
+/// Why a template does not compile or does not render.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct TemplateError {
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// The line of the template, from 1.
+    pub line: Option<usize>,
+}
+
+const NAME: &str = "template";
+
+impl Template {
+    /// How much work one rendering may do, in instructions of the template engine; a template that loops
+    /// longer is an error.
+    const FUEL: u64 = 2_000_000;
+
+    /// Compiles a template.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`] on a syntax error, or a filter or function that does not exist.
+    pub fn compile(source: &str) -> Result<Self, TemplateError> {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+        environment.set_fuel(Some(Self::FUEL));
+        environment.set_formatter(write_value);
+        environment.add_filter("tojson", |value: Value| to_json(&value).to_string());
+        environment.set_keep_trailing_newline(true);
+        environment
+            .add_template_owned(NAME, source.to_owned())
+            .map_err(|error| TemplateError::new(&error))?;
+        Ok(Self { environment, source: source.to_owned() })
+    }
+
+    /// The template as written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Renders the template with what `names` says.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`] on an undefined name, a value of the wrong kind, or too much work.
+    pub fn render(&self, names: &Value) -> Result<String, TemplateError> {
+        let template = self.environment.get_template(NAME).expect("the template was added when it was made");
+        template.render(names).map_err(|error| TemplateError::new(&error))
+    }
+
+    /// The top-level names that the template asks for, such as `args` and `structured`.
+    pub fn names(&self) -> Vec<String> {
+        let template = self.environment.get_template(NAME).expect("the template was added when it was made");
+        let mut names: Vec<_> = template.undeclared_variables(false).into_iter().collect();
+        names.sort();
+        names
+    }
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Template").field(&self.source).finish()
+    }
+}
+
+impl TemplateError {
+    fn new(error: &minijinja::Error) -> Self {
+        let message = match error.detail() {
+            Some(detail) => format!("{}: {detail}", error.kind()),
+            None => error.kind().to_string(),
+        };
+        Self { message, line: error.line() }
+    }
+}
+
+/// A JSON value as templates see it. A number that the engine can't hold exactly stays text, so that it comes
+/// out as it went in.
+pub(crate) fn from_json(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::from(()),
+        Json::Bool(flag) => Value::from(*flag),
+        Json::Number(number) => from_number(number),
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Array(items) => items.iter().map(from_json).collect(),
+        Json::Object(members) => members.iter().map(|(key, value)| (key.as_str(), from_json(value))).collect(),
+    }
+}
+
+fn from_number(number: &serde_json::Number) -> Value {
+    if let Some(integer) = number.as_i64() {
+        return Value::from(integer);
+    }
+    let text = number.to_string();
+    match text.parse::<f64>() {
+        Ok(float) if float.is_finite() && Value::from(float).to_string() == text => Value::from(float),
+        _ => Value::from(text),
+    }
+}
+
+/// A template's value as JSON, for the `tojson` filter.
+fn to_json(value: &Value) -> Json {
+    match value.kind() {
+        ValueKind::Undefined | ValueKind::None => Json::Null,
+        ValueKind::Bool => Json::Bool(value.is_true()),
+        ValueKind::Number => serde_json::from_str(&value.to_string()).unwrap_or(Json::Null),
+        ValueKind::Seq | ValueKind::Iterable => {
+            value.try_iter().map_or(Json::Null, |items| items.map(|item| to_json(&item)).collect())
+        }
+        ValueKind::Map => value.try_iter().map_or(Json::Null, |keys| {
+            keys.map(|key| (key.to_string(), value.get_item(&key).map_or(Json::Null, |item| to_json(&item))))
+                .collect()
+        }),
+        _ => Json::String(value.to_string()),
+    }
+}
+
+/// Writes `{{ value }}`: arrays and objects as JSON, null as `null`, the rest as it is.
+fn write_value(
+    out: &mut minijinja::Output<'_>,
+    state: &minijinja::State<'_, '_>,
+    value: &Value,
+) -> Result<(), minijinja::Error> {
+    let written = match value.kind() {
+        ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None => {
+            Value::from(to_json(value).to_string())
+        }
+        _ => value.clone(),
+    };
+    minijinja::escape_formatter(out, state, &written)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(source: &str, names: &str, expected: Result<&str, &str>) {
+        let names: Json = serde_json::from_str(names).unwrap();
+        let rendered = Template::compile(source).and_then(|template| template.render(&from_json(&names)));
+        match (rendered, expected) {
+            (Ok(text), Ok(expected)) => assert_eq!(text, expected),
+            (Err(error), Err(part)) => assert!(error.message.contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn numbers_come_out_as_they_went_in() {
+        check("{{ a }} {{ b }} {{ c }} {{ d }}", r#"{"a": 1.0, "b": 12345678901234567890, "c": 0.10, "d": -5}"#,
+            Ok("1.0 12345678901234567890 0.10 -5"));
+        check("{{ a + 1 }}", r#"{"a": 1.5}"#, Ok("2.5"));
+    }
+
+    #[test]
+    fn structures_are_written_as_json() {
+        check("{{ a }} {{ b }} {{ c }}", r#"{"a": {"z": [1.0, "x"]}, "b": true, "c": null}"#,
+            Ok(r#"{"z":[1.0,"x"]} true null"#));
+    }
+
+    #[test]
+    fn an_undefined_name_is_an_error_not_an_empty_text() {
+        check("{{ nope }}", "{}", Err("undefined"));
+        check("{{ nope | default('x') }}", "{}", Ok("x"));
+        check("{% if nope %}a{% else %}b{% endif %}", "{}", Ok("b"));
+    }
+
+    #[test]
+    fn a_template_that_does_too_much_is_stopped() {
+        check("{% for i in range(9999) %}{% for j in range(9999) %}x{% endfor %}{% endfor %}", "{}", Err("fuel"));
+    }
+
+    #[test]
+    fn a_template_tells_its_names() {
+        let template = Template::compile("{{ args.city }}{% for x in structured.items %}{{ x }}{% endfor %}");
+        assert_eq!(template.unwrap().names(), ["args", "structured"]);
+        let _ = json!(null);
+    }
+}

@@ -1,0 +1,27 @@
+//! Why a tool error is one.
+
+/// The reason behind `isError: true`, so that each face can tell its truth (an HTTP status, say) without
+/// reading the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The arguments break the input schema, or can't be put into a request.
+    Arguments,
+    /// The upstream answered with this HTTP status of 400 and above.
+    Upstream {
+        /// Its status.
+        status: u16,
+    },
+    /// The upstream said so in its reply, and a rule recognised it.
+    Reported {
+        /// The HTTP status that the rule names for REST clients.
+        status: Option<u16>,
+    },
+    /// The reply could not be read by the rule, or what was read breaks the output schema.
+    Unreadable,
+    /// No usable reply: refused, cut off, too long, not HTTP.
+    Unreachable,
+    /// No reply in time.
+    Deadline,
+    /// One of our own limits was reached.
+    Busy,
+}

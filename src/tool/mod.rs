@@ -1,0 +1,25 @@
+//! What MCP means by a tool, as plain data: names, definitions, arguments, schemas, results.
+//!
+//! In reading order: [`ToolName`] and [`ToolDefinition`] say what is on offer, [`Arguments`] what a caller
+//! sends, [`Schema`] what either must look like, [`ToolResult`] what comes out and [`JsonText`] how its
+//! structure is carried without being rebuilt. [`write_result`] gives the JSON that every face sends.
+//!
+//! Nothing here knows a wire: no HTTP, no JSON-RPC, no clock.
+
+mod arguments;
+mod definition;
+mod fault;
+mod json;
+mod name;
+mod result;
+mod schema;
+mod write;
+
+pub use arguments::Arguments;
+pub use definition::ToolDefinition;
+pub use fault::Fault;
+pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText};
+pub use name::{ToolName, ToolNameError};
+pub use result::{Annotations, Block, Content, Outcome, ResourceBody, SharedText, Structured, Text, ToolResult};
+pub use schema::{Schema, SchemaError, Violation, kind_of};
+pub use write::{Shapes, write_escaped, write_result, write_result_fields};

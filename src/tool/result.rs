@@ -1,0 +1,204 @@
+//! What a call comes to.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::{Fault, JsonText};
+
+/// The result of one call: what every face sends, free of any wire.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolResult {
+    /// Whether the call did what it was asked.
+    pub outcome: Outcome,
+    /// For people and models; never empty.
+    pub content: Vec<Content>,
+    /// For programs; meets the tool's output schema whenever the outcome is a success.
+    pub structured: Option<Structured>,
+    /// What a program may need beside it (`_meta`): the upstream's status and code of an error, say.
+    pub meta: Map<String, Value>,
+}
+
+/// Success, or an error that the model can read and act on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// `isError: false`.
+    Success,
+    /// `isError: true`.
+    Error(Fault),
+}
+
+/// The value behind `structuredContent`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Structured {
+    json: JsonText,
+    bare_allowed: bool,
+}
+
+/// One block of content.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Content {
+    /// What it shows.
+    pub block: Block,
+    /// For whom, and how important.
+    pub annotations: Option<Annotations>,
+}
+
+/// The kinds of content that MCP has.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Block {
+    /// Text.
+    Text(Text),
+    /// A picture.
+    Image {
+        /// The bytes, in Base64.
+        data: String,
+        /// Such as `image/png`.
+        mime_type: String,
+    },
+    /// A sound.
+    Audio {
+        /// The bytes, in Base64.
+        data: String,
+        /// Such as `audio/wav`.
+        mime_type: String,
+    },
+    /// A link to something that can be read elsewhere.
+    ResourceLink {
+        /// Where.
+        uri: String,
+        /// A short name.
+        name: String,
+        /// What it is, for a model.
+        description: Option<String>,
+        /// Such as `text/csv`.
+        mime_type: Option<String>,
+    },
+    /// A document, embedded.
+    Resource {
+        /// What it is called.
+        uri: String,
+        /// Such as `text/csv`.
+        mime_type: Option<String>,
+        /// Its contents.
+        body: ResourceBody,
+    },
+}
+
+/// The text of a text block.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Text {
+    /// A text made for this result.
+    Plain(String),
+    /// An upstream's bytes, checked to be UTF-8, shared rather than copied.
+    Shared(SharedText),
+    /// The result's structure, as JSON text: escaped straight into the response, never built beforehand.
+    OfStructure,
+}
+
+/// UTF-8 text in shared bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SharedText(Bytes);
+
+/// The contents of an embedded document.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ResourceBody {
+    /// Text.
+    Text(String),
+    /// Bytes, in Base64.
+    Blob(String),
+}
+
+/// Hints about one block (MCP 2026-07-28, schema, `Annotations`).
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Annotations {
+    /// `user`, `assistant`.
+    pub audience: Vec<String>,
+    /// From 0 (optional) to 1 (required).
+    pub priority: Option<f64>,
+    /// RFC 3339.
+    pub last_modified: Option<String>,
+}
+
+impl ToolResult {
+    /// A success with one text block and no structure.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::new(Outcome::Success, vec![Content::text(text)])
+    }
+
+    /// A tool error: one text block that says what to change.
+    pub fn error(fault: Fault, text: impl Into<String>) -> Self {
+        Self::new(Outcome::Error(fault), vec![Content::text(text)])
+    }
+
+    /// A result without structure.
+    pub fn new(outcome: Outcome, content: Vec<Content>) -> Self {
+        Self { outcome, content, structured: None, meta: Map::new() }
+    }
+
+    /// The same with one more entry in `_meta`.
+    #[must_use]
+    pub fn with_meta(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.meta.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Whether this is a tool error.
+    pub fn is_error(&self) -> bool {
+        matches!(self.outcome, Outcome::Error(_))
+    }
+}
+
+impl Structured {
+    /// A structure for every client: a value that is no object is sent as `{"result": …}`.
+    pub fn new(json: JsonText) -> Self {
+        Self { json, bare_allowed: false }
+    }
+
+    /// A structure that clients of revision 2026-07-28 and later get as it is, even when it is no object.
+    pub fn bare(json: JsonText) -> Self {
+        Self { json, bare_allowed: true }
+    }
+
+    /// The value before any wrapping.
+    pub fn json(&self) -> &JsonText {
+        &self.json
+    }
+
+    /// Whether clients that take `shapes` get `{"result": …}` round the value.
+    pub fn is_wrapped(&self, shapes: super::Shapes) -> bool {
+        !self.json.is_object() && !(self.bare_allowed && shapes == super::Shapes::Any)
+    }
+
+    /// The value as clients that take `shapes` see it.
+    pub fn value(&self, shapes: super::Shapes) -> Value {
+        let value = self.json.parse();
+        if self.is_wrapped(shapes) { serde_json::json!({ "result": value }) } else { value }
+    }
+}
+
+impl Content {
+    /// A text block without annotations.
+    pub fn text(text: impl Into<String>) -> Self {
+        Block::Text(Text::Plain(text.into())).into()
+    }
+}
+
+impl From<Block> for Content {
+    fn from(block: Block) -> Self {
+        Self { block, annotations: None }
+    }
+}
+
+impl Text {
+    /// Text of an upstream's bytes; `None` when they are not UTF-8.
+    pub fn shared(bytes: Bytes) -> Option<Self> {
+        std::str::from_utf8(&bytes).is_ok().then_some(Self::Shared(SharedText(bytes)))
+    }
+}
+
+impl SharedText {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("text was checked to be UTF-8 when it was made")
+    }
+}

@@ -1,0 +1,246 @@
+//! A tool result as JSON bytes, the same for every face.
+//!
+//! Written by hand because the two large parts, the structure and the text that repeats it, are spliced and
+//! escaped from the upstream's own bytes, once, straight into the response.
+
+use serde_json::{Map, Value};
+
+use super::{Annotations, Block, Content, Outcome, ResourceBody, Structured, Text, ToolResult};
+
+/// What a client takes as `structuredContent`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shapes {
+    /// Objects only: every client of revision 2025-11-25 and before.
+    ObjectsOnly,
+    /// Any JSON value: revision 2026-07-28 and later.
+    Any,
+}
+
+/// Writes `{"content": …, "structuredContent": …, "isError": …, "_meta": …}`.
+pub fn write_result(result: &ToolResult, shapes: Shapes, out: &mut Vec<u8>) {
+    out.push(b'{');
+    write_result_fields(result, shapes, &Map::new(), out);
+    out.push(b'}');
+}
+
+/// Writes the members of a result without the braces, so that a face can put more beside them. `more_meta`
+/// goes into `_meta` after what the result has there.
+pub fn write_result_fields(
+    result: &ToolResult,
+    shapes: Shapes,
+    more_meta: &Map<String, Value>,
+    out: &mut Vec<u8>,
+) {
+    out.reserve(estimated_bytes(result));
+    out.extend_from_slice(b"\"content\":[");
+    for (index, content) in result.content.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_content(content, result.structured.as_ref(), shapes, out);
+    }
+    out.push(b']');
+    if let Some(structured) = &result.structured {
+        out.extend_from_slice(b",\"structuredContent\":");
+        write_structured(structured, shapes, out);
+    }
+    out.extend_from_slice(match result.outcome {
+        Outcome::Success => b",\"isError\":false".as_slice(),
+        Outcome::Error(_) => b",\"isError\":true".as_slice(),
+    });
+    if !result.meta.is_empty() || !more_meta.is_empty() {
+        out.extend_from_slice(b",\"_meta\":{");
+        for (index, (key, value)) in result.meta.iter().chain(more_meta).enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            write_member(key, value, out);
+        }
+        out.push(b'}');
+    }
+}
+
+/// Writes a text as a JSON string, quotes included.
+pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    write_escaped_part(text, out);
+    out.push(b'"');
+}
+
+/// Room for the common case, structure and escaped copy of it, so that the buffer grows once.
+fn estimated_bytes(result: &ToolResult) -> usize {
+    let structure = result.structured.as_ref().map_or(0, |structured| structured.json().bytes().len());
+    256 + structure * 2 + structure / 4
+}
+
+fn write_content(content: &Content, structured: Option<&Structured>, shapes: Shapes, out: &mut Vec<u8>) {
+    match &content.block {
+        Block::Text(text) => {
+            out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
+            write_text(text, structured, shapes, out);
+        }
+        Block::Image { data, mime_type } => write_media("image", data, mime_type, out),
+        Block::Audio { data, mime_type } => write_media("audio", data, mime_type, out),
+        Block::ResourceLink { uri, name, description, mime_type } => {
+            out.extend_from_slice(b"{\"type\":\"resource_link\"");
+            write_string_member("uri", uri, out);
+            write_string_member("name", name, out);
+            if let Some(description) = description {
+                write_string_member("description", description, out);
+            }
+            if let Some(mime_type) = mime_type {
+                write_string_member("mimeType", mime_type, out);
+            }
+        }
+        Block::Resource { uri, mime_type, body } => {
+            out.extend_from_slice(b"{\"type\":\"resource\",\"resource\":{\"uri\":");
+            write_escaped(uri, out);
+            if let Some(mime_type) = mime_type {
+                write_string_member("mimeType", mime_type, out);
+            }
+            match body {
+                ResourceBody::Text(text) => write_string_member("text", text, out),
+                ResourceBody::Blob(blob) => write_string_member("blob", blob, out),
+            }
+            out.push(b'}');
+        }
+    }
+    if let Some(annotations) = &content.annotations {
+        write_annotations(annotations, out);
+    }
+    out.push(b'}');
+}
+
+fn write_media(kind: &str, data: &str, mime_type: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"type\":\"");
+    out.extend_from_slice(kind.as_bytes());
+    out.push(b'"');
+    write_string_member("data", data, out);
+    write_string_member("mimeType", mime_type, out);
+}
+
+fn write_text(text: &Text, structured: Option<&Structured>, shapes: Shapes, out: &mut Vec<u8>) {
+    match text {
+        Text::Plain(text) => write_escaped(text, out),
+        Text::Shared(text) => write_escaped(text.as_str(), out),
+        Text::OfStructure => match structured {
+            None => out.extend_from_slice(b"\"\""),
+            Some(structured) if structured.is_wrapped(shapes) => {
+                out.extend_from_slice(b"\"{\\\"result\\\":");
+                write_escaped_part(structured.json().as_str(), out);
+                out.extend_from_slice(b"}\"");
+            }
+            Some(structured) => write_escaped(structured.json().as_str(), out),
+        },
+    }
+}
+
+fn write_structured(structured: &Structured, shapes: Shapes, out: &mut Vec<u8>) {
+    let json = structured.json().bytes();
+    if structured.is_wrapped(shapes) {
+        out.extend_from_slice(b"{\"result\":");
+        out.extend_from_slice(json);
+        out.push(b'}');
+    } else {
+        out.extend_from_slice(json);
+    }
+}
+
+fn write_annotations(annotations: &Annotations, out: &mut Vec<u8>) {
+    let mut map = Map::new();
+    if !annotations.audience.is_empty() {
+        map.insert("audience".into(), annotations.audience.clone().into());
+    }
+    if let Some(priority) = annotations.priority {
+        map.insert("priority".into(), priority.into());
+    }
+    if let Some(last_modified) = &annotations.last_modified {
+        map.insert("lastModified".into(), last_modified.as_str().into());
+    }
+    out.push(b',');
+    write_member("annotations", &Value::Object(map), out);
+}
+
+fn write_string_member(key: &str, value: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(b"\":");
+    write_escaped(value, out);
+}
+
+fn write_member(key: &str, value: &Value, out: &mut Vec<u8>) {
+    write_escaped(key, out);
+    out.push(b':');
+    serde_json::to_writer(out, value).expect("a tree of JSON values has string keys only");
+}
+
+/// The inside of a JSON string. Long runs without a special character are copied whole.
+fn write_escaped_part(text: &str, out: &mut Vec<u8>) {
+    let bytes = text.as_bytes();
+    let mut copied = 0;
+    for (index, &byte) in bytes.iter().enumerate() {
+        let short: &[u8] = match byte {
+            b'"' => b"\\\"",
+            b'\\' => b"\\\\",
+            b'\n' => b"\\n",
+            b'\r' => b"\\r",
+            b'\t' => b"\\t",
+            0x00..=0x1f => b"",
+            _ => continue,
+        };
+        out.extend_from_slice(&bytes[copied..index]);
+        if short.is_empty() {
+            out.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
+        } else {
+            out.extend_from_slice(short);
+        }
+        copied = index + 1;
+    }
+    out.extend_from_slice(&bytes[copied..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::tool::JsonText;
+
+    fn written(result: &ToolResult, shapes: Shapes) -> Value {
+        let mut out = Vec::new();
+        write_result(result, shapes, &mut out);
+        serde_json::from_slice(&out).unwrap()
+    }
+
+    fn of_json(json: &str, make: fn(JsonText) -> Structured) -> ToolResult {
+        let json = JsonText::check(&Bytes::from(json.to_owned())).unwrap();
+        let mut result = ToolResult::new(Outcome::Success, vec![Block::Text(Text::OfStructure).into()]);
+        result.structured = Some(make(json));
+        result
+    }
+
+    #[test]
+    fn a_value_that_is_no_object_is_wrapped_in_text_and_structure_alike() {
+        let result = written(&of_json("[1, \"a\\\"b\"]", Structured::new), Shapes::Any);
+        assert_eq!(result["structuredContent"].to_string(), r#"{"result":[1,"a\"b"]}"#);
+        assert_eq!(result["content"][0]["text"], "{\"result\":[1, \"a\\\"b\"]}");
+        assert_eq!(result["isError"], false);
+    }
+
+    #[test]
+    fn a_route_may_hand_newer_clients_the_bare_value() {
+        let result = of_json("[1]", Structured::bare);
+        assert_eq!(written(&result, Shapes::Any)["structuredContent"].to_string(), "[1]");
+        assert_eq!(written(&result, Shapes::ObjectsOnly)["structuredContent"].to_string(), r#"{"result":[1]}"#);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_reads_back_as_it_was(text in "\\PC*|[\\x00-\\x7f]*") {
+            let mut out = Vec::new();
+            write_escaped(&text, &mut out);
+            prop_assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), text);
+        }
+    }
+}

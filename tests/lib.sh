@@ -1,0 +1,145 @@
+# Shared by the scripts that test the program from outside; sourced, not run.
+# shellcheck shell=bash
+#
+# After sourcing: $root (the repository), $work (a folder for this script's logs
+# and results, emptied), $glossator (the program under test). Whatever `start`
+# started is ended when the script ends, however it ends.
+
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+case $target in /*) ;; *) target=$root/$target ;; esac
+
+started=()
+passed=0
+failed=0
+
+say() { printf '%s\n' "$*"; }
+die() { printf '%s: %s\n' "$0" "$*" >&2; exit 2; }
+
+# work_in NAME: an empty folder under the target folder.
+work_in() {
+    work=$target/outside/$1
+    rm -rf "$work"
+    mkdir -p "$work"
+}
+
+# The program: $GLOSSATOR, or the release build, or the debug build.
+find_glossator() {
+    local candidate
+    for candidate in "${GLOSSATOR:-}" "$target/release/glossator" "$target/debug/glossator"; do
+        if [ -n "$candidate" ] && [ -x "$candidate" ]; then
+            glossator=$candidate
+            say "program: ${glossator#"$root"/}"
+            return
+        fi
+    done
+    die "no glossator binary: run cargo build --release, or set GLOSSATOR"
+}
+
+end_started() {
+    local status=$? pid
+    trap - EXIT
+    for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done
+    for pid in "${started[@]}"; do
+        # Five seconds of grace, then no more asking.
+        for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+        kill -9 "$pid" 2>/dev/null || true
+    done
+    exit "$status"
+}
+trap end_started EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# start NAME COMMAND…: in the background, output to $work/NAME.log; pid in $pid.
+start() {
+    local name=$1
+    shift
+    "$@" >"$work/$name.log" 2>&1 </dev/null &
+    pid=$!
+    started+=("$pid")
+}
+
+# stop PID: ends one process that `start` started, and waits for it.
+stop() {
+    kill "$1" 2>/dev/null || true
+    wait "$1" 2>/dev/null || true
+}
+
+# address_in NAME: waits until $work/NAME.log names an address, and prints it.
+address_in() {
+    local name=$1 address
+    for _ in $(seq 100); do
+        address=$(grep -aoE 'on https?://[0-9a-z.:-]+' "$work/$name.log" 2>/dev/null | head -1 | cut -c4- || true)
+        if [ -n "$address" ]; then
+            printf '%s\n' "$address"
+            return
+        fi
+        sleep 0.1
+    done
+    say "$name did not say where it listens; its output:" >&2
+    cat "$work/$name.log" >&2
+    return 1
+}
+
+# wait_for_url URL: until it answers anything at all.
+wait_for_url() {
+    for _ in $(seq 100); do
+        if curl -s -o /dev/null --max-time 2 "$1"; then return; fi
+        sleep 0.1
+    done
+    die "$1 does not answer"
+}
+
+# A port that was free a moment ago, for servers that cannot take port 0.
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# start_glossator NAME CONFIG [FLAG…]: serves CONFIG on a free port; address in $url.
+start_glossator() {
+    local name=$1 config=$2
+    shift 2
+    # Operators' ports too are any free one: two scripts may run at once.
+    start "$name" env GLOSSATOR__ADMIN__LISTEN=127.0.0.1:0 \
+        "$glossator" run --config "$config" --listen 127.0.0.1:0 "$@"
+    url=$(address_in "$name") || exit 1
+    wait_for_url "$url/health"
+}
+
+pass() { passed=$((passed + 1)); say "  passed  $1"; }
+fail() { failed=$((failed + 1)); say "  FAILED  $1${2:+: $2}"; }
+
+# equal WHAT EXPECTED FOUND
+equal() {
+    if [ "$2" = "$3" ]; then pass "$1"; else fail "$1" "expected \`$2\`, found \`$3\`"; fi
+}
+
+# have COMMAND PACKAGE…: installs Debian packages unless the command is there, and says which.
+have() {
+    local command=$1
+    shift
+    if command -v "$command" >/dev/null 2>&1 || [ -x "/usr/sbin/$command" ]; then
+        say "found $command"
+        return
+    fi
+    say "installing $* (Debian)"
+    as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo)
+    # One update a machine is enough; without lists nothing can be found at all.
+    if ! apt-cache show "$1" >/dev/null 2>&1; then
+        "${as_root[@]}" apt-get update -qq >/dev/null
+    fi
+    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "$@" >"$target/apt.log" 2>&1 \
+        || { "${as_root[@]}" apt-get update -qq >/dev/null \
+            && DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "$@" >"$target/apt.log" 2>&1; } \
+        || { cat "$target/apt.log" >&2; die "could not install $*"; }
+}
+
+# The closing line, and the verdict.
+close() {
+    say "$1: $passed passed, $failed failed"
+    [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+}
