@@ -1,0 +1,41 @@
+"""Drive glossator with the Python SDK 2: client_python_2.py URL MODE CASES.
+
+One JSON document on standard output: what was negotiated, the tools, and the
+outcome of every case. Judging is compare.py's part.
+"""
+
+import asyncio
+import json
+import sys
+
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+
+async def main():
+    url, mode, cases = sys.argv[1:]
+    cases = json.load(open(cases))
+    async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+        tools = await client.list_tools()
+        outcomes = []
+        for case in cases:
+            try:
+                result = await client.call_tool(case["tool"], case["arguments"])
+                outcomes.append(result.model_dump(mode="json", by_alias=True, exclude_unset=True))
+            except MCPError as error:
+                outcomes.append({"rpc_error": error.error.code, "message": error.error.message})
+            except Exception as error:
+                outcomes.append({"broke": f"{type(error).__name__}: {error}"})
+        print(
+            json.dumps(
+                {
+                    "version": client.protocol_version,
+                    "server": client.server_info.name if client.server_info else None,
+                    "tools": [t.model_dump(mode="json", by_alias=True, exclude_unset=True) for t in tools.tools],
+                    "outcomes": outcomes,
+                }
+            )
+        )
+
+
+asyncio.run(main())
