@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Compare what glossator's tools say with what the servers say of themselves.
+
+checks.py nginx|apache SERVER GLOSSATOR
+checks.py gone SERVER GLOSSATOR TOOL
+"""
+
+import json
+import re
+import sys
+import time
+import urllib.error
+import urllib.request
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "real-servers", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+broken = 0
+
+
+def report(what, good, why=""):
+    global broken
+    if good:
+        print(f"  passed  {what}")
+    else:
+        broken += 1
+        print(f"  FAILED  {what}: {why}")
+
+
+def equal(what, expected, found):
+    report(what, expected == found, f"expected {expected!r}, found {found!r}")
+
+
+def http(url, body=None, headers=None):
+    """(status, text) whatever the status."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers=headers or {})
+    if data is not None:
+        request.add_header("Content-Type", "application/json")
+    try:
+        with urllib.request.urlopen(request, timeout=10) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def rest(base, tool):
+    status, text = http(f"{base}/tools/{tool}", {})
+    return status, json.loads(text)
+
+
+def mcp(base, method, params, modern):
+    headers = {"Accept": "application/json, text/event-stream"}
+    if modern:
+        params = {**params, "_meta": META}
+        headers["MCP-Protocol-Version"] = "2026-07-28"
+        headers["Mcp-Method"] = method
+        if "name" in params:
+            headers["Mcp-Name"] = params["name"]
+    else:
+        headers["MCP-Protocol-Version"] = "2025-06-18"
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    status, text = http(f"{base}/mcp", body, headers)
+    if text.startswith(("event:", "data:", "id:")):
+        text = next(line[5:] for line in text.splitlines() if line.startswith("data:") and len(line) > 6)
+    return status, json.loads(text)
+
+
+def call(base, tool, modern):
+    status, message = mcp(base, "tools/call", {"name": tool, "arguments": {}}, modern)
+    equal(f"{tool} over MCP {'2026-07-28' if modern else '2025-06-18'} is answered with HTTP 200", 200, status)
+    return message["result"]
+
+
+def advertised(base, tool):
+    _, message = mcp(base, "tools/list", {}, True)
+    return next(t for t in message["result"]["tools"] if t["name"] == tool)
+
+
+# -- nginx ------------------------------------------------------------------------
+
+
+def nginx_says(server):
+    _, text = http(f"{server}/nginx_status")
+    n = [int(x) for x in re.findall(r"\d+", text)]
+    names = ["active", "accepts", "handled", "requests", "reading", "writing", "waiting"]
+    return dict(zip(names, n))
+
+
+def nginx(server, base):
+    # Its counter of requests includes the one that asks, so it steps by one a call.
+    status, first = rest(base, "nginx_status")
+    equal("nginx_status over REST is answered with HTTP 200", 200, status)
+    equal("... and is no error", False, first.get("isError", False))
+    said = nginx_says(server)
+    structured = first["structuredContent"]
+    equal("... has the fields of the page", sorted(said), sorted(structured))
+    report("... all of them integers", all(type(v) is int for v in structured.values()), structured)
+    equal("... counted one request less than the page asked right after it", said["requests"] - 1, structured["requests"])
+    equal("... and one connection less", said["accepts"] - 1, structured["accepts"])
+    equal("... and dropped as many as the page says", said["accepts"] - said["handled"], structured["accepts"] - structured["handled"])
+    text = first["content"][0]["text"]
+    report("... and says the number in its text", f"{structured['requests']} requests" in text, text)
+
+    for _ in range(5):
+        http(f"{server}/")
+    modern = call(base, "nginx_status", modern=True)
+    equal("five requests later the counter is six on", said["requests"] + 6, modern["structuredContent"]["requests"])
+    legacy = call(base, "nginx_status", modern=False)
+    equal("the next call, over the older era, counts one more", said["requests"] + 7, legacy["structuredContent"]["requests"])
+    after = nginx_says(server)
+    equal("and the page itself one more again", said["requests"] + 8, after["requests"])
+    equal("glossator keeps its one connection open", 1, after["active"] - 1)
+
+    schema = advertised(base, "nginx_status").get("outputSchema", {})
+    equal("outputSchema names the fields", sorted(said), sorted(schema.get("properties", {})))
+    equal("... as integers", {"integer"}, {p.get("type") for p in schema.get("properties", {}).values()})
+    equal("... and requires them", sorted(said), sorted(schema.get("required", [])))
+
+
+# -- Apache -----------------------------------------------------------------------
+
+
+def apache_says(server):
+    _, text = http(f"{server}/server-status?auto")
+    return dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+
+
+def until(what, expected, ask):
+    """Apache counts a request a moment after it has answered it."""
+    for _ in range(40):
+        found = ask()
+        if found == expected:
+            break
+        time.sleep(0.05)
+    equal(what, expected, found)
+
+
+def apache(server, base):
+    before = apache_says(server)
+    accesses = int(before["Total Accesses"])
+    until("Apache counts its own page", accesses + 1, lambda: _peek(server, accesses))
+    base_line = int(_settled(server)["Total Accesses"])
+
+    status, first = rest(base, "apache_status")
+    equal("apache_status over REST is answered with HTTP 200", 200, status)
+    equal("... and is no error", False, first.get("isError", False))
+    structured = first["structuredContent"]
+    # The page shows the accesses before itself; `_settled`'s last look is one of them.
+    equal("... counts the accesses that the page counts", base_line + 1, structured["Total Accesses"])
+    for name in ("ServerVersion", "ServerMPM"):
+        equal(f"... {name} is the page's", before[name], structured[name])
+    for name, kind in {
+        "ServerUptimeSeconds": int, "Total Accesses": int, "Total kBytes": int,
+        "BusyWorkers": int, "IdleWorkers": int, "Load1": (int, float), "ReqPerSec": (int, float), "BytesPerSec": (int, float),
+    }.items():
+        report(f"... {name} is a number", isinstance(structured.get(name), kind), structured.get(name))
+    said = apache_says(server)
+    slots = int(said["BusyWorkers"]) + int(said["IdleWorkers"])
+    equal("... workers add up to the page's", slots, structured["BusyWorkers"] + structured["IdleWorkers"])
+
+    for _ in range(5):
+        http(f"{server}/index.txt")
+    base_line = int(_settled(server)["Total Accesses"])
+    modern = call(base, "apache_status", modern=True)
+    equal("six requests later the counter has moved with the page's", base_line + 1, modern["structuredContent"]["Total Accesses"])
+    _settled(server)
+    report(
+        "fractions written without a zero in front are read",
+        0 < modern["structuredContent"]["ReqPerSec"] < 1000,
+        modern["structuredContent"]["ReqPerSec"],
+    )
+
+    # Letters of the scoreboard, counted by us and by the jq of the route.
+    letters = {"idle": "_", "starting": "S", "reading": "R", "sending": "W", "keepalive": "K", "closing": "C", "finishing": "G", "free": "."}
+    legacy = call(base, "apache_workers", modern=False)
+    _, by_rest = rest(base, "apache_workers")
+    board = apache_says(server)["Scoreboard"]
+    for result, way in ((legacy, "over the older era"), (by_rest, "over REST")):
+        counted = result["structuredContent"]
+        equal(f"apache_workers {way} has all its counts", sorted(letters), sorted(counted))
+        equal("... that add up to the length of the scoreboard", len(board), sum(counted.values()))
+        equal("... with as many free places", board.count("."), counted["free"])
+        report("... and sees the worker that answers it", counted["sending"] >= 1, counted)
+
+
+def _peek(server, _accesses):
+    return int(apache_says(server)["Total Accesses"])
+
+
+def _settled(server):
+    """A page whose counter has stopped moving but for our own looking."""
+    page = apache_says(server)
+    for _ in range(40):
+        time.sleep(0.05)
+        again = apache_says(server)
+        if int(again["Total Accesses"]) == int(page["Total Accesses"]) + 1:
+            time.sleep(0.1)
+            return again
+        page = again
+    return page
+
+
+# -- gone -------------------------------------------------------------------------
+
+
+def gone(server, base, tool):
+    address = server.split("//")[1]
+    status, body = rest(base, tool)
+    report(f"{tool} without its server: REST answers 502", status == 502, status)
+    equal("... as an error", True, body.get("isError"))
+    text = json.dumps(body)
+    report("... that does not name the address", address not in text and "127.0.0.1" not in text, text)
+    report("... but says something", len(body["content"][0]["text"]) > 10, text)
+    for modern in (True, False):
+        result = call(base, tool, modern)
+        equal("... as a tool error", True, result.get("isError"))
+        equal("... with the same words as over REST", body["content"], result["content"])
+
+
+def main():
+    what, *rest_of = sys.argv[1:]
+    {"nginx": nginx, "apache": apache, "gone": gone}[what](*rest_of)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
