@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""The measuring part of tests/bench/load; see there."""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import urllib.request
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "load", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+CONNECTIONS = 32
+
+
+# -- Bodies ---------------------------------------------------------------------------
+
+
+def filled(size):
+    """A JSON object of exactly `size` bytes, records inside."""
+    record = {"id": 1234567, "name": "pump \"north\"", "pressure": 1.5, "tags": ["a", "bb"], "on": True}
+    one = json.dumps(record)
+    count = max(0, (size - 60) // (len(one) + 2))
+    body = {"items": [record] * count, "note": ""}
+    body["note"] = "x" * (size - len(json.dumps(body)))
+    text = json.dumps(body)
+    assert len(text) == size, (len(text), size)
+    return text
+
+
+def lines(size):
+    out = ["line_01: 42", "line_02: 3.25", "line_03: all is well", "line_04: true"]
+    n = 5
+    while sum(map(len, out)) + len(out) < size - 40:
+        out.append(f"line_{n:02}: {n * 1000003}")
+        n += 1
+    return "\n".join(out) + "\n"
+
+
+def prepare(work):
+    bodies = work / "bodies"
+    bodies.mkdir(parents=True, exist_ok=True)
+    (bodies / "200").write_text(filled(200))
+    (bodies / "16k").write_text(filled(16_000))
+    (bodies / "1m").write_text(filled(1_000_000))
+    (bodies / "text").write_text(lines(2_000))
+    assert "line_40:" in (bodies / "text").read_text()
+
+
+# -- Rows -----------------------------------------------------------------------------
+
+
+def rest(tool):
+    return ("POST", f"/tools/{tool}", {"Content-Type": "application/json"}, "{}")
+
+
+def mcp(tool, modern):
+    params = {"name": tool, "arguments": {}}
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2025-06-18",
+    }
+    if modern:
+        params["_meta"] = META
+        headers.update({"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool})
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    return ("POST", "/mcp", headers, body)
+
+
+# (what, nginx's path, glossator's request)
+ROWS = [
+    ("REST, JSON 200 B", "/200", rest("json_200")),
+    ("MCP 2026-07-28, JSON 200 B", "/200", mcp("json_200", True)),
+    ("MCP 2025-06-18, JSON 200 B", "/200", mcp("json_200", False)),
+    ("MCP 2026-07-28, JSON 16 KB", "/16k", mcp("json_16k", True)),
+    ("MCP 2026-07-28, JSON 1 MB", "/1m", mcp("json_1m", True)),
+    ("MCP 2026-07-28, text to typed fields", "/text", mcp("text_2k", True)),
+]
+
+
+def lua(request):
+    method, _, headers, body = request
+    text = [f'wrk.method = "{method}"', f"wrk.body = [==[{body}]==]"]
+    text += [f'wrk.headers["{name}"] = "{value}"' for name, value in headers.items()]
+    return "\n".join(text) + "\n"
+
+
+def once(base, request, upstream_body, what):
+    """One call, looked at: a fast wrong answer is no result."""
+    method, path, headers, body = request
+    asked = urllib.request.Request(base + path, data=body.encode() or None, headers=headers, method=method)
+    with urllib.request.urlopen(asked, timeout=20) as reply:
+        text = reply.read().decode()
+    if path == "/mcp":
+        result = json.loads(text)["result"]
+    else:
+        result = json.loads(text)
+    if result.get("isError"):
+        sys.exit(f"{what}: a tool error: {text[:300]}")
+    structured = result["structuredContent"]
+    if "typed" in what:
+        good = structured["line_01"] == 42 and structured["line_02"] == 3.25 and structured["line_04"] is True
+    else:
+        good = structured == json.loads(upstream_body)
+    if not good:
+        sys.exit(f"{what}: not what the upstream said: {text[:300]}")
+    return len(text)
+
+
+# -- Measuring ------------------------------------------------------------------------
+
+
+def processes(pid):
+    """The process and all its descendants."""
+    found, queue = [], [pid]
+    while queue:
+        one = queue.pop()
+        found.append(one)
+        for task in pathlib.Path(f"/proc/{one}/task").glob("*/children"):
+            queue += [int(child) for child in task.read_text().split()]
+    return found
+
+
+def cpu_seconds(pid):
+    ticks = 0
+    for one in processes(pid):
+        fields = pathlib.Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def milliseconds(text):
+    number, unit = re.fullmatch(r"([\d.]+)(us|ms|s)", text).groups()
+    return float(number) * {"us": 0.001, "ms": 1, "s": 1000}[unit]
+
+
+def load(url, script, seconds, pid, what):
+    command = ["taskset", "-c", "0", "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency"]
+    if script:
+        command += ["-s", script]
+    before = cpu_seconds(pid)
+    out = subprocess.run(command + [url], capture_output=True, text=True, timeout=seconds + 60, check=True).stdout
+    used = cpu_seconds(pid) - before
+    for trouble in ("Non-2xx", "Socket errors"):
+        if trouble in out:
+            sys.exit(f"{what}: {re.search(f'.*{trouble}.*', out)[0].strip()}")
+    calls = int(re.search(r"(\d+) requests in", out)[1])
+    return {
+        "rate": float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1]),
+        "p99": milliseconds(re.search(r"99%\s+(\S+)", out)[1]),
+        "cpu": used / max(calls, 1) * 1e6,
+    }
+
+
+def resident(pid):
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+)", text)[1]) / 1024
+
+
+def run(work, arguments):
+    proxy, proxy_pid = arguments.proxy[0], int(arguments.proxy[1])
+    glossator, glossator_pid = arguments.glossator[0], int(arguments.glossator[1])
+    scripts = []
+    for number, (what, path, request) in enumerate(ROWS):
+        script = work / f"row-{number}.lua"
+        script.write_text(lua(request))
+        scripts.append(str(script))
+        once(glossator, request, (work / "bodies" / path[1:]).read_text(), what)
+
+    paths = list(dict.fromkeys(path for _, path, _ in ROWS))
+    plain = {path: [] for path in paths}
+    ours = [[] for _ in ROWS]
+    # One short run of everything first: connections, caches, the branch predictor.
+    for path in paths:
+        load(proxy + path, None, 1, proxy_pid, f"nginx {path}")
+    for (what, _, request), script in zip(ROWS, scripts):
+        load(glossator + request[1], script, 1, glossator_pid, what)
+    for round_number in range(arguments.rounds):
+        print(f"round {round_number + 1} of {arguments.rounds}", file=sys.stderr, flush=True)
+        for path in paths:
+            plain[path].append(load(proxy + path, None, arguments.seconds, proxy_pid, f"nginx {path}"))
+            for number, (what, row_path, request) in enumerate(ROWS):
+                if row_path == path:
+                    ours[number].append(
+                        load(glossator + request[1], scripts[number], arguments.seconds, glossator_pid, what)
+                    )
+
+    def median(samples, key):
+        return statistics.median(sample[key] for sample in samples)
+
+    print()
+    print(f"{arguments.versions[0]} as plain reverse proxy, {arguments.versions[1]}; {CONNECTIONS} connections,")
+    print(f"one core each, medians of {arguments.rounds} rounds of {arguments.seconds} s.")
+    print()
+    print("| call | CPU per call against nginx | calls per second against nginx | CPU per call, µs | calls per second | p99, ms |")
+    print("|---|---|---|---|---|---|")
+    rows = {}
+    for (what, path, _), samples in zip(ROWS, ours):
+        base = plain[path]
+        cpu, rate, p99 = (median(samples, key) for key in ("cpu", "rate", "p99"))
+        base_cpu, base_rate, base_p99 = (median(base, key) for key in ("cpu", "rate", "p99"))
+        rows[what] = {"cpu_ratio": cpu / base_cpu, "rate_ratio": rate / base_rate}
+        print(
+            f"| {what} | {cpu / base_cpu:.2f} | {rate / base_rate:.2f} "
+            f"| {cpu:.1f} (nginx {base_cpu:.1f}) | {rate:,.0f} ({base_rate:,.0f}) | {p99:.1f} ({base_p99:.1f}) |"
+        )
+    print()
+    print(f"Most memory that glossator had resident: {resident(glossator_pid):.0f} MB.")
+    (work / "load.json").write_text(json.dumps(rows, indent=2))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["prepare", "run"])
+    parser.add_argument("work", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=int)
+    parser.add_argument("--proxy", nargs=2)
+    parser.add_argument("--glossator", nargs=2)
+    parser.add_argument("--versions", nargs=2)
+    arguments = parser.parse_args()
+    if arguments.what == "prepare":
+        prepare(arguments.work)
+    else:
+        run(arguments.work, arguments)
+
+
+if __name__ == "__main__":
+    main()
