@@ -1,0 +1,327 @@
+//! Who may come in: the checks of `Host`, `Origin` and body size that all HTTP faces share.
+//!
+//! A browser on the operator's machine can be made to talk to a server on loopback (DNS rebinding). It then
+//! names its own page in `Origin` and its own domain in `Host`; both are held against what is allowed here
+//! (MCP 2026-07-28, Streamable HTTP, "Security & Endpoint").
+
+use std::fmt;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, header, uri::Authority};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+/// What the door lets in. Made by [`DoorSettings::default`] it serves this machine only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoorSettings {
+    /// Hosts that clients may address us by: `name` (any port), `name:port`, or `*` for any.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may call us: `scheme://host` (any port), `scheme://host:port`, `null`, or
+    /// `*` for any. A page that we serve ourselves need not be named.
+    pub allowed_origins: Vec<String>,
+    /// How many bytes of body a request may have.
+    pub body_limit_bytes: usize,
+}
+
+impl Default for DoorSettings {
+    fn default() -> Self {
+        let loopback = ["localhost", "127.0.0.1", "[::1]"];
+        Self {
+            allowed_hosts: loopback.map(str::to_owned).to_vec(),
+            allowed_origins: loopback.map(|host| format!("http://{host}")).to_vec(),
+            body_limit_bytes: 4 << 20,
+        }
+    }
+}
+
+/// The shared checks, ready to run.
+#[derive(Debug, Clone)]
+pub struct Door {
+    hosts: Vec<HostRule>,
+    origins: Vec<OriginRule>,
+    body_limit_bytes: usize,
+}
+
+/// Why a request does not come in. The text may reach the client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// No `Host`, or one that is not allowed: HTTP 403.
+    #[error("host {found} is not allowed here; allow it with `server.allowed_hosts`")]
+    Host {
+        /// What was found, quoted.
+        found: Quoted,
+    },
+    /// An `Origin` that is not allowed: HTTP 403.
+    #[error("origin {found} is not allowed here; allow it with `server.allowed_origins`")]
+    Origin {
+        /// What was found, quoted.
+        found: Quoted,
+    },
+}
+
+/// Why a body could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// Longer than allowed: HTTP 413.
+    #[error("the request's body is longer than {limit_bytes} bytes")]
+    TooLong {
+        /// How long it may be.
+        limit_bytes: usize,
+    },
+    /// The client broke off, or its framing is wrong: HTTP 400, if anyone is still there to read it.
+    #[error("the request's body could not be read")]
+    CutOff(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A header's value as an error shows it: in backticks, at most 100 characters, nothing but visible ASCII.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quoted(Option<String>);
+
+impl Quoted {
+    fn of(value: Option<&[u8]>) -> Self {
+        Self(value.map(|bytes| {
+            let visible = |byte: &u8| {
+                if (0x20..0x7f).contains(byte) && *byte != b'`' { char::from(*byte) } else { '?' }
+            };
+            bytes.iter().take(100).map(visible).collect()
+        }))
+    }
+}
+
+impl fmt::Display for Quoted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(text) => write!(formatter, "`{text}`"),
+            None => formatter.write_str("(none)"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum HostRule {
+    Any,
+    Host(HostAndPort),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum OriginRule {
+    Any,
+    Null,
+    Origin { scheme: String, host: HostAndPort },
+}
+
+/// A host in lower case, an IPv6 address in brackets, and a port if one is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct HostAndPort {
+    host: String,
+    port: Option<u16>,
+}
+
+impl HostAndPort {
+    fn parse(text: &str) -> Option<Self> {
+        let authority: Authority = text.parse().ok()?;
+        let plain = !authority.as_str().contains('@') && !authority.host().is_empty();
+        plain.then(|| Self { host: authority.host().to_ascii_lowercase(), port: authority.port_u16() })
+    }
+
+    /// Whether `found` is this host; without a port, on any.
+    fn covers(&self, found: &Self) -> bool {
+        self.host == found.host && (self.port.is_none() || self.port == found.port)
+    }
+}
+
+impl Door {
+    /// A door with these settings. What is no host or origin lets nobody in.
+    pub fn new(settings: &DoorSettings) -> Self {
+        let host = |text: &String| match text.trim() {
+            "*" => Some(HostRule::Any),
+            text => HostAndPort::parse(text).map(HostRule::Host),
+        };
+        let origin = |text: &String| match text.trim() {
+            "*" => Some(OriginRule::Any),
+            "null" => Some(OriginRule::Null),
+            text => parse_origin(text).map(|(scheme, host)| OriginRule::Origin { scheme, host }),
+        };
+        Self {
+            hosts: settings.allowed_hosts.iter().filter_map(host).collect(),
+            origins: settings.allowed_origins.iter().filter_map(origin).collect(),
+            body_limit_bytes: settings.body_limit_bytes,
+        }
+    }
+
+    /// Whether a request with these headers may come in.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], to be answered with HTTP 403.
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
+        let host = self.check_host(uri, headers)?;
+        self.check_origin(headers, host.as_ref())
+    }
+
+    /// Reads a body, at most as much as is allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`BodyError`] when it is longer or breaks off.
+    pub async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, BodyError> {
+        let limit_bytes = self.body_limit_bytes;
+        let announced =
+            headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        if announced.is_some_and(|length: u64| length > limit_bytes as u64) {
+            return Err(BodyError::TooLong { limit_bytes });
+        }
+        match Limited::new(body, limit_bytes).collect().await {
+            Ok(whole) => Ok(whole.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => Err(BodyError::TooLong { limit_bytes }),
+            Err(error) => Err(BodyError::CutOff(error)),
+        }
+    }
+
+    /// The host that was addressed; `None` when any is allowed and this one is unreadable.
+    fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<HostAndPort>, Refused> {
+        let mut values = headers.get_all(header::HOST).iter();
+        let (first, more) = (values.next(), values.next());
+        // HTTP/2 has the host in the URI.
+        let written =
+            first.map(HeaderValue::as_bytes).or_else(|| uri.authority().map(|a| a.as_str().as_bytes()));
+        let host = written.and_then(|bytes| HostAndPort::parse(std::str::from_utf8(bytes).ok()?));
+        let allowed = self.hosts.iter().any(|rule| match rule {
+            HostRule::Any => true,
+            HostRule::Host(rule) => more.is_none() && host.as_ref().is_some_and(|host| rule.covers(host)),
+        });
+        if allowed { Ok(host) } else { Err(Refused::Host { found: Quoted::of(written) }) }
+    }
+
+    fn check_origin(&self, headers: &HeaderMap, host: Option<&HostAndPort>) -> Result<(), Refused> {
+        // Several `Origin` headers are no browser's work: each must be allowed.
+        for value in headers.get_all(header::ORIGIN) {
+            let text = value.to_str().unwrap_or("").trim();
+            let origin = parse_origin(text);
+            let allowed = self.origins.iter().any(|rule| match rule {
+                OriginRule::Any => true,
+                OriginRule::Null => text == "null",
+                OriginRule::Origin { scheme, host } => {
+                    origin.as_ref().is_some_and(|(found, at)| found == scheme && host.covers(at))
+                }
+            });
+            // Our own page: the host is one of the allowed ones, or we would not be here.
+            let ours = origin.as_ref().is_some_and(|(_, at)| Some(at) == host);
+            if !allowed && !ours {
+                return Err(Refused::Origin { found: Quoted::of(Some(value.as_bytes())) });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets the page behind `Origin` read the response: it came through the door, so it may (Fetch, "CORS
+/// protocol").
+pub fn let_page_read(request: &HeaderMap, response: &mut HeaderMap) {
+    let Some(origin) = request.get(header::ORIGIN) else { return };
+    response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+    response.insert(
+        header::ACCESS_CONTROL_EXPOSE_HEADERS,
+        HeaderValue::from_static("mcp-session-id, x-request-id"),
+    );
+    response.append(header::VARY, HeaderValue::from_static("origin"));
+}
+
+/// Answers `OPTIONS`: a browser's question whether the request it has in mind is welcome, or a plain one.
+/// `methods` as in `POST, OPTIONS`.
+pub fn options(request: &HeaderMap, methods: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    headers.insert(header::ALLOW, HeaderValue::from_static(methods));
+    if request.contains_key(header::ORIGIN) && request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
+        // `Mcp-Param-…` headers are not known beforehand, so whatever is asked for is granted.
+        if let Some(wanted) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+        }
+        headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    }
+    response
+}
+
+/// `scheme://host[:port]` and nothing after it.
+fn parse_origin(text: &str) -> Option<(String, HostAndPort)> {
+    let (scheme, rest) = text.split_once("://")?;
+    Some((scheme.to_ascii_lowercase(), HostAndPort::parse(rest)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()))
+            .collect()
+    }
+
+    #[track_caller]
+    fn check(settings: &DoorSettings, host: &str, origin: Option<&str>, expected: bool) {
+        let mut pairs = vec![("host", host)];
+        pairs.extend(origin.map(|origin| ("origin", origin)));
+        let found = Door::new(settings).check(&Uri::from_static("/mcp"), &headers(&pairs));
+        assert_eq!(found.is_ok(), expected, "{found:?}");
+    }
+
+    #[test]
+    fn this_machine_comes_in_by_default_and_nobody_else() {
+        let settings = DoorSettings::default();
+        check(&settings, "127.0.0.1:8080", None, true);
+        check(&settings, "LocalHost", Some("http://localhost:6274"), true);
+        check(&settings, "[::1]:8080", Some("http://[::1]:8080"), true);
+        check(&settings, "evil.example.com", None, false);
+        check(&settings, "127.0.0.1.evil.example.com", None, false);
+        check(&settings, "localhost@evil.example.com", None, false);
+        check(&settings, "127.0.0.1:8080", Some("http://evil.example.com"), false);
+        check(&settings, "127.0.0.1:8080", Some("null"), false);
+        check(&settings, "127.0.0.1:8080", Some("http://127.0.0.1:8080/path"), false);
+    }
+
+    #[test]
+    fn hosts_and_origins_can_be_allowed_by_name_or_altogether() {
+        let settings = DoorSettings {
+            allowed_hosts: vec!["tools.example.com:443".into()],
+            allowed_origins: vec!["https://app.example.com".into()],
+            ..DoorSettings::default()
+        };
+        check(&settings, "tools.example.com:443", Some("https://app.example.com"), true);
+        check(&settings, "tools.example.com:443", Some("http://app.example.com"), false);
+        check(&settings, "tools.example.com:443", Some("https://tools.example.com:443"), true);
+        check(&settings, "tools.example.com:80", None, false);
+        let open = DoorSettings {
+            allowed_hosts: vec!["*".into()],
+            allowed_origins: vec!["*".into()],
+            ..DoorSettings::default()
+        };
+        check(&open, "anything", Some("null"), true);
+    }
+
+    #[test]
+    fn a_host_given_twice_or_not_at_all_is_refused() {
+        let door = Door::new(&DoorSettings::default());
+        let uri = Uri::from_static("/mcp");
+        assert!(door.check(&uri, &HeaderMap::new()).is_err());
+        let mut twice = headers(&[("host", "localhost")]);
+        twice.append(header::HOST, "evil.example.com".parse().unwrap());
+        assert!(door.check(&uri, &twice).is_err());
+        let refused = door.check(&uri, &headers(&[("host", "evil.example.com")])).unwrap_err();
+        assert!(refused.to_string().contains("`evil.example.com`"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_to_its_limit() {
+        let door = Door::new(&DoorSettings { body_limit_bytes: 4, ..DoorSettings::default() });
+        assert_eq!(door.read(&HeaderMap::new(), Body::from("1234")).await.unwrap(), "1234");
+        let error = door.read(&HeaderMap::new(), Body::from("12345")).await.unwrap_err();
+        assert!(matches!(error, BodyError::TooLong { limit_bytes: 4 }), "{error}");
+        let announced = headers(&[("content-length", "5")]);
+        assert!(door.read(&announced, Body::empty()).await.is_err());
+    }
+}
