@@ -1,0 +1,88 @@
+//! Which tool asks which upstream for what.
+//!
+//! In reading order: [`Route`] binds a tool to an endpoint of an upstream and to the rules for its reply;
+//! [`RouteTable`] finds the route of a call; [`InputSchema`] checks its arguments; [`RequestTemplate`] makes
+//! the upstream's request of them, in which no argument can leave the place it was put into.
+//!
+//! Pure: no `async`, clock, environment or log.
+
+mod input;
+mod name;
+mod path;
+mod request;
+mod table;
+
+use std::time::Duration;
+
+use http::Method;
+
+use crate::{rule::Translator, tool::ToolDefinition};
+
+pub use input::InputSchema;
+pub use name::{UpstreamName, UpstreamNameError};
+pub use path::{PathError, PathTemplate};
+pub use request::{
+    BodyTemplate, JsonTemplate, RequestError, RequestTemplate, UpstreamRequest, ValueTemplate,
+};
+pub use table::{Conflict, EndpointMatch, RouteTable};
+
+/// One tool, bound to an endpoint of an upstream.
+#[derive(Debug)]
+pub struct Route {
+    /// What clients see.
+    pub definition: ToolDefinition,
+    /// What arguments must look like.
+    pub input: InputSchema,
+    /// Where REST clients find it, beside `POST /tools/NAME`; `None` when that is all.
+    pub rest: Option<RestEndpoint>,
+    /// Who is asked.
+    pub upstream: UpstreamName,
+    /// For what.
+    pub request: RequestTemplate,
+    /// What the reply means.
+    pub translator: Translator,
+    /// How long a call may take, all in all.
+    pub deadline: Duration,
+    /// How many bytes of body are read.
+    pub reply_limit_bytes: usize,
+    /// What REST clients get.
+    pub envelope: Envelope,
+    /// What HTTP status REST clients see on a tool error.
+    pub error_status: ErrorStatus,
+}
+
+/// A method and a path of the REST face.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestEndpoint {
+    /// The method.
+    pub method: Method,
+    /// The path, with arguments as `{name}`.
+    pub path: String,
+}
+
+/// The form of a REST answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Envelope {
+    /// The tool result: `content`, `structuredContent`, `isError`.
+    Mcp,
+    /// The structured value alone; `{"error": …}` on failure.
+    Plain,
+}
+
+/// The HTTP status of a tool error on the REST face.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorStatus {
+    /// 4xx and 5xx as things are.
+    Truthful,
+    /// 200 always, for clients that read the body only after a 200.
+    Ok,
+}
+
+impl Route {
+    /// Where REST clients reach the route: its own endpoint, and `POST /tools/NAME`.
+    pub fn endpoints(&self) -> impl Iterator<Item = RestEndpoint> + '_ {
+        let default = RestEndpoint { method: Method::POST, path: format!("/tools/{}", self.definition.name) };
+        let same = self.rest.as_ref() == Some(&default);
+        self.rest.clone().into_iter().chain((!same).then_some(default))
+    }
+}

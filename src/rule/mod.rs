@@ -7,10 +7,10 @@
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 
-pub mod extract;
 mod content;
 mod convert;
 mod decode;
+pub mod extract;
 mod fields;
 mod jq;
 mod matcher;
@@ -21,14 +21,16 @@ mod translation;
 mod verdict;
 
 pub use content::{BlockTemplate, ContentTemplate, Payload};
+pub use convert::Booleans;
 pub use decode::{Charset, CharsetError};
 pub use fields::{Field, FieldKind, Fields};
 pub use jq::{Jq, JqError};
 pub use matcher::{Matcher, MediaPattern, Pattern, PatternError, StatusPattern};
 pub use output::{OutputSchema, OutputSchemaError, Wrap};
-pub use template::{Template, TemplateError};
+pub use template::{Template, TemplateError, template_names};
 pub use trace::{Step, Trace};
 pub use translation::{
-    Action, ErrorRule, Facts, Note, Otherwise, Rule, SuccessRule, Translation, TranslationLimits, Translator,
-    translate,
+    Action, ErrorRule, Facts, Note, Otherwise, Rule, SuccessRule, TEMPLATE_NAMES, Translation,
+    TranslationLimits, Translator, translate,
 };
+pub use verdict::{CODE_META_KEY, STATUS_META_KEY};

@@ -31,6 +31,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Structured {
     json: JsonText,
+    wrapped: bool,
     bare_allowed: bool,
 }
 
@@ -149,14 +150,21 @@ impl ToolResult {
 }
 
 impl Structured {
-    /// A structure for every client: a value that is no object is sent as `{"result": …}`.
+    /// A structure for every client: an object as it is, any other value as `{"result": …}`.
     pub fn new(json: JsonText) -> Self {
-        Self { json, bare_allowed: false }
+        let wrapped = !json.is_object();
+        Self { json, wrapped, bare_allowed: false }
     }
 
-    /// A structure that clients of revision 2026-07-28 and later get as it is, even when it is no object.
-    pub fn bare(json: JsonText) -> Self {
-        Self { json, bare_allowed: true }
+    /// A value that goes under `result` even when it is an object, because the advertised schema says so.
+    pub fn under_result(json: JsonText) -> Self {
+        Self { json, wrapped: true, bare_allowed: false }
+    }
+
+    /// The same, but clients of revision 2026-07-28 and later get the value without `{"result": …}` round it.
+    #[must_use]
+    pub fn bare_where_allowed(self) -> Self {
+        Self { bare_allowed: true, ..self }
     }
 
     /// The value before any wrapping.
@@ -166,7 +174,7 @@ impl Structured {
 
     /// Whether clients that take `shapes` get `{"result": …}` round the value.
     pub fn is_wrapped(&self, shapes: super::Shapes) -> bool {
-        !self.json.is_object() && !(self.bare_allowed && shapes == super::Shapes::Any)
+        self.wrapped && !(self.bare_allowed && shapes == super::Shapes::Any)
     }
 
     /// The value as clients that take `shapes` see it.

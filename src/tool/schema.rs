@@ -239,11 +239,16 @@ mod tests {
     fn a_violation_says_where_what_was_expected_and_what_was_found() {
         let city = json!({"type": "object", "properties": {"city": {"enum": ["oslo", "bergen"]}, "n": {"type": "integer"}},
             "required": ["city"], "additionalProperties": false});
-        check(city.clone(), json!({"city": "olso"}), &[("city", "must be one of `oslo`, `bergen`; found `olso`")]);
+        check(
+            city.clone(),
+            json!({"city": "olso"}),
+            &[("city", "must be one of `oslo`, `bergen`; found `olso`")],
+        );
         check(city.clone(), json!({}), &[("city", "is required; found nothing")]);
         check(city.clone(), json!({"city": "oslo", "n": "x"}), &[("n", "must be an integer; found `x`")]);
         check(city, json!({"city": "oslo", "m": 1}), &[("", "has no place for `m`")]);
-        let nested = json!({"type": "array", "items": {"type": "object", "properties": {"a/b": {"type": "number"}}}});
+        let nested =
+            json!({"type": "array", "items": {"type": "object", "properties": {"a/b": {"type": "number"}}}});
         check(nested, json!([{}, {"a/b": []}]), &[("[1].a/b", "must be a number; found an array")]);
     }
 

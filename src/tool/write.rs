@@ -230,9 +230,12 @@ mod tests {
 
     #[test]
     fn a_route_may_hand_newer_clients_the_bare_value() {
-        let result = of_json("[1]", Structured::bare);
+        let result = of_json("[1]", |json| Structured::new(json).bare_where_allowed());
         assert_eq!(written(&result, Shapes::Any)["structuredContent"].to_string(), "[1]");
-        assert_eq!(written(&result, Shapes::ObjectsOnly)["structuredContent"].to_string(), r#"{"result":[1]}"#);
+        assert_eq!(
+            written(&result, Shapes::ObjectsOnly)["structuredContent"].to_string(),
+            r#"{"result":[1]}"#
+        );
     }
 
     proptest! {

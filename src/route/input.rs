@@ -1,0 +1,101 @@
+//! What arguments must look like.
+
+use serde_json::{Map, Value};
+
+use crate::tool::{Arguments, Schema, SchemaError};
+
+/// The checked input schema of a route. Its root is an object.
+#[derive(Debug)]
+pub struct InputSchema {
+    schema: Schema,
+    defaults: Vec<(String, Value)>,
+}
+
+impl InputSchema {
+    /// How many things wrong with one call's arguments are told.
+    const MOST_VIOLATIONS: usize = 5;
+
+    /// Compiles a schema.
+    ///
+    /// # Errors
+    ///
+    /// [`SchemaError`] when it is no schema.
+    pub fn new(document: &Map<String, Value>) -> Result<Self, SchemaError> {
+        let properties = document.get("properties").and_then(Value::as_object);
+        let defaults = properties.into_iter().flatten().filter_map(|(name, property)| {
+            let default = property.as_object()?.get("default")?;
+            Some((name.clone(), default.clone()))
+        });
+        Ok(Self { defaults: defaults.collect(), schema: Schema::compile(document)? })
+    }
+
+    /// The schema as clients see it.
+    pub fn document(&self) -> &Map<String, Value> {
+        self.schema.document()
+    }
+
+    /// Checks arguments, and fills in the defaults of the schema for those that are not there.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the model that names each argument, what it must be and what was found.
+    pub fn check(&self, mut arguments: Arguments) -> Result<Arguments, String> {
+        for (name, default) in &self.defaults {
+            if arguments.get(name).is_none() {
+                arguments.insert(name.clone(), default.clone());
+            }
+        }
+        let value = arguments.into_value();
+        let violations = self.schema.violations(&value, Self::MOST_VIOLATIONS);
+        if violations.is_empty() {
+            let Value::Object(map) = value else { unreachable!("arguments are an object") };
+            return Ok(map.into());
+        }
+        let told = violations.iter().map(|violation| match violation.path.as_str() {
+            "" => format!("the arguments object {}; {}", violation.what, self.known_names()),
+            path => format!("argument `{path}` {}", violation.what),
+        });
+        Err(told.collect::<Vec<_>>().join(". "))
+    }
+
+    fn known_names(&self) -> String {
+        let properties = self.document().get("properties").and_then(Value::as_object);
+        let names: Vec<_> = properties.into_iter().flatten().map(|(name, _)| format!("`{name}`")).collect();
+        match names.is_empty() {
+            true => "this tool takes none".to_owned(),
+            false => format!("this tool takes {}", names.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(arguments: Value, expected: Result<&str, &str>) {
+        let schema = json!({
+            "type": "object",
+            "properties": {"city": {"enum": ["oslo", "bergen"]}, "units": {"type": "string", "default": "metric"}},
+            "required": ["city"],
+            "additionalProperties": false,
+        });
+        let input = InputSchema::new(schema.as_object().unwrap()).unwrap();
+        let checked = input.check(arguments.as_object().unwrap().clone().into());
+        let checked = checked.map(|arguments| arguments.into_value().to_string());
+        assert_eq!(checked, expected.map(str::to_owned).map_err(str::to_owned));
+    }
+
+    #[test]
+    fn what_is_wrong_with_arguments_is_told_and_defaults_are_filled_in() {
+        check(json!({"city": "oslo"}), Ok(r#"{"city":"oslo","units":"metric"}"#));
+        check(json!({"city": "olso"}), Err("argument `city` must be one of `oslo`, `bergen`; found `olso`"));
+        check(json!({}), Err("argument `city` is required; found nothing"));
+        check(
+            json!({"city": "oslo", "town": 1}),
+            Err("the arguments object has no place for `town`; this tool takes `city`, `units`"),
+        );
+    }
+}

@@ -1,0 +1,195 @@
+//! Paths with arguments in them, in which no argument can leave its place.
+
+use std::fmt::Write as _;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use crate::tool::{Arguments, kind_of};
+
+/// Everything but the unreserved characters of RFC 3986, section 2.3.
+pub(super) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A path such as `/v1/forecast/{location}`, with named places for arguments.
+///
+/// An argument is percent-encoded as a whole, so it stays within its segment: `/`, `?`, `#` and `%` lose
+/// their meaning, and `.` or `..` alone in a segment are refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathTemplate {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Fixed(String),
+    Argument(String),
+}
+
+/// Why a text is no path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// It does not begin with `/`.
+    #[error("a path begins with `/`, found `{0}`")]
+    Start(String),
+    /// A brace without its other half.
+    #[error("`{0}` has a brace without its other half; an argument is written `{{name}}`")]
+    Brace(String),
+    /// A placeholder that names nothing, or not a name.
+    #[error("`{{{0}}}` names no argument; a name has ASCII letters, digits and `_`")]
+    Name(String),
+    /// A character that a path can't have.
+    #[error("a path can't have {0:?}; write it percent-encoded")]
+    Character(char),
+    /// A `.` or `..` segment.
+    #[error("a path can't have the segment `{0}`")]
+    Dots(String),
+}
+
+impl PathTemplate {
+    /// Reads a path.
+    ///
+    /// # Errors
+    ///
+    /// [`PathError`] says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, PathError> {
+        if !text.starts_with('/') {
+            return Err(PathError::Start(text.to_owned()));
+        }
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some(open) = rest.find(['{', '}']) {
+            let close = rest[open..].find('}').map(|close| open + close);
+            let (Some(close), true) = (close, rest[open..].starts_with('{')) else {
+                return Err(PathError::Brace(text.to_owned()));
+            };
+            push_fixed(&mut parts, &rest[..open])?;
+            let name = &rest[open + 1..close];
+            if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+                return Err(PathError::Name(name.to_owned()));
+            }
+            parts.push(Part::Argument(name.to_owned()));
+            rest = &rest[close + 1..];
+        }
+        push_fixed(&mut parts, rest)?;
+        if let Some(dots) = text.split('/').find(|segment| matches!(*segment, "." | "..")) {
+            return Err(PathError::Dots(dots.to_owned()));
+        }
+        Ok(Self { parts })
+    }
+
+    /// The names of the arguments, in order.
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Argument(name) => Some(name.as_str()),
+            Part::Fixed(_) => None,
+        })
+    }
+
+    /// Puts arguments into their places.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the model, when an argument is missing, is no scalar, or would change the path.
+    pub(super) fn fill(&self, arguments: &Arguments) -> Result<String, String> {
+        let mut path = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Fixed(text) => path.push_str(text),
+                Part::Argument(name) => {
+                    let text = scalar(name, arguments.get(name))?;
+                    if text.is_empty() {
+                        return Err(format!("argument `{name}` must not be empty"));
+                    }
+                    write!(path, "{}", utf8_percent_encode(&text, ESCAPED)).expect("a String takes all text");
+                }
+            }
+        }
+        // Only now are segments whole: `{a}{b}` with `.` and `.` makes `..`.
+        if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+            let names: Vec<_> = self.arguments().map(|name| format!("`{name}`")).collect();
+            return Err(format!("argument {} must not be `.` or `..`", names.join(" or ")));
+        }
+        Ok(path)
+    }
+}
+
+fn push_fixed(parts: &mut Vec<Part>, text: &str) -> Result<(), PathError> {
+    if let Some(wrong) = text
+        .chars()
+        .find(|c| !c.is_ascii_graphic() || matches!(c, '?' | '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '|'))
+    {
+        return Err(PathError::Character(wrong));
+    }
+    if !text.is_empty() {
+        parts.push(Part::Fixed(text.to_owned()));
+    }
+    Ok(())
+}
+
+/// The text of a scalar argument.
+pub(super) fn scalar(name: &str, value: Option<&Value>) -> Result<String, String> {
+    match value {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(Value::Number(number)) => Ok(number.to_string()),
+        Some(Value::Bool(flag)) => Ok(flag.to_string()),
+        Some(other) => {
+            Err(format!("argument `{name}` must be a text, a number or a boolean; found {}", kind_of(other)))
+        }
+        None => Err(format!("argument `{name}` is required; found nothing")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(template: &str, arguments: Value, expected: Result<&str, &str>) {
+        let arguments = Arguments::from(arguments.as_object().unwrap().clone());
+        match (PathTemplate::parse(template).unwrap().fill(&arguments), expected) {
+            (Ok(path), Ok(expected)) => assert_eq!(path, expected),
+            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}"),
+        }
+    }
+
+    #[test]
+    fn an_argument_stays_in_its_segment() {
+        check("/forecast/{city}/day/{n}", json!({"city": "Oslo", "n": 3}), Ok("/forecast/Oslo/day/3"));
+        check("/f/{c}", json!({"c": "../admin?x=1#y"}), Ok("/f/..%2Fadmin%3Fx%3D1%23y"));
+        check("/f/{c}", json!({"c": "São Paulo"}), Ok("/f/S%C3%A3o%20Paulo"));
+        check("/f/{c}", json!({"c": "a%2fb"}), Ok("/f/a%252fb"));
+        check("/f/{c}", json!({"c": ".."}), Err("must not be"));
+        check("/f/{c}{d}", json!({"c": ".", "d": "."}), Err("must not be"));
+        check("/f/{c}", json!({"c": ""}), Err("must not be empty"));
+        check("/f/{c}", json!({}), Err("is required"));
+        check("/f/{c}", json!({"c": ["x"]}), Err("found an array"));
+    }
+
+    #[test]
+    fn a_text_that_is_no_path_is_refused() {
+        for text in
+            ["", "f", "/a b", "/{", "/}", "/{a", "/{}", "/{a b}", "/a?b", "/../x", "/a\r\nb", "/{a{b}}"]
+        {
+            assert!(PathTemplate::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_argument_gives_a_path_of_the_same_segments(text in ".*") {
+            let path = PathTemplate::parse("/a/{x}/b").unwrap();
+            let mut arguments = Arguments::default();
+            arguments.insert("x", text.clone().into());
+            if let Ok(path) = path.fill(&arguments) {
+                prop_assert_eq!(path.split('/').count(), 4);
+                prop_assert!(path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'?' && byte != b'#'));
+                let middle = path.strip_prefix("/a/").unwrap().strip_suffix("/b").unwrap();
+                prop_assert_eq!(percent_encoding::percent_decode_str(middle).decode_utf8().unwrap(), text);
+            }
+        }
+    }
+}

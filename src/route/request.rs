@@ -1,0 +1,309 @@
+//! Arguments to an upstream request.
+//!
+//! Every part is put together from a template and then made safe for the place it lands in: path segments and
+//! query values are percent-encoded, header values may not have line breaks, JSON and form bodies are written
+//! by an encoder. So no argument can reach beyond its place.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
+use percent_encoding::utf8_percent_encode;
+use serde_json::{Map, Value};
+
+use super::path::{ESCAPED, PathTemplate, scalar};
+use crate::{
+    rule::{Template, template_names},
+    tool::Arguments,
+};
+
+/// How the request to the upstream is made of a call's arguments.
+#[derive(Debug)]
+pub struct RequestTemplate {
+    /// The method.
+    pub method: Method,
+    /// The path under the upstream's address.
+    pub path: PathTemplate,
+    /// Query parameters, in order.
+    pub query: Vec<(String, ValueTemplate)>,
+    /// Headers.
+    pub headers: Vec<(HeaderName, Template)>,
+    /// Headers of the caller that go on to the upstream, where the caller sent them.
+    pub forwarded: Vec<HeaderName>,
+    /// The body.
+    pub body: Option<BodyTemplate>,
+}
+
+/// A value of a query or a form.
+#[derive(Debug)]
+pub enum ValueTemplate {
+    /// The argument of this name, where the caller gave it; an array gives the parameter several times.
+    Argument(String),
+    /// A rendered text; an empty one leaves the parameter out.
+    Text(Template),
+}
+
+/// The body of a request.
+#[derive(Debug)]
+pub enum BodyTemplate {
+    /// A JSON document.
+    Json(JsonTemplate),
+    /// `application/x-www-form-urlencoded`.
+    Form(Vec<(String, ValueTemplate)>),
+    /// Text, as `text/plain` unless a header says otherwise.
+    Text(Template),
+}
+
+/// A JSON document with templates in the place of some of its strings.
+#[derive(Debug)]
+pub enum JsonTemplate {
+    /// A value as it is.
+    Fixed(Value),
+    /// The argument of this name with its type; left out of its object where the caller did not give it.
+    Argument(String),
+    /// All arguments as one object.
+    AllArguments,
+    /// A string.
+    Text(Template),
+    /// An array.
+    Array(Vec<JsonTemplate>),
+    /// An object.
+    Object(Vec<(String, JsonTemplate)>),
+}
+
+/// What an upstream is asked.
+#[derive(Debug, Clone)]
+pub struct UpstreamRequest {
+    /// The method.
+    pub method: Method,
+    /// Path and query under the upstream's address.
+    pub path_and_query: PathAndQuery,
+    /// Headers, those of the message itself (`Host`, `Content-Length`) aside.
+    pub headers: HeaderMap,
+    /// The body; empty for none.
+    pub body: Bytes,
+}
+
+/// Why arguments can't be put into a request. The text is for the model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RequestError(String);
+
+impl RequestTemplate {
+    /// How long path and query may be together, in bytes; many servers refuse more.
+    const TARGET_LIMIT_BYTES: usize = 8 * 1024;
+
+    /// A request without query, headers or body.
+    pub fn new(method: Method, path: PathTemplate) -> Self {
+        Self { method, path, query: Vec::new(), headers: Vec::new(), forwarded: Vec::new(), body: None }
+    }
+
+    /// Makes the request of a call; `caller` are the headers that the client sent.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`] when an argument is missing or can't be written where it belongs.
+    pub fn build(&self, arguments: &Arguments, caller: &HeaderMap) -> Result<UpstreamRequest, RequestError> {
+        let mut filling = Filling { arguments, names: None };
+        let mut headers = HeaderMap::new();
+        for name in &self.forwarded {
+            for value in caller.get_all(name) {
+                headers.append(name.clone(), value.clone());
+            }
+        }
+        for (name, template) in &self.headers {
+            let text = filling.render(template)?;
+            if !text.is_empty() {
+                headers.insert(name.clone(), header_value(name, &text)?);
+            }
+        }
+        let path_and_query = self.target(&mut filling)?;
+        let body = match &self.body {
+            None => Bytes::new(),
+            Some(body) => {
+                let (media_type, bytes) = body.build(&mut filling)?;
+                headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(media_type));
+                bytes
+            }
+        };
+        Ok(UpstreamRequest { method: self.method.clone(), path_and_query, headers, body })
+    }
+
+    fn target(&self, filling: &mut Filling<'_>) -> Result<PathAndQuery, RequestError> {
+        let mut target = self.path.fill(filling.arguments).map_err(RequestError)?;
+        let query = filling.encoded(&self.query)?;
+        if !query.is_empty() {
+            target.push('?');
+            target.push_str(&query);
+        }
+        if target.len() > Self::TARGET_LIMIT_BYTES {
+            let limit = Self::TARGET_LIMIT_BYTES;
+            return Err(RequestError(format!(
+                "the arguments are too long: the request's address would have more than {limit} bytes"
+            )));
+        }
+        target.parse().map_err(|_| RequestError("the arguments do not make an address".to_owned()))
+    }
+}
+
+impl BodyTemplate {
+    fn build(&self, filling: &mut Filling<'_>) -> Result<(&'static str, Bytes), RequestError> {
+        Ok(match self {
+            Self::Json(template) => {
+                let value = template.build(filling)?.unwrap_or(Value::Null);
+                ("application/json", serde_json::to_vec(&value).expect("keys are strings").into())
+            }
+            Self::Form(fields) => ("application/x-www-form-urlencoded", filling.encoded(fields)?.into()),
+            Self::Text(template) => ("text/plain; charset=utf-8", filling.render(template)?.into()),
+        })
+    }
+}
+
+impl JsonTemplate {
+    /// The value, or nothing where an argument is not there.
+    fn build(&self, filling: &mut Filling<'_>) -> Result<Option<Value>, RequestError> {
+        Ok(Some(match self {
+            Self::Fixed(value) => value.clone(),
+            Self::Argument(name) => return Ok(filling.arguments.get(name).cloned()),
+            Self::AllArguments => Value::Object(filling.arguments.as_map().clone()),
+            Self::Text(template) => Value::String(filling.render(template)?),
+            Self::Array(items) => {
+                let items: Result<Vec<_>, _> = items.iter().map(|item| item.build(filling)).collect();
+                Value::Array(items?.into_iter().flatten().collect())
+            }
+            Self::Object(members) => {
+                let mut map = Map::new();
+                for (key, member) in members {
+                    if let Some(value) = member.build(filling)? {
+                        map.insert(key.clone(), value);
+                    }
+                }
+                Value::Object(map)
+            }
+        }))
+    }
+}
+
+/// One request being filled in; what templates see is made when the first one asks.
+struct Filling<'a> {
+    arguments: &'a Arguments,
+    names: Option<minijinja::Value>,
+}
+
+impl Filling<'_> {
+    fn render(&mut self, template: &Template) -> Result<String, RequestError> {
+        let names = self.names.get_or_insert_with(|| template_names(self.arguments));
+        template
+            .render(names)
+            .map_err(|error| RequestError(format!("the request could not be made of the arguments: {error}")))
+    }
+
+    /// `name=value&…`, encoded for a query or a form.
+    fn encoded(&mut self, parameters: &[(String, ValueTemplate)]) -> Result<String, RequestError> {
+        let mut encoded = String::new();
+        for (name, value) in parameters {
+            for text in self.values(value)? {
+                if !encoded.is_empty() {
+                    encoded.push('&');
+                }
+                encoded.extend(utf8_percent_encode(name, ESCAPED));
+                encoded.push('=');
+                encoded.extend(utf8_percent_encode(&text, ESCAPED));
+            }
+        }
+        Ok(encoded)
+    }
+
+    fn values(&mut self, value: &ValueTemplate) -> Result<Vec<String>, RequestError> {
+        match value {
+            ValueTemplate::Argument(name) => match self.arguments.get(name) {
+                None | Some(Value::Null) => Ok(Vec::new()),
+                Some(Value::Array(items)) => {
+                    items.iter().map(|item| scalar(name, Some(item)).map_err(RequestError)).collect()
+                }
+                one => Ok(vec![scalar(name, one).map_err(RequestError)?]),
+            },
+            ValueTemplate::Text(template) => {
+                let text = self.render(template)?;
+                Ok(if text.is_empty() { Vec::new() } else { vec![text] })
+            }
+        }
+    }
+}
+
+fn header_value(name: &HeaderName, text: &str) -> Result<HeaderValue, RequestError> {
+    HeaderValue::from_str(text).map_err(|_| {
+        RequestError(format!("header `{name}` can't have line breaks or characters that are not ASCII; change the argument it is made of"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn text(template: &str) -> Template {
+        Template::compile(template).unwrap()
+    }
+
+    fn template() -> RequestTemplate {
+        RequestTemplate::new(Method::POST, PathTemplate::parse("/v1/{city}").unwrap())
+    }
+
+    fn build(template: &RequestTemplate, arguments: Value) -> Result<UpstreamRequest, RequestError> {
+        let mut caller = HeaderMap::new();
+        caller.insert("x-tenant", HeaderValue::from_static("blue"));
+        caller.insert("cookie", HeaderValue::from_static("secret"));
+        template.build(&Arguments::from(arguments.as_object().unwrap().clone()), &caller)
+    }
+
+    #[test]
+    fn query_values_are_encoded_repeated_or_left_out() {
+        let mut template = template();
+        template.query = vec![
+            ("units".into(), ValueTemplate::Text(text("{{ args.units | default('metric') }}"))),
+            ("tag".into(), ValueTemplate::Argument("tags".into())),
+            ("none".into(), ValueTemplate::Argument("none".into())),
+        ];
+        let request =
+            build(&template, json!({"city": "Oslo", "units": "a&b=c", "tags": ["x y", 2]})).unwrap();
+        assert_eq!(request.path_and_query.as_str(), "/v1/Oslo?units=a%26b%3Dc&tag=x%20y&tag=2");
+        assert_eq!(
+            build(&template, json!({"city": "Oslo"})).unwrap().path_and_query.as_str(),
+            "/v1/Oslo?units=metric"
+        );
+    }
+
+    #[test]
+    fn a_header_takes_no_line_break_and_only_named_headers_cross() {
+        let mut template = template();
+        template.headers = vec![("x-note".parse().unwrap(), text("{{ args.note }}"))];
+        template.forwarded = vec!["x-tenant".parse().unwrap(), "x-other".parse().unwrap()];
+        let request = build(&template, json!({"city": "Oslo", "note": "fine"})).unwrap();
+        let mut names: Vec<_> = request.headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["x-note", "x-tenant"]);
+        let error = build(&template, json!({"city": "Oslo", "note": "a\r\nX-Admin: 1"})).unwrap_err();
+        assert!(error.to_string().contains("line breaks"), "{error}");
+    }
+
+    #[test]
+    fn bodies_are_written_by_their_encoder() {
+        let mut template = template();
+        template.body = Some(BodyTemplate::Json(JsonTemplate::Object(vec![
+            ("q".into(), JsonTemplate::Text(text("{{ args.q }}!"))),
+            ("n".into(), JsonTemplate::Argument("n".into())),
+            ("gone".into(), JsonTemplate::Argument("gone".into())),
+        ])));
+        let request = build(&template, json!({"city": "Oslo", "q": "\",\"x\":\"", "n": 1.50})).unwrap();
+        assert_eq!(request.body, r#"{"q":"\",\"x\":\"!","n":1.5}"#);
+        assert_eq!(request.headers[header::CONTENT_TYPE], "application/json");
+        template.body = Some(BodyTemplate::Form(vec![("q".into(), ValueTemplate::Argument("q".into()))]));
+        assert_eq!(build(&template, json!({"city": "Oslo", "q": "a&b"})).unwrap().body, "q=a%26b");
+    }
+
+    #[test]
+    fn a_target_has_a_limit() {
+        let error = build(&template(), json!({"city": "x".repeat(9000)})).unwrap_err();
+        assert!(error.to_string().contains("too long"));
+    }
+}

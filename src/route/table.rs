@@ -1,0 +1,134 @@
+//! Which route a call is for.
+
+use std::{collections::HashMap, sync::Arc};
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+
+use super::Route;
+use crate::tool::ToolName;
+
+/// All routes, found by tool name or by REST endpoint. The cost of a look-up does not grow with their number.
+#[derive(Debug, Default)]
+pub struct RouteTable {
+    in_order: Vec<Arc<Route>>,
+    by_tool: HashMap<ToolName, usize>,
+    endpoints: matchit::Router<Vec<(Method, usize)>>,
+}
+
+/// Two routes that one request would fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Conflict {
+    /// Two tools of one name.
+    #[error("two routes are called `{tool}`")]
+    Tool {
+        /// The name.
+        tool: ToolName,
+    },
+    /// Two endpoints that one request would fit.
+    #[error(
+        "`{method} {path}` of route `{tool}` can't be told apart from the endpoint of another route: {with}"
+    )]
+    Endpoint {
+        /// The later route.
+        tool: ToolName,
+        /// Its method.
+        method: Method,
+        /// Its path.
+        path: String,
+        /// The other path.
+        with: String,
+    },
+}
+
+/// What stands at a REST path.
+#[derive(Debug)]
+pub enum EndpointMatch<'a> {
+    /// A route, with the arguments that were in the path, percent-decoded.
+    Found {
+        /// Which.
+        route: &'a Arc<Route>,
+        /// Name and value of each placeholder.
+        arguments: Vec<(String, String)>,
+    },
+    /// Routes, but for other methods.
+    WrongMethod {
+        /// Those methods.
+        allowed: Vec<Method>,
+    },
+    /// Nothing.
+    Nothing,
+}
+
+impl RouteTable {
+    /// Makes the table; routes are kept in the order of their tools' names, so that lists are stable.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`] when two routes could be meant by one request.
+    pub fn new(mut routes: Vec<Arc<Route>>) -> Result<Self, Conflict> {
+        routes.sort_by(|left, right| left.definition.name.cmp(&right.definition.name));
+        let mut table = Self { in_order: routes, ..Self::default() };
+        for (index, route) in table.in_order.iter().enumerate() {
+            let tool = &route.definition.name;
+            if table.by_tool.insert(tool.clone(), index).is_some() {
+                return Err(Conflict::Tool { tool: tool.clone() });
+            }
+        }
+        for index in 0..table.in_order.len() {
+            let route = Arc::clone(&table.in_order[index]);
+            for endpoint in route.endpoints() {
+                table.add_endpoint(index, endpoint.method, &endpoint.path)?;
+            }
+        }
+        Ok(table)
+    }
+
+    fn add_endpoint(&mut self, index: usize, method: Method, path: &str) -> Result<(), Conflict> {
+        let conflict = |with: String| Conflict::Endpoint {
+            tool: self.in_order[index].definition.name.clone(),
+            method: method.clone(),
+            path: path.to_owned(),
+            with,
+        };
+        // A path that is there already, to the letter, takes another method; else it must be insertable.
+        let has_path = |index: usize| self.in_order[index].endpoints().any(|endpoint| endpoint.path == path);
+        if let Ok(found) = self.endpoints.at_mut(path)
+            && found.value.first().is_some_and(|(_, first)| has_path(*first))
+        {
+            if found.value.iter().any(|(taken, _)| *taken == method) {
+                return Err(conflict(path.to_owned()));
+            }
+            found.value.push((method, index));
+            return Ok(());
+        }
+        match self.endpoints.insert(path, vec![(method.clone(), index)]) {
+            Ok(()) => Ok(()),
+            Err(matchit::InsertError::Conflict { with }) => Err(conflict(with)),
+            Err(error) => Err(conflict(error.to_string())),
+        }
+    }
+
+    /// The route of a tool.
+    pub fn by_tool(&self, name: &str) -> Option<&Arc<Route>> {
+        self.by_tool.get(name).map(|index| &self.in_order[*index])
+    }
+
+    /// The route of a REST request.
+    pub fn by_endpoint(&self, method: &Method, path: &str) -> EndpointMatch<'_> {
+        let Ok(found) = self.endpoints.at(path) else { return EndpointMatch::Nothing };
+        let Some((_, index)) = found.value.iter().find(|(candidate, _)| candidate == method) else {
+            return EndpointMatch::WrongMethod {
+                allowed: found.value.iter().map(|(method, _)| method.clone()).collect(),
+            };
+        };
+        let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let arguments = found.params.iter().map(|(name, value)| (name.to_owned(), decode(value))).collect();
+        EndpointMatch::Found { route: &self.in_order[*index], arguments }
+    }
+
+    /// All routes, by tool name.
+    pub fn in_order(&self) -> &[Arc<Route>] {
+        &self.in_order
+    }
+}

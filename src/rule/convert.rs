@@ -1,0 +1,186 @@
+//! Strings to the types that a schema or a field asks for. A string that can't be one is left to the schema
+//! to refuse; nothing is guessed.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+/// The words for true and false.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Booleans {
+    /// Words that mean true; compared without regard to ASCII case.
+    pub yes: Vec<String>,
+    /// Words that mean false.
+    pub no: Vec<String>,
+}
+
+impl Default for Booleans {
+    fn default() -> Self {
+        Self { yes: vec!["true".into()], no: vec!["false".into()] }
+    }
+}
+
+impl fmt::Display for Booleans {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<_> = self.yes.iter().chain(&self.no).map(|word| format!("`{word}`")).collect();
+        write!(formatter, "one of {}", words.join(", "))
+    }
+}
+
+/// A decimal number as JSON, its digits kept: `5.0` stays `5.0`. `+5`, `.5`, `05` and `1.5E3` are read too,
+/// since servers write them; `1,000`, `5 %`, `0x10` and `NaN` are not numbers here.
+pub(crate) fn to_number(text: &str) -> Option<Value> {
+    let text = text.trim();
+    let (sign, digits) = match text.as_bytes().first()? {
+        b'-' => ("-", &text[1..]),
+        b'+' => ("", &text[1..]),
+        _ => ("", text),
+    };
+    if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    let (whole, rest) = digits.split_at(digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len()));
+    let whole = whole.trim_start_matches('0');
+    let whole = if whole.is_empty() { "0" } else { whole };
+    let number: serde_json::Number = serde_json::from_str(&format!("{sign}{whole}{rest}")).ok()?;
+    Some(Value::Number(number))
+}
+
+/// A whole number as JSON; `5.0` is one, as it is in JSON Schema.
+pub(crate) fn to_integer(text: &str) -> Option<Value> {
+    let number = to_number(text)?;
+    let written = number.to_string();
+    let whole = match written.split_once('.') {
+        Some((_, fraction)) => fraction.bytes().all(|digit| digit == b'0'),
+        None => !written.contains(['e', 'E']),
+    };
+    whole.then_some(number)
+}
+
+/// True or false by the words of a rule.
+pub(crate) fn to_boolean(text: &str, words: &Booleans) -> Option<Value> {
+    let text = text.trim();
+    let among = |words: &[String]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
+    if among(&words.yes) {
+        Some(Value::Bool(true))
+    } else if among(&words.no) {
+        Some(Value::Bool(false))
+    } else {
+        None
+    }
+}
+
+/// Converts strings in `value` to the number, integer, boolean or null that `schema` asks for in their place.
+/// Returns whether anything changed.
+pub(crate) fn by_schema(value: &mut Value, schema: &Map<String, Value>) -> bool {
+    convert(value, schema, schema, 0)
+}
+
+/// A schema may refer to itself; the walk goes no deeper than any value does.
+fn convert(value: &mut Value, schema: &Map<String, Value>, root: &Map<String, Value>, depth: usize) -> bool {
+    if depth > crate::tool::JSON_DEPTH_LIMIT {
+        return false;
+    }
+    let schema = match schema.get("$ref").and_then(Value::as_str) {
+        Some(reference) => match resolve(reference, root) {
+            Some(target) => return convert(value, target, root, depth + 1),
+            None => return false,
+        },
+        None => schema,
+    };
+    match value {
+        Value::String(text) => match string_as(text, schema) {
+            Some(converted) => {
+                *value = converted;
+                true
+            }
+            None => false,
+        },
+        Value::Array(items) => {
+            let Some(schema) = schema.get("items").and_then(Value::as_object) else { return false };
+            items.iter_mut().fold(false, |changed, item| convert(item, schema, root, depth + 1) | changed)
+        }
+        Value::Object(members) => {
+            let properties = schema.get("properties").and_then(Value::as_object);
+            let others = schema.get("additionalProperties").and_then(Value::as_object);
+            members.iter_mut().fold(false, |changed, (key, member)| {
+                let schema = properties.and_then(|p| p.get(key)).and_then(Value::as_object).or(others);
+                schema.is_some_and(|schema| convert(member, schema, root, depth + 1)) | changed
+            })
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn resolve<'a>(reference: &str, root: &'a Map<String, Value>) -> Option<&'a Map<String, Value>> {
+    let (first, rest) = reference.strip_prefix("#/")?.split_once('/')?;
+    root.get(first)?.get(rest)?.as_object()
+}
+
+fn string_as(text: &str, schema: &Map<String, Value>) -> Option<Value> {
+    let types: Vec<&str> = match schema.get("type")? {
+        Value::String(one) => vec![one],
+        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
+        _ => return None,
+    };
+    if types.contains(&"string") {
+        return None;
+    }
+    types.iter().find_map(|kind| match *kind {
+        "integer" => to_integer(text),
+        "number" => to_number(text),
+        "boolean" => to_boolean(text, &Booleans::default()),
+        "null" => (text.trim() == "null" || text.trim().is_empty()).then_some(Value::Null),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn number(text: &str, expected: Option<&str>) {
+        assert_eq!(to_number(text).map(|value| value.to_string()).as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn numbers_are_read_as_old_servers_write_them() {
+        number("5", Some("5"));
+        number(" 5.0 ", Some("5.0"));
+        number("-.0302", Some("-0.0302"));
+        number("+007", Some("7"));
+        number("12345678901234567890.10", Some("12345678901234567890.10"));
+        number("1.5e3", Some("1.5e+3"));
+        for text in ["", "-", ".", "5.", "1,000", "5%", "0x10", "NaN", "--5", "+-5", "1e", "five", "１"] {
+            number(text, None);
+        }
+    }
+
+    #[test]
+    fn a_whole_number_may_be_written_with_a_fraction_of_zeros() {
+        assert_eq!(to_integer("5.0").unwrap().to_string(), "5.0");
+        assert_eq!(to_integer("5.5"), None);
+        assert_eq!(to_integer("1e3"), None);
+    }
+
+    #[test]
+    fn a_schema_types_the_strings_in_its_places() {
+        let schema = json!({
+            "$defs": {"n": {"type": ["number", "null"]}},
+            "properties": {"a": {"$ref": "#/$defs/n"}, "b": {"items": {"type": "integer"}}, "c": {"type": "boolean"},
+                "d": {"type": ["string", "number"]}},
+        });
+        let mut value = json!({"a": "1.50", "b": ["1", "x"], "c": "TRUE", "d": "5", "e": "5"});
+        assert!(by_schema(&mut value, schema.as_object().unwrap()));
+        assert_eq!(value.to_string(), r#"{"a":1.50,"b":[1,"x"],"c":true,"d":"5","e":"5"}"#);
+        assert!(
+            !by_schema(&mut json!({"c": "yes"}), schema.as_object().unwrap()),
+            "`yes` only where a rule says so"
+        );
+        let circular = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}});
+        assert!(!by_schema(&mut json!("1"), circular.as_object().unwrap()));
+    }
+}

@@ -1,0 +1,66 @@
+//! `binary`: any bytes as a block of content, in Base64.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+
+use super::Extracted;
+use crate::{
+    rule::translation::Reading,
+    tool::{Block, Content, ResourceBody},
+};
+
+/// Takes the body as it is.
+#[derive(Debug, Clone)]
+pub struct Binary {
+    /// The kind of block; by the media type where the rule says nothing.
+    pub kind: Option<BinaryKind>,
+    /// The media type; the reply's own where the rule says nothing.
+    pub media_type: Option<String>,
+}
+
+/// The kinds of block that hold bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BinaryKind {
+    /// A picture.
+    Image,
+    /// A sound.
+    Audio,
+    /// A document.
+    Resource,
+}
+
+impl Binary {
+    pub(super) fn extract(&self, reading: &Reading<'_>) -> Extracted {
+        Extracted::Block(Content::from(self.block(reading)))
+    }
+
+    /// The body as a block.
+    pub(crate) fn block(&self, reading: &Reading<'_>) -> Block {
+        let reply = reading.reply();
+        let mime_type = self
+            .media_type
+            .clone()
+            .or_else(|| reply.media_type())
+            .unwrap_or_else(|| "application/octet-stream".to_owned());
+        let kind = self.kind.unwrap_or_else(|| BinaryKind::of(&mime_type));
+        let data = BASE64_STANDARD.encode(&reply.body);
+        match kind {
+            BinaryKind::Image => Block::Image { data, mime_type },
+            BinaryKind::Audio => Block::Audio { data, mime_type },
+            BinaryKind::Resource => Block::Resource {
+                uri: format!("reply://{}", reading.tool()),
+                mime_type: Some(mime_type),
+                body: ResourceBody::Blob(data),
+            },
+        }
+    }
+}
+
+impl BinaryKind {
+    fn of(mime_type: &str) -> Self {
+        match mime_type.split('/').next() {
+            Some("image") => Self::Image,
+            Some("audio") => Self::Audio,
+            _ => Self::Resource,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! `header`: headers of the reply, and its status.
+
+use http::HeaderName;
+use serde_json::{Map, Value};
+
+use crate::rule::translation::Reading;
+
+/// Reads the named headers into an object. A header that is there several times gives an array; one that is
+/// not there gives nothing. The name `status` gives the HTTP status as a number.
+#[derive(Debug, Clone)]
+pub struct Header {
+    /// The names, as the result's keys are to be written.
+    pub names: Vec<String>,
+}
+
+impl Header {
+    pub(super) fn extract(&self, reading: &Reading<'_>) -> Result<Value, String> {
+        let reply = reading.reply();
+        let mut found = Map::new();
+        for name in &self.names {
+            if name == "status" {
+                found.insert(name.clone(), reply.status.as_u16().into());
+                continue;
+            }
+            let Ok(header) = name.parse::<HeaderName>() else { continue };
+            let values = reply.headers.get_all(header);
+            let mut values: Vec<Value> =
+                values.iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into()).collect();
+            match values.len() {
+                0 => {}
+                1 => {
+                    found.insert(name.clone(), values.remove(0));
+                }
+                _ => {
+                    found.insert(name.clone(), Value::Array(values));
+                }
+            }
+        }
+        if found.is_empty() {
+            let names: Vec<_> = self.names.iter().map(|name| format!("`{name}`")).collect();
+            return Err(format!("expected a header {}, found none of them", names.join(", ")));
+        }
+        Ok(Value::Object(found))
+    }
+}

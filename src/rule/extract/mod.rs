@@ -1,0 +1,125 @@
+//! What pulls a value out of a reply. One file an extractor, named as the configuration names it.
+
+mod binary;
+mod header;
+mod json;
+mod pairs;
+mod regex;
+mod text;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+pub use self::{
+    binary::{Binary, BinaryKind},
+    header::Header,
+    json::Json,
+    pairs::Pairs,
+    regex::{Each, Regex},
+    text::Text,
+};
+use super::{fields::Fields, translation::Reading};
+use crate::tool::{Content, JsonText};
+
+/// How many records or keys one reply may give; more are an error, so that a reply of many short lines can't
+/// take a hundred times its size.
+pub const RECORD_LIMIT: usize = 100_000;
+
+/// An extractor and the typed fields taken from what it finds.
+#[derive(Debug)]
+pub struct Extractor {
+    /// What is read.
+    pub kind: ExtractorKind,
+    /// Which fields of it, with types; all of it, as found, where there are none.
+    pub fields: Option<Fields>,
+}
+
+/// The extractors.
+#[derive(Debug)]
+pub enum ExtractorKind {
+    /// Any bytes as a block of content.
+    Binary(Binary),
+    /// Headers and status.
+    Header(Header),
+    /// A JSON document.
+    Json(Json),
+    /// `key: value` lines.
+    Pairs(Pairs),
+    /// Named captures.
+    Regex(Regex),
+    /// The whole text.
+    Text(Text),
+}
+
+/// What an extractor found.
+#[derive(Debug)]
+pub(crate) enum Extracted {
+    /// A JSON document, checked and left as it came.
+    Raw(JsonText),
+    /// A value.
+    Value(Value),
+    /// The whole text, as a string value that is not built until somebody needs it.
+    Text(Bytes),
+    /// A block of content and no value.
+    Block(Content),
+}
+
+impl ExtractorKind {
+    /// The names a rule uses, in alphabetical order.
+    pub const NAMES: [&'static str; 6] = ["binary", "header", "json", "pairs", "regex", "text"];
+
+    /// The name a rule uses.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Binary(_) => "binary",
+            Self::Header(_) => "header",
+            Self::Json(_) => "json",
+            Self::Pairs(_) => "pairs",
+            Self::Regex(_) => "regex",
+            Self::Text(_) => "text",
+        }
+    }
+}
+
+impl Extractor {
+    /// An extractor that takes all it finds.
+    pub fn whole(kind: ExtractorKind) -> Self {
+        Self { kind, fields: None }
+    }
+
+    /// Reads a reply.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what was expected and what was found.
+    pub(crate) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
+        let found = match &self.kind {
+            ExtractorKind::Binary(binary) => Ok(binary.extract(reading)),
+            ExtractorKind::Header(header) => header.extract(reading).map(Extracted::Value),
+            ExtractorKind::Json(json) => json.extract(reading),
+            ExtractorKind::Pairs(pairs) => pairs.extract(reading.text()?).map(Extracted::Value),
+            ExtractorKind::Regex(regex) => regex.extract(reading.text()?).map(Extracted::Value),
+            ExtractorKind::Text(text) => text.extract(reading),
+        }?;
+        match &self.fields {
+            None => Ok(found),
+            Some(fields) => fields.apply(found.into_value()?).map(Extracted::Value),
+        }
+    }
+}
+
+impl Extracted {
+    /// The value, read into a tree.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when there is none.
+    pub(crate) fn into_value(self) -> Result<Value, String> {
+        match self {
+            Self::Raw(json) => Ok(json.parse()),
+            Self::Value(value) => Ok(value),
+            Self::Text(text) => Ok(Value::String(String::from_utf8_lossy(&text).into_owned())),
+            Self::Block(_) => Err("expected a value, found bytes without structure".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! `text`: the whole text as one string.
+
+use super::Extracted;
+use crate::rule::translation::Reading;
+
+/// Reads the whole text.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Text {
+    /// Whether white space at both ends is left out.
+    pub trim: bool,
+}
+
+impl Text {
+    pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Extracted, String> {
+        let bytes = reading.text_bytes()?;
+        if !self.trim {
+            return Ok(Extracted::Text(bytes.clone()));
+        }
+        let text = reading.text()?.trim();
+        // An empty slice may lie anywhere, which `slice_ref` does not take.
+        Ok(Extracted::Text(if text.is_empty() { bytes.slice(..0) } else { bytes.slice_ref(text.as_bytes()) }))
+    }
+}

@@ -1,0 +1,291 @@
+//! When a rule holds.
+
+use std::{fmt, str::FromStr};
+
+use http::{HeaderName, StatusCode};
+use regex::Regex;
+use serde_json::Value;
+
+use super::{
+    jq::{Jq, JqNames},
+    translation::Reading,
+};
+
+/// The conditions of a rule; it holds when every one that is there does.
+#[derive(Debug, Default)]
+pub struct Matcher {
+    /// One of these statuses.
+    pub status: Option<Vec<StatusPattern>>,
+    /// One of these media types.
+    pub content_type: Option<Vec<MediaPattern>>,
+    /// Each of these headers has a value that matches.
+    pub headers: Vec<(HeaderName, Pattern)>,
+    /// The text matches; its named captures are names in the rule's templates.
+    pub text: Option<Pattern>,
+    /// The reply is JSON and this filter gives neither `false` nor `null`.
+    pub json: Option<Jq>,
+}
+
+/// Named captures of a condition.
+pub(crate) type Captures = Vec<(String, String)>;
+
+/// A status, or a range of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatusPattern {
+    first: u16,
+    last: u16,
+}
+
+/// A media type, or all of a kind: `text/plain`, `text/*`, `*/*`, `application/*+json`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MediaPattern {
+    kind: String,
+    subtype: String,
+}
+
+/// A compiled regular expression, of linear time and limited size.
+pub struct Pattern {
+    regex: Regex,
+    names: Vec<String>,
+}
+
+/// Why a text is not a pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PatternError(String);
+
+impl Matcher {
+    /// Whether it says anything of the status.
+    pub(crate) fn names_status(&self) -> bool {
+        self.status.is_some()
+    }
+
+    /// Whether there is no condition at all.
+    pub fn is_empty(&self) -> bool {
+        self.status.is_none()
+            && self.content_type.is_none()
+            && self.headers.is_empty()
+            && self.text.is_none()
+            && self.json.is_none()
+    }
+
+    /// The named captures when every condition holds, or which one does not and what was found.
+    pub(crate) fn holds(&self, reading: &Reading<'_>, args: &Value) -> Result<Captures, String> {
+        let reply = reading.reply();
+        if let Some(patterns) = &self.status
+            && !patterns.iter().any(|pattern| pattern.holds(reply.status))
+        {
+            return Err(format!("`status` is {}, expected {}", reply.status.as_u16(), listed(patterns)));
+        }
+        if let Some(patterns) = &self.content_type {
+            let media_type = reply.media_type().unwrap_or_default();
+            if !patterns.iter().any(|pattern| pattern.holds(&media_type)) {
+                let found = if media_type.is_empty() { "missing".into() } else { format!("`{media_type}`") };
+                return Err(format!("`content_type` is {found}, expected {}", listed(patterns)));
+            }
+        }
+        let mut captures = Captures::new();
+        for (name, pattern) in &self.headers {
+            let found = reply
+                .headers
+                .get_all(name)
+                .iter()
+                .find_map(|value| pattern.captures(&String::from_utf8_lossy(value.as_bytes())));
+            match found {
+                Some(found) => captures.extend(found),
+                None => return Err(format!("no header `{name}` matches `{pattern}`")),
+            }
+        }
+        if let Some(pattern) = &self.text {
+            let text = reading.text().map_err(|error| format!("the text can't be read: {error}"))?;
+            match pattern.captures(text) {
+                Some(found) => captures.extend(found),
+                None => return Err(format!("the text does not match `{pattern}`")),
+            }
+        }
+        if let Some(jq) = &self.json {
+            let Some(json) = reading.json() else { return Err("the reply is not JSON".to_owned()) };
+            let names = JqNames { args, status: reply.status.as_u16(), headers: reading.headers() };
+            if !jq.holds(json, names) {
+                return Err(format!("`{}` does not hold", jq.source()));
+            }
+        }
+        Ok(captures)
+    }
+}
+
+fn listed<T: fmt::Display>(patterns: &[T]) -> String {
+    patterns.iter().map(|pattern| format!("`{pattern}`")).collect::<Vec<_>>().join(" or ")
+}
+
+impl StatusPattern {
+    fn holds(self, status: StatusCode) -> bool {
+        (self.first..=self.last).contains(&status.as_u16())
+    }
+
+    /// Whether every status it fits is a 2xx.
+    pub fn is_success_only(self) -> bool {
+        self.first >= 200 && self.last <= 299
+    }
+}
+
+impl FromStr for StatusPattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        let number = |text: &str| text.trim().parse().ok().filter(|code| (100..=599).contains(code));
+        let pattern = match text.strip_suffix("xx") {
+            Some(class) => {
+                let class = class.parse::<u16>().ok().filter(|class| (1..=5).contains(class));
+                class.map(|class| Self { first: class * 100, last: class * 100 + 99 })
+            }
+            None => match text.split_once('-') {
+                Some((first, last)) => match (number(first), number(last)) {
+                    (Some(first), Some(last)) if first <= last => Some(Self { first, last }),
+                    _ => None,
+                },
+                None => number(text).map(|code| Self { first: code, last: code }),
+            },
+        };
+        let wrong =
+            || PatternError(format!("expected a status such as `404`, `4xx` or `400-499`, found `{text}`"));
+        pattern.ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for StatusPattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            write!(formatter, "{}", self.first)
+        } else if self.first % 100 == 0 && self.last == self.first + 99 {
+            write!(formatter, "{}xx", self.first / 100)
+        } else {
+            write!(formatter, "{}-{}", self.first, self.last)
+        }
+    }
+}
+
+impl MediaPattern {
+    fn holds(&self, media_type: &str) -> bool {
+        let Some((kind, subtype)) = media_type.split_once('/') else { return false };
+        let fits = |pattern: &str, found: &str| match pattern.strip_prefix('*') {
+            Some(suffix) => found.ends_with(suffix),
+            None => pattern == found,
+        };
+        fits(&self.kind, kind) && fits(&self.subtype, subtype)
+    }
+}
+
+impl FromStr for MediaPattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        let good = |part: &str| {
+            let part = part.strip_prefix('*').unwrap_or(part);
+            part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
+        };
+        match text.split_once('/') {
+            Some((kind, subtype))
+                if !kind.is_empty() && !subtype.is_empty() && good(kind) && good(subtype) =>
+            {
+                Ok(Self { kind: kind.to_ascii_lowercase(), subtype: subtype.to_ascii_lowercase() })
+            }
+            _ => Err(PatternError(format!(
+                "expected a media type such as `text/plain`, `text/*` or `application/*+json`, found `{text}`"
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for MediaPattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.kind, self.subtype)
+    }
+}
+
+impl Pattern {
+    /// How much memory a compiled pattern may take, in bytes.
+    const SIZE_LIMIT_BYTES: usize = 1 << 20;
+
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    ///
+    /// [`PatternError`] on a syntax error, or a pattern that would be too large.
+    pub fn compile(source: &str) -> Result<Self, PatternError> {
+        let regex = regex::RegexBuilder::new(source)
+            .size_limit(Self::SIZE_LIMIT_BYTES)
+            .build()
+            .map_err(|error| PatternError(pattern_message(&error)))?;
+        let names = regex.capture_names().flatten().map(str::to_owned).collect();
+        Ok(Self { regex, names })
+    }
+
+    /// The names of its captures.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    pub(crate) fn regex(&self) -> &Regex {
+        &self.regex
+    }
+
+    fn captures(&self, text: &str) -> Option<Captures> {
+        if self.names.is_empty() {
+            return self.regex.is_match(text).then(Captures::new);
+        }
+        let found = self.regex.captures(text)?;
+        let value =
+            |name: &String| found.name(name).map_or_else(String::new, |text| text.as_str().to_owned());
+        Some(self.names.iter().map(|name| (name.clone(), value(name))).collect())
+    }
+}
+
+/// The last line of the engine's drawing is the reason: `error: unclosed group`.
+fn pattern_message(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default();
+    last.trim_start_matches("error: ").to_owned()
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.regex.as_str())
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Pattern").field(&self.regex.as_str()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_numbers_classes_or_ranges() {
+        for (text, holds, holds_not) in [("404", 404, 405), ("4xx", 499, 500), ("400-403", 403, 404)] {
+            let pattern: StatusPattern = text.parse().unwrap();
+            assert!(pattern.holds(StatusCode::from_u16(holds).unwrap()));
+            assert!(!pattern.holds(StatusCode::from_u16(holds_not).unwrap()));
+            assert_eq!(pattern.to_string(), text);
+        }
+        for text in ["", "600", "6xx", "xx", "403-400", "two"] {
+            assert!(text.parse::<StatusPattern>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn media_types_may_have_a_star() {
+        let holds = |pattern: &str, found| pattern.parse::<MediaPattern>().unwrap().holds(found);
+        assert!(
+            holds("text/*", "text/plain")
+                && holds("*/*", "a/b")
+                && holds("application/*+json", "application/a+json")
+        );
+        assert!(!holds("text/*", "image/png") && !holds("text/plain", "text/html") && !holds("text/*", ""));
+        assert!("text".parse::<MediaPattern>().is_err() && "a b/c".parse::<MediaPattern>().is_err());
+    }
+}

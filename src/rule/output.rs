@@ -1,0 +1,211 @@
+//! The declared output schema: it types the strings of a value and every success meets it.
+
+use serde_json::{Map, Value, json};
+
+use super::convert;
+use crate::tool::{JsonText, Schema, SchemaError, Structured};
+
+/// What a route promises of its `structuredContent`.
+///
+/// Two kinds: a schema whose root admits objects is advertised as it is (with `"type": "object"` made explicit);
+/// one for anything else is advertised as an object with the value under `result`, because clients of the
+/// older eras drop the whole tool list over a root that is no object.
+#[derive(Debug)]
+pub struct OutputSchema {
+    schema: Schema,
+    root: Root,
+    wrap: Wrap,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Root {
+    Object,
+    Other,
+}
+
+/// Which clients get a value that is no object as `{"result": …}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wrap {
+    /// All.
+    #[default]
+    Always,
+    /// Those of revision 2025-11-25 and before; newer ones get the bare value.
+    Older,
+}
+
+/// Why a schema can't be promised.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutputSchemaError {
+    /// It is not a schema.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// It points to its own root, which wrapping moves.
+    #[error("`$ref: \"#\"` can't be used in a schema whose root is no object; put the part under `$defs`")]
+    RootReference,
+}
+
+impl OutputSchema {
+    /// How many violations are told of one value.
+    const MOST_VIOLATIONS: usize = 3;
+
+    /// Compiles a schema.
+    ///
+    /// # Errors
+    ///
+    /// [`OutputSchemaError`] when it is no schema, or can't be advertised to every client.
+    pub fn new(mut document: Map<String, Value>, wrap: Wrap) -> Result<Self, OutputSchemaError> {
+        let root = match document.get("type") {
+            None => Root::Object,
+            Some(kind) if kind == "object" => Root::Object,
+            Some(_) => Root::Other,
+        };
+        if root == Root::Object && !document.contains_key("type") {
+            let rest = std::mem::take(&mut document);
+            document.insert("type".into(), "object".into());
+            document.extend(rest);
+        }
+        if root == Root::Other && refers_to_root(&Value::Object(document.clone())) {
+            return Err(OutputSchemaError::RootReference);
+        }
+        let schema = Schema::compile(&document)?;
+        Ok(Self { schema, root, wrap })
+    }
+
+    /// The schema as the author means it: of the value before any wrapping.
+    pub fn document(&self) -> &Map<String, Value> {
+        self.schema.document()
+    }
+
+    /// What clients that take objects only are told.
+    pub fn advertised(&self) -> Map<String, Value> {
+        let document = self.schema.document().clone();
+        match self.root {
+            Root::Object => document,
+            Root::Other => wrapped(document),
+        }
+    }
+
+    /// What clients that take any JSON value are told, where that differs.
+    pub fn advertised_bare(&self) -> Option<Value> {
+        (self.root == Root::Other && self.wrap == Wrap::Older)
+            .then(|| Value::Object(self.schema.document().clone()))
+    }
+
+    /// Types and checks a value.
+    ///
+    /// `source` is the JSON text that the value was read from, if it is still the same value: then that text
+    /// is what goes out.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the field, what was expected and what was found.
+    pub(crate) fn enforce(&self, mut value: Value, source: Option<&JsonText>) -> Result<Structured, String> {
+        let mut changed = source.is_none();
+        if self.root == Root::Object && !value.is_object() {
+            value = json!({ "result": value });
+            changed = true;
+        }
+        changed |= convert::by_schema(&mut value, self.schema.document());
+        let violations = self.schema.violations(&value, Self::MOST_VIOLATIONS);
+        if !violations.is_empty() {
+            let told: Vec<_> = violations
+                .iter()
+                .map(|violation| match violation.path.as_str() {
+                    "" => format!("it {}", violation.what),
+                    path => format!("`{path}` {}", violation.what),
+                })
+                .collect();
+            return Err(told.join("; "));
+        }
+        let json = match source {
+            Some(source) if !changed => source.clone(),
+            _ => JsonText::of(&value),
+        };
+        let structured = match self.root {
+            Root::Object => Structured::new(json),
+            Root::Other => Structured::under_result(json),
+        };
+        Ok(self.wrap.apply(structured))
+    }
+}
+
+impl Wrap {
+    /// A structure with this choice made.
+    pub(crate) fn apply(self, structured: Structured) -> Structured {
+        match self {
+            Self::Always => structured,
+            Self::Older => structured.bare_where_allowed(),
+        }
+    }
+}
+
+/// `{"result": …}` as a schema. Definitions move to the new root, where references to them point.
+fn wrapped(mut document: Map<String, Value>) -> Map<String, Value> {
+    let mut outer = Map::new();
+    let mut hoisted = Map::new();
+    for key in ["$schema", "$defs", "definitions"] {
+        if let Some(value) = document.shift_remove(key) {
+            hoisted.insert(key.to_owned(), value);
+        }
+    }
+    outer.insert("type".into(), "object".into());
+    outer.insert("properties".into(), json!({ "result": document }));
+    outer.insert("required".into(), json!(["result"]));
+    outer.extend(hoisted);
+    outer
+}
+
+fn refers_to_root(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().any(|(key, value)| {
+            (key == "$ref" && value.as_str().is_some_and(|r| r == "#" || r.starts_with("#/properties")))
+                || refers_to_root(value)
+        }),
+        Value::Array(items) => items.iter().any(refers_to_root),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::tool::Shapes;
+
+    fn output(schema: Value, wrap: Wrap) -> OutputSchema {
+        OutputSchema::new(schema.as_object().unwrap().clone(), wrap).unwrap()
+    }
+
+    #[test]
+    fn a_value_that_is_no_object_is_promised_and_sent_under_result() {
+        let schema = output(
+            json!({"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}),
+            Wrap::Older,
+        );
+        let advertised = schema.advertised();
+        assert_eq!(advertised["type"], "object");
+        let sent = schema.enforce(json!(["1", 2]), None).unwrap();
+        assert_eq!(sent.value(Shapes::ObjectsOnly).to_string(), r#"{"result":[1,2]}"#);
+        assert_eq!(sent.value(Shapes::Any).to_string(), "[1,2]");
+        assert!(Schema::compile(&advertised).unwrap().admits(&sent.value(Shapes::ObjectsOnly)));
+        assert!(schema.enforce(json!("x"), None).unwrap_err().contains("must be an array"));
+    }
+
+    #[test]
+    fn a_scalar_meets_an_object_schema_that_names_result() {
+        let schema = output(
+            json!({"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}),
+            Wrap::Always,
+        );
+        assert_eq!(schema.enforce(json!("10"), None).unwrap().json().as_str(), r#"{"result":10}"#);
+    }
+
+    #[test]
+    fn a_value_that_needs_no_change_goes_out_as_the_upstream_wrote_it() {
+        let schema = output(json!({"properties": {"a": {"type": "number"}}}), Wrap::Always);
+        let source = JsonText::check(&Bytes::from_static(b"{ \"b\": 1.0,  \"a\": 2.50 }")).unwrap();
+        assert_eq!(schema.enforce(source.parse(), Some(&source)).unwrap().json().as_str(), source.as_str());
+        assert_eq!(schema.advertised()["type"], "object");
+    }
+}

@@ -1,0 +1,237 @@
+//! What a reply means when no rule looked for it: errors told so that a model can act on them, and nothing of
+//! the upstream's insides with them.
+
+use std::sync::LazyLock;
+
+use http::StatusCode;
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use super::{decode::decode_lossy, translation::Reading};
+use crate::tool::{Fault, ToolResult};
+
+/// Where the status of an upstream stands in the `_meta` of a tool error.
+pub const STATUS_META_KEY: &str = "glossator/upstreamStatus";
+/// Where an upstream's own error code stands in the `_meta` of a tool error.
+pub const CODE_META_KEY: &str = "glossator/upstreamCode";
+
+/// The tool error for a status that is no success.
+pub(super) fn of_status(reading: &Reading<'_>, limit_bytes: usize) -> ToolResult {
+    let reply = reading.reply();
+    let status = reply.status;
+    let result = if status.is_client_error() {
+        let (message, code) = message_of(reading);
+        let text = match message {
+            Some(message) => message,
+            None => format!("The upstream refused the request with status {status} and did not say why."),
+        };
+        let result =
+            ToolResult::error(Fault::Upstream { status: status.as_u16() }, capped(&text, limit_bytes));
+        match code {
+            Some(code) => result.with_meta(CODE_META_KEY, code),
+            None => result,
+        }
+    } else {
+        ToolResult::error(Fault::Upstream { status: status.as_u16() }, sentence_for(reading, status))
+    };
+    result.with_meta(STATUS_META_KEY, status.as_u16())
+}
+
+/// A 5xx body is never passed on: it holds traces, queries, addresses.
+fn sentence_for(reading: &Reading<'_>, status: StatusCode) -> String {
+    if status.is_redirection() {
+        return format!(
+            "The upstream answered with status {status}, which points elsewhere; redirects are not followed here."
+        );
+    }
+    if status.is_informational() {
+        return format!("The upstream answered with status {status}, which is no answer.");
+    }
+    let retry_after = reading.reply().headers.get(http::header::RETRY_AFTER);
+    let seconds =
+        retry_after.and_then(|value| value.to_str().ok()).and_then(|text| text.trim().parse::<u32>().ok());
+    let when = match seconds {
+        Some(seconds) => format!("in {seconds} seconds"),
+        None => "later".to_owned(),
+    };
+    format!("The upstream failed with status {status}. Other arguments will hardly help; try again {when}.")
+}
+
+/// The message and code of a 4xx, from where APIs put them, or the text.
+fn message_of(reading: &Reading<'_>) -> (Option<String>, Option<Value>) {
+    if let Some(json) = reading.json() {
+        return match json {
+            Value::Object(members) => (message_in(members).map(|text| redacted(&text)), code_in(members)),
+            Value::String(text) => (safe_text(text), None),
+            _ => (None, None),
+        };
+    }
+    let media_type = reading.reply().media_type().unwrap_or_default();
+    if !media_type.is_empty() && !media_type.starts_with("text/") || media_type == "text/html" {
+        return (None, None);
+    }
+    (safe_text(&decode_lossy(reading.reply())), None)
+}
+
+/// Looks where APIs put their messages; RFC 9457 has `detail` and `title`.
+fn message_in(members: &Map<String, Value>) -> Option<String> {
+    let text =
+        |value: &Value| value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+    let named = |members: &Map<String, Value>| {
+        ["message", "detail", "error_description", "description", "reason", "title", "msg"]
+            .iter()
+            .find_map(|name| members.get(*name).and_then(text))
+    };
+    let first_of = |value: &Value| match value {
+        Value::Array(items) => items.first().and_then(|item| match item {
+            Value::Object(item) => named(item),
+            other => text(other),
+        }),
+        _ => None,
+    };
+    // `{"error": "invalid_grant", "error_description": "…"}` (RFC 6749): the description says more.
+    members
+        .get("error_description")
+        .and_then(text)
+        .or_else(|| match members.get("error") {
+            Some(Value::Object(error)) => named(error),
+            Some(Value::String(error)) => {
+                let error = text(&Value::String(error.clone()))?;
+                let is_code = !error.contains(' ') && named(members).is_some();
+                if is_code { named(members) } else { Some(error) }
+            }
+            _ => None,
+        })
+        .or_else(|| named(members))
+        .or_else(|| members.get("errors").and_then(first_of))
+        .filter(|text| !looks_internal(text))
+}
+
+fn code_in(members: &Map<String, Value>) -> Option<Value> {
+    let scalar = |value: &Value| match value {
+        Value::Number(_) => Some(value.clone()),
+        Value::String(code) if code.len() <= 100 => Some(value.clone()),
+        _ => None,
+    };
+    let nested = members.get("error").and_then(Value::as_object);
+    nested.and_then(|error| error.get("code")).or_else(|| members.get("code")).and_then(scalar)
+}
+
+/// A text that may be shown, its parts that may not replaced; nothing when it is markup, a trace or empty.
+fn safe_text(text: &str) -> Option<String> {
+    let text = text.trim();
+    let markup = text.starts_with('<');
+    (!text.is_empty() && !markup && !looks_internal(text)).then(|| redacted(text))
+}
+
+/// Stack traces of the common languages, and control characters.
+fn looks_internal(text: &str) -> bool {
+    static TRACE: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(
+            r#"(?m)^\s+at \S+[.(:]|Traceback \(most recent call last\)|File "[^"]+", line \d+|Exception in thread|panicked at |^goroutine \d+ \[|\bat [\w.$<>]+\([\w.]+:\d+\)|Stack trace:|^#\d+ +\S+\(|stack backtrace:|SQLSTATE\[|ORA-\d{5}"#,
+        )
+        .expect("the pattern is fixed and tested")
+    });
+    TRACE.is_match(text) || text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
+}
+
+/// The text with addresses, file paths and credentials replaced.
+pub(super) fn redacted(text: &str) -> String {
+    static PARTS: LazyLock<[(Regex, &str); 4]> = LazyLock::new(|| {
+        let compiled = |pattern: &str| Regex::new(pattern).expect("the pattern is fixed and tested");
+        [
+            (
+                compiled(
+                    r#"(?i)(?:\bauthorization["']?\s*[=:]\s*)?\b(?:bearer|basic)\s+[\w.~+/=\-]{6,}|\b(?:password|passwd|pwd|secret|token|api[_-]?key|authorization)["']?\s*[=:]\s*["']?[^\s"',;]+"#,
+                ),
+                "[credential]",
+            ),
+            (
+                compiled(
+                    r"(?i)\b[a-z][a-z0-9+.\-]*://[^\s<>]+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\b(?:localhost|[\w\-]*[a-z][\w\-]*(?:\.[\w\-]+)*):\d{2,5}\b|\b[\w\-]+(?:\.[\w\-]+)*\.(?:local|internal|svc|lan|cluster)\b",
+                ),
+                "[address]",
+            ),
+            (compiled(r"(^|[\s(=\['`:,])(?:~?/[\w.@+\-]+){2,}/?"), "$1[path]"),
+            (compiled(r"\b[A-Za-z]:\\[^\s]+"), "[path]"),
+        ]
+    });
+    let mut text = text.to_owned();
+    // In this order, or the path inside an address would be replaced on its own.
+    text = PARTS[0].0.replace_all(&text, PARTS[0].1).into_owned();
+    for (pattern, replacement) in &PARTS[1..] {
+        text = pattern.replace_all(&text, *replacement).into_owned();
+    }
+    text.replace("\"[path]", "[path]")
+}
+
+/// At most `limit_bytes` of a text, cut between characters and marked.
+pub(super) fn capped(text: &str, limit_bytes: usize) -> String {
+    const MARK: &str = " […]";
+    if text.len() <= limit_bytes {
+        return text.to_owned();
+    }
+    let mut end = limit_bytes.saturating_sub(MARK.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{MARK}", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(redacted(text), expected);
+    }
+
+    #[test]
+    fn addresses_paths_and_credentials_are_replaced() {
+        check("no route to 10.0.0.7:5432", "no route to [address]");
+        check("see http://db.internal:9000/x?y=1 for more", "see [address] for more");
+        check("cannot open /var/www/app/config.php", "cannot open [path]");
+        check("cannot open C:\\inetpub\\app.config now", "cannot open [path] now");
+        check("db-1.prod.svc refused", "[address] refused");
+        check("login failed: password=hunter2, user=bob", "login failed: [credential], user=bob");
+        check("sent Authorization: Bearer abcdef123456", "sent [credential]");
+        check("connect to localhost:9000 failed", "connect to [address] failed");
+    }
+
+    #[test]
+    fn ordinary_messages_are_left_alone() {
+        for text in [
+            "no such city: Oslo",
+            "date must be YYYY-MM-DD, and/or a zip code",
+            "at least 3 characters, found 2",
+            "version 1.2.3 is too old",
+            "the ratio is 3/4 at 12:30",
+            "Ungültige Stadt",
+        ] {
+            check(text, text);
+            assert!(!looks_internal(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn traces_are_seen() {
+        for text in [
+            "boom\n    at com.example.Weather.get(Weather.java:42)",
+            "Traceback (most recent call last):\n  File \"/app.py\", line 3",
+            "TypeError: x\n    at Object.<anonymous> (/srv/app.js:1:7)",
+            "thread 'main' panicked at src/main.rs:1",
+            "goroutine 1 [running]:",
+            "SQLSTATE[42S02]: Base table not found",
+        ] {
+            assert!(looks_internal(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(capped("short", 10), "short");
+        let cut = capped(&"ø".repeat(100), 21);
+        assert!(cut.len() <= 21 && cut.ends_with("[…]"), "{cut}");
+    }
+}
