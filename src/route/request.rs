@@ -64,9 +64,9 @@ pub enum JsonTemplate {
     /// A string.
     Text(Template),
     /// An array.
-    Array(Vec<JsonTemplate>),
+    Array(Vec<Self>),
     /// An object.
-    Object(Vec<(String, JsonTemplate)>),
+    Object(Vec<(String, Self)>),
 }
 
 /// What an upstream is asked.

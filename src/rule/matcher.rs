@@ -157,7 +157,7 @@ impl fmt::Display for StatusPattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.first == self.last {
             write!(formatter, "{}", self.first)
-        } else if self.first % 100 == 0 && self.last == self.first + 99 {
+        } else if self.first.is_multiple_of(100) && self.last == self.first + 99 {
             write!(formatter, "{}xx", self.first / 100)
         } else {
             write!(formatter, "{}-{}", self.first, self.last)

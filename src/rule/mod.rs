@@ -16,6 +16,8 @@ mod jq;
 mod matcher;
 mod output;
 mod template;
+#[cfg(test)]
+mod tests;
 mod trace;
 mod translation;
 mod verdict;

@@ -10,7 +10,8 @@ use serde_json::Value as Json;
 /// Every name that a template may use is documented with the place it is written in; a name that is not there
 /// is an error, never an empty text. Nothing is escaped: the place a text lands in escapes it.
 pub struct Template {
-    environment: Environment<'static>,
+    // Boxed: it is large, and templates stand inside many small enums.
+    environment: Box<Environment<'static>>,
     source: String,
 }
 
@@ -46,7 +47,7 @@ impl Template {
         environment
             .add_template_owned(NAME, source.to_owned())
             .map_err(|error| TemplateError::new(&error))?;
-        Ok(Self { environment, source: source.to_owned() })
+        Ok(Self { environment: Box::new(environment), source: source.to_owned() })
     }
 
     /// The template as written.

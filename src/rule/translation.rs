@@ -274,7 +274,10 @@ impl Job<'_> {
             let media_type = reading.reply.media_type().unwrap_or_else(|| "missing".into());
             ("default".into(), format!("no rule decides: by media type, which is {media_type}"))
         });
-        if reading.reply.body.is_empty() && self.translator.output.is_none() {
+        if reading.reply.body.is_empty() {
+            if self.translator.output.is_some() {
+                return self.unreadable(reading, "it is empty, and this tool promises a value");
+            }
             let text = format!("Done: the upstream answered {status} without content.");
             return ToolResult::text(text);
         }

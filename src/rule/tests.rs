@@ -1,0 +1,350 @@
+//! What holds for every reply, and the default rules.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{
+    extract::{Binary, Each, Extractor, ExtractorKind, Header, Json, Pairs, Regex, Text},
+    *,
+};
+use crate::{
+    reply::Reply,
+    tool::{Fault, Outcome, Schema, Shapes, ToolName, ToolResult, write_result},
+};
+
+fn reply(status: u16, media_type: &str, body: impl Into<Bytes>) -> Reply {
+    let mut headers = HeaderMap::new();
+    if !media_type.is_empty() {
+        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_str(media_type).unwrap());
+    }
+    Reply { status: StatusCode::from_u16(status).unwrap(), headers, body: body.into() }
+}
+
+fn translator(rules: Vec<Rule>, output: Option<Value>) -> Translator {
+    Translator {
+        rules,
+        otherwise: Otherwise::Error,
+        output: output
+            .map(|schema| OutputSchema::new(schema.as_object().unwrap().clone(), Wrap::Always).unwrap()),
+        wrap: Wrap::Always,
+        limits: TranslationLimits { error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES },
+    }
+}
+
+fn success(extract: ExtractorKind, structured: Option<&str>, content: Option<&str>) -> Rule {
+    let content = content.map_or(ContentTemplate::Default, |text| {
+        let payload = Payload::Text(Template::compile(text).unwrap());
+        ContentTemplate::Blocks(vec![BlockTemplate { payload, annotations: None }])
+    });
+    let structured = structured.map(|filter| Jq::compile(filter).unwrap());
+    let action =
+        Action::Success(SuccessRule { extract: Some(Extractor::whole(extract)), structured, content });
+    Rule { matcher: Matcher::default(), charset: None, action }
+}
+
+fn error(matcher: Matcher, text: &str) -> Rule {
+    let action = Action::Error(ErrorRule { text: Template::compile(text).unwrap(), status: None });
+    Rule { matcher, charset: None, action }
+}
+
+fn run(translator: &Translator, reply: &Reply) -> ToolResult {
+    let tool: ToolName = "get_weather".parse().unwrap();
+    let args = json!({"city": "Oslo"});
+    translate(translator, Facts { tool: &tool, args: &args }, reply, &mut Trace::on()).result
+}
+
+fn sent(result: &ToolResult) -> Value {
+    let mut out = Vec::new();
+    write_result(result, Shapes::ObjectsOnly, &mut out);
+    serde_json::from_slice(&out).expect("a result is JSON")
+}
+
+/// The text of the only block, the structure as text, and whether it is an error.
+#[track_caller]
+fn check(translator: &Translator, reply: &Reply, text: &str, structured: Option<&str>) {
+    let result = sent(&run(translator, reply));
+    assert_eq!(result["content"][0]["text"].as_str().unwrap(), text);
+    assert_eq!(result.get("structuredContent").map(Value::to_string).as_deref(), structured);
+}
+
+#[test]
+fn json_is_handed_on_as_it_came() {
+    let body = r#"{"z": 1.0, "a": 12345678901234567890}"#;
+    let result = run(&translator(vec![], None), &reply(200, "application/json", body));
+    let mut out = Vec::new();
+    write_result(&result, Shapes::ObjectsOnly, &mut out);
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.contains(&format!("\"structuredContent\":{body}")), "{out}");
+    check(
+        &translator(vec![], None),
+        &reply(200, "application/json", body),
+        body,
+        Some(r#"{"z":1.0,"a":12345678901234567890}"#),
+    );
+    check(
+        &translator(vec![], None),
+        &reply(200, "application/json", "10"),
+        r#"{"result":10}"#,
+        Some(r#"{"result":10}"#),
+    );
+    check(
+        &translator(vec![], None),
+        &reply(200, "text/plain", "hello\n"),
+        "hello\n",
+        Some(r#"{"result":"hello\n"}"#),
+    );
+    check(&translator(vec![], None), &reply(200, "", "[1]"), r#"{"result":[1]}"#, Some(r#"{"result":[1]}"#));
+    let done = "Done: the upstream answered 204 No Content without content.";
+    check(&translator(vec![], None), &reply(204, "", ""), done, None);
+}
+
+#[test]
+fn an_empty_json_body_is_missing_not_null() {
+    let expects = translator(vec![], Some(json!({"type": "object"})));
+    for result in [run(&expects, &reply(200, "application/json", "")), run(&expects, &reply(200, "", ""))] {
+        assert_eq!(result.outcome, Outcome::Error(Fault::Unreadable));
+    }
+}
+
+#[test]
+fn the_message_of_a_4xx_is_found_where_apis_put_it() {
+    for (media_type, body, expected) in [
+        ("application/json", r#"{"error": "no such city"}"#, "no such city"),
+        ("application/json", r#"{"error": {"code": 7, "message": "no such city"}}"#, "no such city"),
+        ("application/json", r#"{"error": "not_found", "message": "no such city"}"#, "no such city"),
+        ("application/json", r#"{"error": "invalid_grant", "error_description": "expired"}"#, "expired"),
+        ("application/json", r#"{"message": "no such city"}"#, "no such city"),
+        ("application/problem+json", r#"{"title": "Not Found", "detail": "no such city"}"#, "no such city"),
+        ("application/json", r#"{"errors": [{"detail": "too long"}]}"#, "too long"),
+        ("application/json", r#"{"errors": ["too long"]}"#, "too long"),
+        ("text/plain", "no such city\n", "no such city"),
+        ("", "no such city", "no such city"),
+        (
+            "text/html",
+            "<h1>no such city</h1>",
+            "The upstream refused the request with status 404 Not Found and did not say why.",
+        ),
+        (
+            "application/json",
+            "{}",
+            "The upstream refused the request with status 404 Not Found and did not say why.",
+        ),
+        (
+            "text/plain",
+            "x\n  at a.b.C(D.java:1)",
+            "The upstream refused the request with status 404 Not Found and did not say why.",
+        ),
+    ] {
+        let result = run(&translator(vec![], None), &reply(404, media_type, body));
+        assert_eq!(result.outcome, Outcome::Error(Fault::Upstream { status: 404 }));
+        assert_eq!(sent(&result)["content"][0]["text"], expected, "{body}");
+        assert_eq!(result.meta[STATUS_META_KEY], 404);
+    }
+    let coded = run(
+        &translator(vec![], None),
+        &reply(400, "application/json", r#"{"error": {"code": "E7", "message": "m"}}"#),
+    );
+    assert_eq!(coded.meta[CODE_META_KEY], "E7");
+}
+
+#[test]
+fn nothing_of_a_5xx_body_is_passed_on() {
+    for body in [r#"{"error": "db secret"}"#, "db secret", "<p>db secret</p>"] {
+        let mut reply = reply(503, "application/json", body);
+        reply.headers.insert(http::header::RETRY_AFTER, HeaderValue::from_static("30"));
+        let text = sent(&run(&translator(vec![], None), &reply)).to_string();
+        assert!(!text.contains("secret") && text.contains("503") && text.contains("in 30 seconds"), "{text}");
+    }
+}
+
+#[test]
+fn a_rule_may_pass_on_what_it_wants_and_is_capped() {
+    let rules = vec![error(Matcher::default(), "{{ status }}: {{ text }}")];
+    check(&translator(rules, None), &reply(500, "text/plain", "boom at /a/b"), "500: boom at /a/b", None);
+    let rules = vec![error(Matcher::default(), "{{ text }}")];
+    let result = sent(&run(&translator(rules, None), &reply(200, "text/plain", "x".repeat(9000))));
+    assert_eq!(result["content"][0]["text"].as_str().unwrap().len(), 2048);
+}
+
+#[test]
+fn an_error_hidden_in_a_200_is_seen_by_a_condition_and_captures_reach_the_template() {
+    let text = Matcher { text: Some(Pattern::compile("^ERR (?<why>.*)").unwrap()), ..Matcher::default() };
+    let json = Matcher { json: Some(Jq::compile("has(\"error\")").unwrap()), ..Matcher::default() };
+    let translator =
+        translator(vec![error(text, "{{ why }}"), error(json, "{{ json.error }} ({{ args.city }})")], None);
+    let hidden = run(&translator, &reply(200, "text/plain", "ERR no such city"));
+    assert_eq!(hidden.outcome, Outcome::Error(Fault::Reported { status: None }));
+    check(&translator, &reply(200, "text/plain", "ERR no such city"), "no such city", None);
+    check(&translator, &reply(200, "application/json", r#"{"error": "gone"}"#), "gone (Oslo)", None);
+}
+
+#[test]
+fn a_success_rule_is_not_for_failures() {
+    let translator = translator(vec![success(ExtractorKind::Pairs(Pairs::default()), None, None)], None);
+    let result = run(&translator, &reply(404, "text/plain", "error: no such city"));
+    assert_eq!(result.outcome, Outcome::Error(Fault::Upstream { status: 404 }));
+}
+
+#[test]
+fn a_reply_that_fits_no_rule_is_an_error_that_says_so() {
+    let only_text = Matcher { content_type: Some(vec!["text/plain".parse().unwrap()]), ..Matcher::default() };
+    let mut rule = success(ExtractorKind::Pairs(Pairs::default()), None, None);
+    rule.matcher = only_text;
+    let mut translator = translator(vec![rule], None);
+    let result = run(&translator, &reply(200, "text/html", "<p>maintenance</p>"));
+    assert_eq!(result.outcome, Outcome::Error(Fault::Unreadable));
+    let text = sent(&result)["content"][0]["text"].as_str().unwrap().to_owned();
+    assert!(text.contains("of type text/html, and fits no rule"), "{text}");
+    translator.otherwise = Otherwise::Text;
+    check(&translator, &reply(200, "text/html", "<p>x</p>"), "<p>x</p>", Some(r#"{"result":"<p>x</p>"}"#));
+}
+
+#[test]
+fn typed_fields_make_the_structure_and_its_schema() {
+    let field = |name: &str, from: &str, kind, optional| Field {
+        name: name.into(),
+        from: from.into(),
+        kind,
+        optional,
+    };
+    let fields = Fields::new(vec![
+        field("temperature", "temp", FieldKind::Number, false),
+        field(
+            "raining",
+            "rain",
+            FieldKind::Boolean(Booleans { yes: vec!["yes".into()], no: vec!["no".into()] }),
+            false,
+        ),
+        field("wind", "wind", FieldKind::Integer, true),
+    ]);
+    let schema = Value::Object(fields.schema());
+    let mut rule = success(ExtractorKind::Pairs(Pairs::default()), None, None);
+    let Action::Success(action) = &mut rule.action else { unreachable!() };
+    action.extract.as_mut().unwrap().fields = Some(fields);
+    let translator = translator(vec![rule], Some(schema));
+    let expected = r#"{"temperature":5.0,"raining":true}"#;
+    check(
+        &translator,
+        &reply(200, "text/plain", "temp: 5.0\nrain: YES\nsky: grey"),
+        expected,
+        Some(expected),
+    );
+    for (body, part) in [
+        ("temp: warm\nrain: yes", "field `temperature` must be a number; found `warm`"),
+        ("rain: yes", "field `temperature` is missing: expected `temp` in the reply, found `rain`"),
+        ("temp: 5\nrain: maybe", "field `raining` must be one of `yes`, `no`; found `maybe`"),
+    ] {
+        let text = sent(&run(&translator, &reply(200, "text/plain", body))).to_string();
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn jq_and_templates_shape_structure_and_text() {
+    let rule = success(
+        ExtractorKind::Json(Json),
+        Some("{temperature: .main.temp, city: $args.city}"),
+        Some("{{ structured.temperature }} °C in {{ args.city }}, was {{ value.main.temp }}"),
+    );
+    let translator = translator(vec![rule], None);
+    let body = r#"{"main": {"temp": 5.50}}"#;
+    check(
+        &translator,
+        &reply(200, "application/json", body),
+        "5.50 °C in Oslo, was 5.50",
+        Some(r#"{"temperature":5.50,"city":"Oslo"}"#),
+    );
+}
+
+fn any_reply() -> impl Strategy<Value = Reply> {
+    let status = prop_oneof![Just(200_u16), 100_u16..=999];
+    let media_type = prop_oneof![
+        Just(String::new()),
+        "(text|application|image|audio|x)/(plain|json|html|xml|problem\\+json|png|x)(; charset=[a-z0-9-]{0,10})?",
+        "[ -~]{0,20}",
+    ];
+    let body = prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..200),
+        "\\PC{0,100}".prop_map(String::into_bytes),
+        "([a-z]{1,4}[:=] ?[a-z0-9.-]{0,5}\n){0,6}".prop_map(String::into_bytes),
+        "\\{\"(error|message|a|b)\": ?(\"[a-z]*\"|[0-9.]{1,6}|null|\\{\\}|\\[1\\])\\}"
+            .prop_map(String::into_bytes),
+    ];
+    let coding = prop_oneof![9 => Just(None), 1 => Just(Some("gzip"))];
+    (status, media_type, body, coding).prop_map(|(status, media_type, body, coding)| {
+        let mut reply = reply(status, &media_type, body);
+        if let Some(coding) = coding {
+            let name = HeaderName::from_static("content-encoding");
+            reply.headers.insert(name, HeaderValue::from_static(coding));
+        }
+        reply
+    })
+}
+
+fn any_translator() -> impl Strategy<Value = Translator> {
+    (0_usize..8, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
+        |(kind, filter, content, schema, condition)| {
+            let kind = match kind {
+                0 => Some(ExtractorKind::Json(Json)),
+                1 => Some(ExtractorKind::Text(Text { trim: true })),
+                2 => Some(ExtractorKind::Pairs(Pairs::default())),
+                3 => Some(ExtractorKind::Header(Header {
+                    names: vec!["status".into(), "content-type".into()],
+                })),
+                4 => Some(ExtractorKind::Binary(Binary { kind: None, media_type: None })),
+                5 => Some(ExtractorKind::Regex(Regex {
+                    pattern: Pattern::compile("(?<a>[a-z]+)").unwrap(),
+                    each: Each::Match,
+                })),
+                6 => Some(ExtractorKind::Regex(Regex {
+                    pattern: Pattern::compile("(?<a>.)(?<b>x)?").unwrap(),
+                    each: Each::Line,
+                })),
+                _ => None,
+            };
+            let filter = [None, Some("."), Some(".a"), Some("{a: .}")][filter];
+            let content =
+                [None, Some("{{ text }}"), Some("{{ structured }} {{ value.a }}"), Some("{{ why }}")]
+                    [content];
+            let schema = [
+                None,
+                Some(json!({"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]})),
+                Some(json!({"type": "array", "items": {"type": "string"}})),
+                Some(json!({"type": ["object", "number"]})),
+            ][schema]
+                .clone();
+            let mut rules = Vec::new();
+            if condition {
+                let matcher =
+                    Matcher { json: Some(Jq::compile("has(\"error\")").unwrap()), ..Matcher::default() };
+                rules.push(error(matcher, "{{ json.error }}"));
+            }
+            rules.extend(kind.map(|kind| success(kind, filter, content)));
+            translator(rules, schema)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Every reply has a translation; every success meets its schema; the same reply gives the same result.
+    #[test]
+    fn every_reply_has_a_translation(translator in any_translator(), reply in any_reply()) {
+        let result = run(&translator, &reply);
+        prop_assert_eq!(&run(&translator, &reply), &result);
+        prop_assert!(!result.content.is_empty());
+        let sent = sent(&result);
+        prop_assert_eq!(sent["isError"].as_bool(), Some(result.is_error()));
+        if result.is_error() {
+            prop_assert!(sent.get("structuredContent").is_none());
+            let text = sent["content"][0]["text"].as_str().unwrap();
+            prop_assert!(!text.trim().is_empty() && text.len() <= TranslationLimits::DEFAULT_ERROR_TEXT_BYTES);
+        } else if let Some(output) = &translator.output {
+            let advertised = Schema::compile(&output.advertised()).unwrap();
+            prop_assert!(advertised.admits(&sent["structuredContent"]), "{}", sent);
+        }
+    }
+}
