@@ -124,7 +124,10 @@ def processes(pid):
         one = queue.pop()
         found.append(one)
         for task in pathlib.Path(f"/proc/{one}/task").glob("*/children"):
-            queue += [int(child) for child in task.read_text().split()]
+            try:
+                queue += [int(child) for child in task.read_text().split()]
+            except OSError:  # a thread that has ended meanwhile
+                continue
     return found
 
 
