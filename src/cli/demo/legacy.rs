@@ -1,0 +1,181 @@
+//! The legacy server of the demo: a weather station of 1998 that answers the way old servers do. HTTP/1.0, a
+//! connection per request, no lengths, text where others have JSON, errors in three dialects.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+/// The longest request head or body that is read, in bytes.
+const REQUEST_LIMIT_BYTES: usize = 16 * 1024;
+/// How long the radar takes.
+const RADAR_TURN: Duration = Duration::from_secs(60);
+
+/// The server, bound and not yet serving.
+pub(super) struct LegacyServer {
+    listener: TcpListener,
+}
+
+impl LegacyServer {
+    /// Binds a loopback port of the system's choice.
+    pub(super) async fn bind() -> io::Result<Self> {
+        Ok(Self { listener: TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await? })
+    }
+
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until the future is dropped.
+    pub(super) async fn serve(self) {
+        let mut connections = tokio::task::JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => {
+                    if let Ok((stream, _)) = accepted {
+                        connections.spawn(async move {
+                            // A client that leaves early is no concern of an old server.
+                            let _ = answer(stream).await;
+                        });
+                    }
+                }
+                Some(_) = connections.join_next() => {}
+            }
+        }
+    }
+}
+
+async fn answer(mut stream: TcpStream) -> io::Result<()> {
+    let Some(request) = Request::read(&mut stream).await? else { return Ok(()) };
+    let page = tokio::select! {
+        page = request.page() => page,
+        // The client has hung up; nobody is left to answer.
+        _ = stream.read_u8() => return Ok(()),
+    };
+    let head = format!("HTTP/1.0 {}\r\nServer: StationD/2.1 (Unix)\r\nContent-Type: {}\r\n\r\n", page.status, page.media_type);
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(page.body.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+struct Request {
+    method: String,
+    path: String,
+    body: String,
+}
+
+struct Page {
+    status: &'static str,
+    media_type: &'static str,
+    body: String,
+}
+
+impl Page {
+    fn text(status: &'static str, body: impl Into<String>) -> Self {
+        Self { status, media_type: "text/plain; charset=utf-8", body: body.into() }
+    }
+
+    fn json(body: impl Into<String>) -> Self {
+        Self { status: "200 OK", media_type: "application/json", body: body.into() }
+    }
+}
+
+const OK: &str = "200 OK";
+const NOT_FOUND: &str = "404 Not Found";
+
+impl Request {
+    /// Reads one request; `None` when it is not whole or not HTTP.
+    async fn read(stream: &mut TcpStream) -> io::Result<Option<Self>> {
+        let mut received = Vec::new();
+        let head_end = loop {
+            if let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
+                break end + 4;
+            }
+            if received.len() > REQUEST_LIMIT_BYTES || stream.read_buf(&mut received).await? == 0 {
+                return Ok(None);
+            }
+        };
+        let head = String::from_utf8_lossy(&received[..head_end]).into_owned();
+        let length = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+        });
+        let end = head_end + length.unwrap_or(0).min(REQUEST_LIMIT_BYTES);
+        while received.len() < end {
+            if stream.read_buf(&mut received).await? == 0 {
+                return Ok(None);
+            }
+        }
+        let mut words = head.split_ascii_whitespace();
+        let (Some(method), Some(target)) = (words.next(), words.next()) else { return Ok(None) };
+        let path = target.split('?').next().unwrap_or(target);
+        let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy().into_owned();
+        let body = String::from_utf8_lossy(&received[head_end..end]).into_owned();
+        Ok(Some(Self { method: method.to_owned(), path, body }))
+    }
+
+    async fn page(&self) -> Page {
+        match (self.method.as_str(), self.path.as_str()) {
+            ("GET", "/stations.json") => Page::json(
+                "[{\"id\": 1, \"city\": \"Oslo\"}, {\"id\": 2, \"city\": \"Bergen\"}, {\"id\": 3, \"city\": \"Tromsø\"}]\n",
+            ),
+            ("GET", "/stations/count") => Page::text(OK, "3\n"),
+            ("GET", "/statistics") => broken_statistics(),
+            ("GET", "/radar") => {
+                tokio::time::sleep(RADAR_TURN).await;
+                Page::text(OK, "....:::;;;;:::....\n")
+            }
+            ("POST", "/visits") => visit(&self.body),
+            ("GET", path) => match (path.strip_prefix("/report/"), path.strip_prefix("/stations/")) {
+                (Some(city), _) => report(city),
+                (_, Some(file)) => record(file),
+                (None, None) => Page::text(NOT_FOUND, "ERR 4 NO SUCH PAGE\n"),
+            },
+            _ => Page::text("501 Not Implemented", "ERR 1 UNKNOWN METHOD\n"),
+        }
+    }
+}
+
+fn report(city: &str) -> Page {
+    let report = match city.to_lowercase().as_str() {
+        "oslo" => "Station: Oslo\nTemp: 5.0\nSky: Cloudy\nWind: 3.5\nRain: no\n",
+        "bergen" => "Station: Bergen\nTemp: 7.5\nSky: Overcast\nWind: 11.0\nRain: yes\n",
+        "tromsø" => "Station: Tromsø\nTemp: -2.0\nSky: Clear\nRain: no\n",
+        _ => return Page::text(NOT_FOUND, "ERR 17 NO SUCH STATION\n"),
+    };
+    Page::text(OK, format!("WEATHER REPORT\n==============\n{report}"))
+}
+
+fn record(file: &str) -> Page {
+    match file {
+        "1.json" => Page::json("{\"id\": 1, \"city\": \"Oslo\", \"height_m\": 94.0, \"built\": 1937}\n"),
+        "2.json" => Page::json("{\"id\": 2, \"city\": \"Bergen\", \"height_m\": 12.0, \"built\": 1904}\n"),
+        "3.json" => Page::json("{\"id\": 3, \"city\": \"Tromsø\", \"height_m\": 100.0, \"built\": 1920}\n"),
+        _ => Page::text(NOT_FOUND, "ERR 17 NO SUCH STATION\n"),
+    }
+}
+
+fn visit(form: &str) -> Page {
+    let closed = form.contains("day=friday");
+    let station = form.split('&').find_map(|pair| pair.strip_prefix("station="));
+    match station {
+        Some(station @ ("1" | "2" | "3")) if closed => {
+            Page::json(format!("{{\"error\": \"station {station} is closed on friday\"}}\n"))
+        }
+        Some("1" | "2" | "3") => Page::json("{\"ok\": 1, \"ref\": \"V-1998-0042\"}\n"),
+        _ => Page::json("{\"error\": \"no such station\"}\n"),
+    }
+}
+
+fn broken_statistics() -> Page {
+    Page {
+        status: "500 Internal Server Error",
+        media_type: "text/plain",
+        body: "java.sql.SQLException: connect to jdbc:oracle:thin:@10.1.2.3:1521 as scott/tiger failed\n    \
+               at no.station.stats.Yearly.load(Yearly.java:112)\n    \
+               at no.station.Main.handle(Main.java:48)\n"
+            .into(),
+    }
+}
