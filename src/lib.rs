@@ -17,6 +17,7 @@
 //! - Nothing is read without a bound.
 
 pub mod reply;
-pub mod route;
-pub mod rule;
 pub mod tool;
+pub mod rule;
+pub mod route;
+pub mod observe;
