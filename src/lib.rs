@@ -21,3 +21,4 @@ pub mod tool;
 pub mod rule;
 pub mod route;
 pub mod observe;
+pub mod upstream;

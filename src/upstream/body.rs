@@ -1,0 +1,58 @@
+//! Reads the body of a reply, and never more than a limit of it.
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+/// How much room is made at once on a peer's word that so much will come.
+const TRUSTED_BYTES: usize = 1 << 20;
+
+/// Why a body was not read.
+#[derive(Debug)]
+pub(super) enum BodyError {
+    /// It is longer than the limit, or says that it will be.
+    TooLong,
+    /// The connection ended before it did.
+    CutOff(hyper::Error),
+}
+
+/// Reads a body whole. One that says it is longer than `limit_bytes` is not read at all.
+pub(super) async fn read(mut body: Incoming, limit_bytes: usize) -> Result<Bytes, BodyError> {
+    let hint = body.size_hint();
+    let announced = usize::try_from(hint.lower()).unwrap_or(usize::MAX);
+    if announced > limit_bytes {
+        return Err(BodyError::TooLong);
+    }
+    let Some(first) = next_chunk(&mut body).await? else { return Ok(Bytes::new()) };
+    if first.len() > limit_bytes {
+        return Err(BodyError::TooLong);
+    }
+    // Most replies come in one piece, which is handed on as it is.
+    let Some(second) = next_chunk(&mut body).await? else { return Ok(first) };
+    let mut whole = BytesMut::with_capacity(announced.min(TRUSTED_BYTES).max(first.len() + second.len()));
+    whole.extend_from_slice(&first);
+    let mut chunk = second;
+    loop {
+        if chunk.len() > limit_bytes - whole.len() {
+            return Err(BodyError::TooLong);
+        }
+        whole.extend_from_slice(&chunk);
+        match next_chunk(&mut body).await? {
+            Some(next) => chunk = next,
+            None => return Ok(whole.freeze()),
+        }
+    }
+}
+
+/// The next bytes; trailers are passed over.
+async fn next_chunk(body: &mut Incoming) -> Result<Option<Bytes>, BodyError> {
+    while let Some(frame) = body.frame().await {
+        if let Ok(chunk) = frame.map_err(BodyError::CutOff)?.into_data()
+            && !chunk.is_empty()
+        {
+            return Ok(Some(chunk));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,155 @@
+//! Why an upstream gave no usable reply.
+
+use std::{error::Error, io, time::Duration};
+
+use crate::route::UpstreamName;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Why an upstream gave no usable reply. For the log; what clients read of it is written by
+/// [`gateway`](crate).
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamError {
+    /// No connection: refused, no such host, no way there.
+    #[error("could not connect to upstream `{upstream}`")]
+    Connect {
+        /// Who was asked.
+        upstream: UpstreamName,
+        /// Why.
+        #[source]
+        source: BoxError,
+    },
+    /// No connection in time.
+    #[error("could not connect to upstream `{upstream}` within {after:?}")]
+    ConnectDeadline {
+        /// Who was asked.
+        upstream: UpstreamName,
+        /// The limit that was hit.
+        after: Duration,
+    },
+    /// The connection ended before the reply did.
+    #[error("upstream `{upstream}` closed the connection before its reply was complete")]
+    CutOff {
+        /// Who was asked.
+        upstream: UpstreamName,
+        /// What the connection said.
+        #[source]
+        source: BoxError,
+    },
+    /// What came was no HTTP.
+    #[error("upstream `{upstream}` did not answer in HTTP")]
+    NotHttp {
+        /// Who was asked.
+        upstream: UpstreamName,
+        /// What the parser made of it.
+        #[source]
+        source: BoxError,
+    },
+    /// The status line and headers are longer than is read.
+    #[error(
+        "reply headers of upstream `{upstream}` are longer than {limit_bytes} bytes or more than {limit_count}"
+    )]
+    HeadTooLong {
+        /// Who was asked.
+        upstream: UpstreamName,
+        /// The limit on their length.
+        limit_bytes: usize,
+        /// The limit on their number.
+        limit_count: usize,
+    },
+    /// The body is longer than the route reads.
+    #[error("reply of upstream `{upstream}` is longer than {limit_bytes} bytes")]
+    TooLong {
+        /// Who was asked.
+        upstream: UpstreamName,
+        /// The limit that was hit.
+        limit_bytes: usize,
+    },
+    /// No whole reply in time.
+    #[error("upstream `{upstream}` gave no complete reply within {after:?}")]
+    Deadline {
+        /// Who was asked.
+        upstream: UpstreamName,
+        /// The limit that was hit.
+        after: Duration,
+    },
+    /// Our own limit of calls at a time.
+    #[error("upstream `{upstream}` has {in_flight_limit} calls in flight, which is the limit")]
+    Busy {
+        /// Who was to be asked.
+        upstream: UpstreamName,
+        /// The limit that was hit.
+        in_flight_limit: usize,
+    },
+    /// The request can't be written down as HTTP.
+    #[error("the request can't be sent to upstream `{upstream}`")]
+    Unsendable {
+        /// Who was to be asked.
+        upstream: UpstreamName,
+        /// Why.
+        #[source]
+        source: BoxError,
+    },
+}
+
+/// What the connector gives up with, to be told from a refusal in an error chain.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("no connection within {after:?}")]
+pub(super) struct ConnectTimedOut {
+    /// The limit that was hit.
+    pub(super) after: Duration,
+}
+
+impl UpstreamError {
+    /// Sorts what the HTTP client says of a request that got no head of a reply.
+    pub(super) fn of_client(upstream: &UpstreamName, error: hyper_util::client::legacy::Error) -> Self {
+        let upstream = upstream.clone();
+        if let Some(timed_out) = find::<ConnectTimedOut>(&error) {
+            return Self::ConnectDeadline { upstream, after: timed_out.after };
+        }
+        if error.is_connect() {
+            return Self::Connect { upstream, source: error.into() };
+        }
+        match find::<hyper::Error>(&error) {
+            Some(cause) if cause.is_parse_too_large() => Self::HeadTooLong {
+                upstream,
+                limit_bytes: super::client::HEAD_LIMIT_BYTES,
+                limit_count: super::client::HEADER_COUNT_LIMIT,
+            },
+            Some(cause) if cause.is_parse() || cause.is_parse_version_h2() => {
+                Self::NotHttp { upstream, source: error.into() }
+            }
+            Some(cause) if cause.is_user() => Self::Unsendable { upstream, source: error.into() },
+            Some(_) => Self::CutOff { upstream, source: error.into() },
+            None if find::<io::Error>(&error).is_some() => Self::CutOff { upstream, source: error.into() },
+            None => Self::Unsendable { upstream, source: error.into() },
+        }
+    }
+
+    /// Who was asked.
+    pub fn upstream(&self) -> &UpstreamName {
+        match self {
+            Self::Connect { upstream, .. }
+            | Self::ConnectDeadline { upstream, .. }
+            | Self::CutOff { upstream, .. }
+            | Self::NotHttp { upstream, .. }
+            | Self::HeadTooLong { upstream, .. }
+            | Self::TooLong { upstream, .. }
+            | Self::Deadline { upstream, .. }
+            | Self::Busy { upstream, .. }
+            | Self::Unsendable { upstream, .. } => upstream,
+        }
+    }
+}
+
+/// The first error of one type in a chain.
+fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}

@@ -1,0 +1,61 @@
+//! Headers that belong to one connection and never cross to another.
+
+use http::{HeaderMap, HeaderName, header};
+
+/// Headers of one hop (RFC 9110, section 7.6.1; `Keep-Alive` and `Proxy-Connection` are older). `Trailer` is
+/// not among them: it describes the message.
+const HOP_BY_HOP: [HeaderName; 8] = [
+    header::CONNECTION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// Whether a header belongs to one connection by its name.
+pub fn is_hop_by_hop(name: &HeaderName) -> bool {
+    HOP_BY_HOP.contains(name)
+}
+
+/// Drops the headers of one hop, and those that `Connection` names.
+pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(header::CONNECTION) {
+        let named: Vec<HeaderName> = headers
+            .get_all(header::CONNECTION)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .filter_map(|name| name.trim().parse().ok())
+            // A peer that names the framing or the host would change what the message is.
+            .filter(|name| name != header::CONTENT_LENGTH && name != header::HOST)
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+    }
+    for name in &HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_connection_names_goes_and_the_rest_stays() {
+        let mut headers = HeaderMap::new();
+        headers.append(header::CONNECTION, "close, X-Secret-Of-One-Hop".parse().unwrap());
+        headers.append(header::CONNECTION, "x-other, content-length".parse().unwrap());
+        for name in ["x-secret-of-one-hop", "x-other", "keep-alive", "content-length", "x-end-to-end"] {
+            headers.insert(name, "1".parse().unwrap());
+        }
+        remove_hop_by_hop(&mut headers);
+        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["content-length", "x-end-to-end"]);
+    }
+}

@@ -1,0 +1,146 @@
+//! Whether, and to where, a redirect is followed.
+
+use http::{HeaderMap, Method, StatusCode, Uri, header};
+
+/// The next request after a redirect, when it may be made: another `GET` or `HEAD` to the same origin.
+///
+/// Anything else is the route's business as a reply: an unsafe request is not repeated at a place that the
+/// operator did not name, and no request leaves for another host, which would take its credentials along.
+pub(super) fn next(
+    method: &Method,
+    asked: &Uri,
+    status: StatusCode,
+    headers: &HeaderMap,
+) -> Option<(Method, Uri)> {
+    let next_method = match status {
+        StatusCode::SEE_OTHER if method == Method::HEAD => Method::HEAD,
+        // RFC 9110, section 15.4.4: whatever was asked, look there for the answer.
+        StatusCode::SEE_OTHER => Method::GET,
+        StatusCode::MOVED_PERMANENTLY
+        | StatusCode::FOUND
+        | StatusCode::TEMPORARY_REDIRECT
+        | StatusCode::PERMANENT_REDIRECT
+            if method == Method::GET || method == Method::HEAD =>
+        {
+            method.clone()
+        }
+        _ => return None,
+    };
+    let target = resolve(asked, headers.get(header::LOCATION)?.to_str().ok()?)?;
+    same_origin(asked, &target).then_some((next_method, target))
+}
+
+fn same_origin(left: &Uri, right: &Uri) -> bool {
+    let port = |uri: &Uri| uri.port_u16().unwrap_or(80);
+    let host = |uri: &Uri| uri.host().map(str::to_ascii_lowercase);
+    left.scheme() == right.scheme() && host(left) == host(right) && port(left) == port(right)
+}
+
+/// Resolves a reference against the URI that was asked (RFC 3986, section 5.2).
+fn resolve(asked: &Uri, location: &str) -> Option<Uri> {
+    let location = location.split('#').next()?;
+    let scheme = asked.scheme_str()?;
+    let authority = asked.authority()?;
+    if let Some(rest) = location.strip_prefix("//") {
+        return format!("{scheme}://{rest}").parse().ok();
+    }
+    let before_path = location.find(['/', '?']).unwrap_or(location.len());
+    if location[..before_path].contains(':') {
+        let uri: Uri = location.parse().ok()?;
+        // A user in it would be sent on as a part of the host.
+        return (!uri.authority()?.as_str().contains('@')).then_some(uri);
+    }
+    let (path, query) = match location.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (location, None),
+    };
+    let merged = if path.is_empty() {
+        asked.path().to_owned()
+    } else if path.starts_with('/') {
+        without_dot_segments(path)
+    } else {
+        let folder = asked.path().rsplit_once('/').map_or("", |(folder, _)| folder);
+        without_dot_segments(&format!("{folder}/{path}"))
+    };
+    let query = if path.is_empty() && query.is_none() { asked.query() } else { query };
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{scheme}://{authority}{merged}{query}").parse().ok()
+}
+
+fn without_dot_segments(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match segment {
+            "." => {}
+            ".." => {
+                kept.pop();
+            }
+            segment => {
+                kept.push(segment);
+                continue;
+            }
+        }
+        if last {
+            kept.push("");
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(method: &Method, status: u16, location: &str, expected: Option<(&Method, &str)>) {
+        let asked: Uri = "http://old.test:81/a/b/c?q=1".parse().unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert(header::LOCATION, location.parse().unwrap());
+        let found = next(method, &asked, StatusCode::from_u16(status).unwrap(), &headers);
+        let found = found.map(|(method, uri)| (method, uri.to_string()));
+        assert_eq!(found, expected.map(|(method, uri)| (method.clone(), uri.to_owned())), "{location}");
+    }
+
+    #[test]
+    fn a_reference_is_resolved_as_rfc_3986_says() {
+        for (location, expected) in [
+            ("http://old.test:81/x", "http://old.test:81/x"),
+            ("HTTP://OLD.TEST:81/x", "http://OLD.TEST:81/x"),
+            ("//old.test:81/x", "http://old.test:81/x"),
+            ("/x?y", "http://old.test:81/x?y"),
+            ("x", "http://old.test:81/a/b/x"),
+            ("../x#part", "http://old.test:81/a/x"),
+            ("../../../x/./y/..", "http://old.test:81/x/"),
+            ("?z", "http://old.test:81/a/b/c?z"),
+            ("", "http://old.test:81/a/b/c?q=1"),
+        ] {
+            check(&Method::GET, 302, location, Some((&Method::GET, expected)));
+        }
+    }
+
+    #[test]
+    fn no_request_leaves_its_origin() {
+        for location in [
+            "http://evil.test/x",
+            "http://old.test/x",
+            "https://old.test:81/x",
+            "//evil.test/",
+            "file:///etc/passwd",
+            "http://old.test:81@evil.test/",
+            "http://me@old.test:81/",
+        ] {
+            check(&Method::GET, 302, location, None);
+        }
+    }
+
+    #[test]
+    fn an_unsafe_request_is_not_repeated() {
+        check(&Method::POST, 307, "/x", None);
+        check(&Method::POST, 302, "/x", None);
+        check(&Method::POST, 303, "/x", Some((&Method::GET, "http://old.test:81/x")));
+        check(&Method::HEAD, 303, "/x", Some((&Method::HEAD, "http://old.test:81/x")));
+        check(&Method::GET, 304, "/x", None);
+    }
+}
