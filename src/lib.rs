@@ -22,3 +22,4 @@ pub mod rule;
 pub mod route;
 pub mod observe;
 pub mod upstream;
+pub mod policy;

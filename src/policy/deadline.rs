@@ -1,0 +1,79 @@
+//! Ends a call that takes too long.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tower::Service;
+
+use crate::{
+    reply::Reply,
+    route::UpstreamName,
+    upstream::{Ask, UpstreamError},
+};
+
+/// Gives each call the time that its [`Ask`] says, then drops it, which closes the upstream connection.
+#[derive(Debug, Clone)]
+pub struct Deadline<S> {
+    inner: S,
+    upstream: UpstreamName,
+}
+
+impl<S> Deadline<S> {
+    /// Puts the layer round a service that asks `upstream`.
+    pub fn new(inner: S, upstream: UpstreamName) -> Self {
+        Self { inner, upstream }
+    }
+}
+
+impl<S> Service<Ask> for Deadline<S>
+where
+    S: Service<Ask, Response = Reply, Error = UpstreamError>,
+    S::Future: Send + 'static,
+{
+    type Response = Reply;
+    type Error = UpstreamError;
+    type Future = Pin<Box<dyn Future<Output = Result<Reply, UpstreamError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, ask: Ask) -> Self::Future {
+        let (after, upstream) = (ask.deadline, self.upstream.clone());
+        let reply = tokio::time::timeout(after, self.inner.call(ask));
+        Box::pin(async move {
+            match reply.await {
+                Ok(reply) => reply,
+                Err(_) => Err(UpstreamError::Deadline { upstream, after }),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::policy::mock::{Inside, answering_after, ask, call, name};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_within_its_deadline_is_left_alone() {
+        let service = Deadline::new(answering_after(SECOND, &Inside::default()), name());
+        call(&service, ask(2 * SECOND)).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_past_its_deadline_is_dropped() {
+        let inside = Inside::default();
+        let service = Deadline::new(answering_after(3 * SECOND, &inside), name());
+        let error = call(&service, ask(2 * SECOND)).await.unwrap_err();
+        assert!(matches!(error, UpstreamError::Deadline { after, .. } if after == 2 * SECOND), "{error}");
+        assert_eq!(inside.count(), 0, "the call went on behind its caller's back");
+    }
+}

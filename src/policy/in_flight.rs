@@ -1,0 +1,136 @@
+//! Keeps the number of calls at a time to what an upstream can bear.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower::Service;
+
+use super::PolicySettings;
+use crate::{
+    reply::Reply,
+    route::UpstreamName,
+    upstream::{Ask, UpstreamError},
+};
+
+/// Lets a number of calls through at a time. A few more wait for a place, in order and not for long; the rest
+/// are turned away at once, so that a slow upstream makes no queue that nobody waits in any more.
+#[derive(Debug, Clone)]
+pub struct InFlight<S> {
+    inner: S,
+    gate: Arc<Gate>,
+}
+
+#[derive(Debug)]
+struct Gate {
+    upstream: UpstreamName,
+    settings: PolicySettings,
+    places: Arc<Semaphore>,
+    seats: Arc<Semaphore>,
+}
+
+impl<S> InFlight<S> {
+    /// Puts the layer round a service that asks `upstream`.
+    pub fn new(inner: S, upstream: UpstreamName, settings: PolicySettings) -> Self {
+        let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
+        let (places, seats) = (semaphore(settings.in_flight_limit), semaphore(settings.waiting_limit));
+        Self { inner, gate: Arc::new(Gate { upstream, settings, places, seats }) }
+    }
+}
+
+impl Gate {
+    /// Finds a place, or waits for one. Dropping the future leaves the queue.
+    async fn enter(&self) -> Result<OwnedSemaphorePermit, UpstreamError> {
+        if let Ok(place) = self.places.clone().try_acquire_owned() {
+            return Ok(place);
+        }
+        let busy = || UpstreamError::Busy {
+            upstream: self.upstream.clone(),
+            in_flight_limit: self.settings.in_flight_limit,
+        };
+        let _seat = self.seats.try_acquire().map_err(|_| busy())?;
+        match tokio::time::timeout(self.settings.waiting_timeout, self.places.clone().acquire_owned()).await {
+            Ok(place) => Ok(place.expect("the semaphore is never closed")),
+            Err(_) => Err(busy()),
+        }
+    }
+}
+
+impl<S> Service<Ask> for InFlight<S>
+where
+    S: Service<Ask, Response = Reply, Error = UpstreamError> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    type Response = Reply;
+    type Error = UpstreamError;
+    type Future = Pin<Box<dyn Future<Output = Result<Reply, UpstreamError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, ask: Ask) -> Self::Future {
+        // The service that was polled ready is the one to call; its clone waits for the next call.
+        let next = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, next);
+        let gate = self.gate.clone();
+        Box::pin(async move {
+            let _place = gate.enter().await?;
+            inner.call(ask).await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::policy::mock::{Inside, answering_after, ask, call, name};
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const ONE_AND_ONE: PolicySettings =
+        PolicySettings { in_flight_limit: 1, waiting_limit: 1, waiting_timeout: Duration::from_secs(2) };
+
+    fn is_busy(result: &Result<Reply, UpstreamError>) -> bool {
+        matches!(result, Err(UpstreamError::Busy { in_flight_limit: 1, .. }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_is_let_in_one_waits_and_the_next_is_turned_away_at_once() {
+        let service = InFlight::new(answering_after(SECOND, &Inside::default()), name(), ONE_AND_ONE);
+        let begun = tokio::time::Instant::now();
+        let (first, second, third) =
+            tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)), async {
+                let third = call(&service, ask(SECOND)).await;
+                (third, begun.elapsed())
+            },);
+        first.unwrap();
+        second.unwrap();
+        assert!(is_busy(&third.0), "{third:?}");
+        assert_eq!(third.1, Duration::ZERO);
+        assert_eq!(begun.elapsed(), 2 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_too_long_is_turned_away() {
+        let service = InFlight::new(answering_after(10 * SECOND, &Inside::default()), name(), ONE_AND_ONE);
+        let (first, second) = tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)));
+        first.unwrap();
+        assert!(is_busy(&second), "{second:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_dropped_gives_its_place_back() {
+        let inside = Inside::default();
+        let service = InFlight::new(answering_after(10 * SECOND, &inside), name(), ONE_AND_ONE);
+        let dropped = tokio::time::timeout(SECOND, call(&service, ask(SECOND))).await;
+        dropped.unwrap_err();
+        assert_eq!(inside.count(), 0);
+        call(&service, ask(SECOND)).await.unwrap();
+    }
+}
