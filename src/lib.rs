@@ -23,3 +23,4 @@ pub mod route;
 pub mod observe;
 pub mod upstream;
 pub mod policy;
+pub mod gateway;

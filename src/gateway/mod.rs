@@ -1,0 +1,215 @@
+//! From a call to a tool result.
+//!
+//! [`Snapshot::call`] reads like a table of contents. In reading order: [`Call`] is what a face asks, free of
+//! any wire; [`Gateway`] holds the [`Snapshot`] that is in force; `sentences` says of a failure what a model can
+//! do about it; `record` writes the one log line of a call; [`Catalog`] is what can be called.
+
+mod catalog;
+mod record;
+mod sentences;
+
+use std::{
+    collections::HashMap,
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+};
+
+use arc_swap::ArcSwap;
+use http::HeaderMap;
+use serde_json::{Map, Value};
+use tower::ServiceExt;
+
+use crate::{
+    observe::RequestId,
+    policy::Guarded,
+    reply::Reply,
+    route::{Route, RouteTable, UpstreamName, UpstreamRequest},
+    rule::{self, Facts, Trace},
+    tool::{Arguments, Fault, ToolResult},
+    upstream::{Ask, Upstream, UpstreamError},
+};
+
+pub use catalog::{BadCursor, Catalog, CatalogEntry, Page};
+use record::Record;
+
+/// The key in `_meta` of a tool error under which the request id stands.
+pub const REQUEST_ID_META: &str = "glossator/requestId";
+
+/// One tool invocation, free of wire details.
+#[derive(Debug)]
+pub struct Call {
+    /// The tool's name, as the caller wrote it.
+    pub tool: String,
+    /// The arguments, not yet checked.
+    pub arguments: Map<String, Value>,
+    /// The caller's headers; only those that a route allows by name go on.
+    pub headers: HeaderMap,
+    /// What this call is named in the log and in errors.
+    pub request_id: RequestId,
+    /// By which way the call came in: `rest`, `mcp`.
+    pub face: &'static str,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub struct Answer {
+    /// The result.
+    pub result: ToolResult,
+    /// The route that made it.
+    pub route: Arc<Route>,
+}
+
+/// Why a call has no tool result at all. Its text may reach a client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// No tool has this name.
+    #[error("unknown tool `{tool}`")]
+    UnknownTool {
+        /// The name, as the caller wrote it.
+        tool: String,
+    },
+}
+
+/// Everything that calls need, compiled and whole. A call ends with the snapshot it began with.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Which tool is bound to what.
+    pub table: RouteTable,
+    /// Whom to ask; every route's upstream is here.
+    pub upstreams: HashMap<UpstreamName, Guarded>,
+    /// Who gets every path that is not ours, unread.
+    pub passthrough: Option<Upstream>,
+    /// What can be called, as clients read it.
+    pub catalog: Catalog,
+}
+
+/// The way in for every face. Clones share one snapshot.
+#[derive(Debug, Clone)]
+pub struct Gateway {
+    snapshot: Arc<ArcSwap<Snapshot>>,
+}
+
+impl Gateway {
+    /// Begins with a snapshot.
+    pub fn new(snapshot: Snapshot) -> Self {
+        Self { snapshot: Arc::new(ArcSwap::from_pointee(snapshot)) }
+    }
+
+    /// What is in force now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// Puts another snapshot in force, for calls that begin from now on.
+    pub fn replace(&self, snapshot: Snapshot) {
+        self.snapshot.store(Arc::new(snapshot));
+    }
+
+    /// Calls a tool of the snapshot in force. Dropping the future cancels the upstream request.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] when there is no such tool. Every other failure is a tool result.
+    pub async fn call(&self, call: Call) -> Result<Answer, CallError> {
+        self.snapshot().call(call).await
+    }
+}
+
+impl Snapshot {
+    /// A snapshot over a table; the catalog is made of it.
+    pub fn new(
+        table: RouteTable,
+        upstreams: HashMap<UpstreamName, Guarded>,
+        passthrough: Option<Upstream>,
+    ) -> Self {
+        let catalog = Catalog::of(&table);
+        Self { table, upstreams, passthrough, catalog }
+    }
+
+    /// Calls a tool. Dropping the future cancels the upstream request.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] when there is no such tool. Every other failure is a tool result.
+    pub async fn call(&self, call: Call) -> Result<Answer, CallError> {
+        let Some(route) = self.table.by_tool(&call.tool) else {
+            return Err(CallError::UnknownTool { tool: call.tool });
+        };
+        let mut record = Record::begin(&route.definition.name, call.face, &call.request_id);
+        let mut result = match self.answer(route, call.arguments, &call.headers, &mut record).await {
+            Ok(result) => result,
+            Err(ended_early) => *ended_early,
+        };
+        if result.is_error() {
+            result = result.with_meta(REQUEST_ID_META, call.request_id.as_str());
+        }
+        record.end(result.outcome);
+        Ok(Answer { result, route: route.clone() })
+    }
+
+    /// A result either way; an `Err` is one that ended the call early, boxed because it is the seldom one.
+    async fn answer(
+        &self,
+        route: &Route,
+        arguments: Map<String, Value>,
+        callers_headers: &HeaderMap,
+        record: &mut Record<'_>,
+    ) -> Result<ToolResult, Box<ToolResult>> {
+        let arguments = check(route, arguments)?;
+        let request = build(route, &arguments, callers_headers)?;
+        let reply = self.ask(route, request, record).await?;
+        Ok(translate(route, arguments, &reply, record))
+    }
+
+    async fn ask(
+        &self,
+        route: &Route,
+        request: UpstreamRequest,
+        record: &mut Record<'_>,
+    ) -> Result<Reply, Box<ToolResult>> {
+        let upstream =
+            self.upstreams.get(&route.upstream).expect("a snapshot has the upstream of every route").clone();
+        let method = request.method.clone();
+        let ask = Ask { request, reply_limit_bytes: route.reply_limit_bytes, deadline: route.deadline };
+        let reply = upstream.oneshot(ask).await.map_err(|error: UpstreamError| {
+            record.upstream_failed(&error);
+            Box::new(sentences::of(&error, &method))
+        })?;
+        record.replied(reply.status);
+        Ok(reply)
+    }
+}
+
+fn check(route: &Route, arguments: Map<String, Value>) -> Result<Arguments, Box<ToolResult>> {
+    let checked = route.input.check(arguments.into());
+    checked.map_err(|sentence| Box::new(ToolResult::error(Fault::Arguments, sentence)))
+}
+
+fn build(
+    route: &Route,
+    arguments: &Arguments,
+    headers: &HeaderMap,
+) -> Result<UpstreamRequest, Box<ToolResult>> {
+    let request = route.request.build(arguments, headers);
+    request.map_err(|error| Box::new(ToolResult::error(Fault::Arguments, error.to_string())))
+}
+
+fn translate(route: &Route, arguments: Arguments, reply: &Reply, record: &mut Record<'_>) -> ToolResult {
+    let arguments = arguments.into_value();
+    let facts = Facts { tool: &route.definition.name, args: &arguments };
+    // `translate` is total, but it runs other people's parsers and evaluators on other people's bytes: should
+    // one of them panic, this call is lost and no other.
+    let translated = panic::catch_unwind(AssertUnwindSafe(|| {
+        rule::translate(&route.translator, facts, reply, &mut Trace::off())
+    }));
+    match translated {
+        Ok(translation) => {
+            record.notes(&translation.notes);
+            translation.result
+        }
+        Err(_) => {
+            record.panicked();
+            ToolResult::error(Fault::Unreadable, sentences::UNREADABLE)
+        }
+    }
+}

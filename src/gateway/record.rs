@@ -1,0 +1,91 @@
+//! The log of one call.
+
+use std::{fmt, time::Instant};
+
+use http::StatusCode;
+use tracing::{debug, error, info, warn};
+
+use crate::{
+    observe::{Chain, RequestId},
+    tool::{Fault, Outcome, ToolName},
+    upstream::UpstreamError,
+};
+
+/// Watches one call and writes one line when it ends, however it ends: a call whose caller left has the outcome
+/// `cancelled`.
+#[derive(Debug)]
+pub(super) struct Record<'a> {
+    tool: &'a ToolName,
+    face: &'static str,
+    request_id: &'a RequestId,
+    begun: Instant,
+    upstream_status: Option<StatusCode>,
+    outcome: Option<Outcome>,
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn begin(tool: &'a ToolName, face: &'static str, request_id: &'a RequestId) -> Self {
+        Self { tool, face, request_id, begun: Instant::now(), upstream_status: None, outcome: None }
+    }
+
+    pub(super) fn replied(&mut self, status: StatusCode) {
+        self.upstream_status = Some(status);
+    }
+
+    pub(super) fn upstream_failed(&self, error: &UpstreamError) {
+        warn!(
+            tool = %self.tool,
+            request_id = %self.request_id,
+            upstream = %error.upstream(),
+            error = %Chain(error),
+            "upstream gave no usable reply"
+        );
+    }
+
+    /// What the rule has to say about how it read the reply. It may quote the reply, so it is not for every log.
+    pub(super) fn notes<N: fmt::Display>(&self, notes: &[N]) {
+        for note in notes {
+            debug!(tool = %self.tool, request_id = %self.request_id, %note, "note of the rule");
+        }
+    }
+
+    pub(super) fn panicked(&self) {
+        error!(tool = %self.tool, request_id = %self.request_id, "translation of the reply panicked");
+    }
+
+    pub(super) fn end(mut self, outcome: Outcome) {
+        self.outcome = Some(outcome);
+    }
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        let (outcome, fault) = match self.outcome {
+            Some(Outcome::Success) => ("success", None),
+            Some(Outcome::Error(fault)) => ("error", Some(fault_name(fault))),
+            None => ("cancelled", None),
+        };
+        info!(
+            tool = %self.tool,
+            outcome,
+            fault,
+            upstream_status = self.upstream_status.map(|status| status.as_u16()),
+            duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            request_id = %self.request_id,
+            face = self.face,
+            "call"
+        );
+    }
+}
+
+fn fault_name(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Arguments => "arguments",
+        Fault::Upstream { .. } => "upstream",
+        Fault::Reported { .. } => "reported",
+        Fault::Unreadable => "unreadable",
+        Fault::Unreachable => "unreachable",
+        Fault::Deadline => "deadline",
+        Fault::Busy => "busy",
+    }
+}

@@ -1,0 +1,150 @@
+//! What a model is told when an upstream gave no usable reply, and what it can do.
+//!
+//! No name, address or path of the upstream is in here, and nothing that it sent.
+
+use std::time::Duration;
+
+use http::Method;
+
+use crate::{
+    tool::{Fault, ToolResult},
+    upstream::UpstreamError,
+};
+
+/// Of a reply that could not be turned into a result at all.
+pub(super) const UNREADABLE: &str =
+    "The service's reply could not be read. Other arguments may give a reply that can be.";
+
+/// The tool error of a failure.
+pub(super) fn of(error: &UpstreamError, method: &Method) -> ToolResult {
+    // A request that reached the service may have had its effect, which the one who repeats it should know.
+    let effect = if method.is_safe() { "" } else { " It may have taken effect: check before repeating it." };
+    match error {
+        UpstreamError::Connect { .. } => ToolResult::error(
+            Fault::Unreachable,
+            "The service behind this tool can't be reached. Its arguments are not at fault; try again later.",
+        ),
+        UpstreamError::ConnectDeadline { after, .. } => ToolResult::error(
+            Fault::Deadline,
+            format!(
+                "The service behind this tool can't be reached: it took no connection within {}. Its arguments \
+                 are not at fault; try again later.",
+                time(*after)
+            ),
+        ),
+        UpstreamError::CutOff { .. } => ToolResult::error(
+            Fault::Unreachable,
+            format!(
+                "The service broke off before its reply was complete.{}",
+                effect_or(effect, " Try again.")
+            ),
+        ),
+        UpstreamError::NotHttp { .. } => ToolResult::error(
+            Fault::Unreachable,
+            format!(
+                "The service gave a reply that is not HTTP. Trying again is unlikely to help; tell whoever runs \
+                 this tool.{effect}"
+            ),
+        ),
+        UpstreamError::HeadTooLong { .. } => ToolResult::error(
+            Fault::Unreachable,
+            format!(
+                "The service gave a reply with more headers than are read. Trying again is unlikely to help; \
+                 tell whoever runs this tool.{effect}"
+            ),
+        ),
+        UpstreamError::TooLong { limit_bytes, .. } => ToolResult::error(
+            Fault::Unreachable,
+            format!(
+                "The service's reply is longer than the limit of {}. Ask for less: arguments that narrow the \
+                 question give a shorter reply.{effect}",
+                size(*limit_bytes)
+            ),
+        ),
+        UpstreamError::Deadline { after, .. } => ToolResult::error(
+            Fault::Deadline,
+            format!(
+                "The service gave no complete reply within {}.{}",
+                time(*after),
+                effect_or(effect, " Try again, or ask for less.")
+            ),
+        ),
+        UpstreamError::Busy { .. } => ToolResult::error(
+            Fault::Busy,
+            "The service is busy with as many calls as it is given at a time. Nothing was sent; try again in a \
+             few seconds.",
+        ),
+        UpstreamError::Unsendable { .. } => ToolResult::error(
+            Fault::Arguments,
+            "No request can be made of these arguments. Try shorter ones, without unusual characters.",
+        ),
+    }
+}
+
+fn effect_or<'a>(effect: &'a str, otherwise: &'a str) -> &'a str {
+    if effect.is_empty() { otherwise } else { effect }
+}
+
+/// A time as people write it: `200 ms`, `1.5 s`.
+fn time(duration: Duration) -> String {
+    if duration < Duration::from_secs(1) {
+        format!("{} ms", duration.as_millis())
+    } else {
+        format!("{} s", (duration.as_secs_f64() * 10.0).round() / 10.0)
+    }
+}
+
+/// A size as people write it: `512 bytes`, `10 MiB`.
+fn size(bytes: usize) -> String {
+    let whole = |unit: usize| bytes >= unit && bytes.is_multiple_of(unit);
+    if whole(1 << 20) {
+        format!("{} MiB", bytes >> 20)
+    } else if whole(1 << 10) {
+        format!("{} KiB", bytes >> 10)
+    } else {
+        format!("{bytes} bytes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::{Block, Text};
+
+    fn words(error: &UpstreamError, method: &Method) -> String {
+        match &of(error, method).content[0].block {
+            Block::Text(Text::Plain(text)) => text.clone(),
+            other => panic!("no plain text: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn limits_are_named_and_nobody_else_is() {
+        let upstream = || "secret-name".parse().unwrap();
+        let source = || "10.0.0.7:80 refused: password".into();
+        let errors = [
+            UpstreamError::Connect { upstream: upstream(), source: source() },
+            UpstreamError::ConnectDeadline { upstream: upstream(), after: Duration::from_secs(5) },
+            UpstreamError::CutOff { upstream: upstream(), source: source() },
+            UpstreamError::NotHttp { upstream: upstream(), source: source() },
+            UpstreamError::HeadTooLong { upstream: upstream(), limit_bytes: 1, limit_count: 1 },
+            UpstreamError::TooLong { upstream: upstream(), limit_bytes: 3 << 20 },
+            UpstreamError::Deadline { upstream: upstream(), after: Duration::from_millis(1500) },
+            UpstreamError::Busy { upstream: upstream(), in_flight_limit: 3 },
+            UpstreamError::Unsendable { upstream: upstream(), source: source() },
+        ];
+        let told: Vec<String> = errors.iter().map(|error| words(error, &Method::GET)).collect();
+        for (index, sentence) in told.iter().enumerate() {
+            assert!(!sentence.contains("secret") && !sentence.contains("10.0"), "{sentence}");
+            assert!(!told[..index].contains(sentence), "told twice: {sentence}");
+        }
+        assert!(told[5].contains("3 MiB") && told[6].contains("1.5 s"), "{told:?}");
+    }
+
+    #[test]
+    fn an_unsafe_request_that_was_cut_off_is_not_to_be_repeated_blindly() {
+        let error = UpstreamError::CutOff { upstream: "old".parse().unwrap(), source: "eof".into() };
+        assert!(words(&error, &Method::POST).contains("may have taken effect"));
+        assert!(words(&error, &Method::GET).contains("Try again"));
+    }
+}
