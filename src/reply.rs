@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode, header};
 pub struct Reply {
     /// The status line's code.
     pub status: StatusCode,
-    /// All headers, hop-by-hop ones included; nothing here crosses to a client unless a rule says so.
+    /// All headers but those of one hop; nothing here crosses to a client unless a rule says so.
     pub headers: HeaderMap,
     /// The body's bytes.
     pub body: Bytes,
