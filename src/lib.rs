@@ -24,3 +24,4 @@ pub mod observe;
 pub mod upstream;
 pub mod policy;
 pub mod gateway;
+pub mod face;
