@@ -1,0 +1,118 @@
+//! What the server says of itself, and of its tools: `initialize`, `server/discover`, `tools/list`.
+
+use std::time::Duration;
+
+use rmcp::model::{Implementation, InitializeResult, ServerCapabilities, ToolsCapability};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    McpSettings,
+    decode::Params,
+    refusal::Refusal,
+    revision::{Era, Revision},
+};
+use crate::{gateway::Catalog, tool::write_escaped};
+
+/// What does not change from one request to the next.
+#[derive(Debug)]
+pub(super) struct About {
+    server: Implementation,
+    instructions: Option<String>,
+    page_size: usize,
+    list_ttl: Duration,
+    /// `_meta` of every result of the newer era.
+    meta: Map<String, Value>,
+    no_meta: Map<String, Value>,
+}
+
+impl About {
+    pub(super) fn new(settings: McpSettings) -> Self {
+        let mut server = Implementation::new(settings.server_name, settings.server_version);
+        server.title = settings.server_title;
+        let info = serde_json::to_value(&server).expect("a name and a version have string keys only");
+        let meta = Map::from_iter([("io.modelcontextprotocol/serverInfo".to_owned(), info)]);
+        let page_size = settings.page_size.max(1);
+        let (instructions, list_ttl) = (settings.instructions, settings.list_ttl);
+        Self { server, instructions, page_size, list_ttl, meta, no_meta: Map::new() }
+    }
+
+    /// What `_meta` of a result holds beside what the result itself brings.
+    pub(super) fn result_meta(&self, revision: Revision) -> &Map<String, Value> {
+        match revision.era() {
+            Era::Handshake => &self.no_meta,
+            Era::PerRequest => &self.meta,
+        }
+    }
+
+    /// `initialize`. Nothing of it is kept: each later request says for itself what it speaks.
+    pub(super) fn initialize(&self, params: &Params<'_>, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let revision = Revision::negotiated(&params.protocol_version()?);
+        let mut result = InitializeResult::new(capabilities())
+            .with_protocol_version(revision.version())
+            .with_server_info(self.server.clone());
+        result.instructions.clone_from(&self.instructions);
+        write_members(&result, out);
+        Ok(())
+    }
+
+    /// `server/discover`.
+    pub(super) fn discover(&self, out: &mut Vec<u8>) {
+        let versions = Revision::ALL.map(Revision::as_str);
+        let mut result = json!({ "supportedVersions": versions, "capabilities": capabilities() });
+        if let Some(instructions) = &self.instructions {
+            result["instructions"] = instructions.as_str().into();
+        }
+        write_members(&result, out);
+        self.write_hints(out);
+    }
+
+    /// `tools/list`: one page.
+    pub(super) fn list_tools(
+        &self,
+        catalog: &Catalog,
+        params: &Params<'_>,
+        revision: Revision,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let cursor = params.cursor()?;
+        let page = catalog.page(cursor.as_deref(), self.page_size).map_err(|_| Refusal::UnknownCursor)?;
+        out.extend_from_slice(b"\"tools\":[");
+        for (index, tool) in page.tools.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(tool.json(revision.shapes()));
+        }
+        out.push(b']');
+        if let Some(cursor) = page.next_cursor {
+            out.extend_from_slice(b",\"nextCursor\":");
+            write_escaped(&cursor, out);
+        }
+        match revision.era() {
+            Era::Handshake => {}
+            Era::PerRequest => self.write_hints(out),
+        }
+        Ok(())
+    }
+
+    /// How long the result may be kept, and by whom: it is the same for every caller.
+    fn write_hints(&self, out: &mut Vec<u8>) {
+        let ttl_ms = u64::try_from(self.list_ttl.as_millis()).unwrap_or(u64::MAX);
+        out.extend_from_slice(format!(",\"ttlMs\":{ttl_ms},\"cacheScope\":\"public\",\"_meta\":").as_bytes());
+        serde_json::to_writer(out, &self.meta).expect("a JSON object has string keys only");
+    }
+}
+
+/// Tools, and no promise to tell when their list changes: without sessions there is no one to tell.
+fn capabilities() -> ServerCapabilities {
+    let mut capabilities = ServerCapabilities::default();
+    capabilities.tools = Some(ToolsCapability::default());
+    capabilities
+}
+
+/// The members of a result, without its braces.
+fn write_members(result: &impl Serialize, out: &mut Vec<u8>) {
+    let json = serde_json::to_vec(result).expect("a result has string keys only");
+    out.extend_from_slice(&json[1..json.len() - 1]);
+}

@@ -1,0 +1,116 @@
+//! What goes back to a client: results written straight into one buffer, JSON-RPC errors, HTTP statuses.
+
+use axum::body::Body;
+use http::{HeaderValue, Response, StatusCode, header};
+use tracing::debug;
+
+use super::{
+    decode::{Form, Id},
+    refusal::Refusal,
+    revision::{Era, Revision, UnknownId},
+};
+
+/// A JSON-RPC message on its way out.
+#[derive(Debug)]
+pub(super) struct Answer {
+    status: StatusCode,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    /// The result of a request; `members` writes what is between the braces, at least one member.
+    pub(super) fn result<E>(
+        id: Id<'_>,
+        revision: Revision,
+        members: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut body = Vec::with_capacity(512);
+        body.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        body.extend_from_slice(id.as_json().as_bytes());
+        body.extend_from_slice(b",\"result\":{");
+        match revision.era() {
+            Era::Handshake => {}
+            Era::PerRequest => body.extend_from_slice(b"\"resultType\":\"complete\","),
+        }
+        members(&mut body)?;
+        body.extend_from_slice(b"}}");
+        Ok(Self { status: StatusCode::OK, body })
+    }
+
+    /// A JSON-RPC error.
+    pub(super) fn error(id: Option<Id<'_>>, revision: Revision, refusal: &Refusal) -> Self {
+        let error = refusal.to_error();
+        debug!(code = error.code.0, reason = %refusal, %revision, "refused a message");
+        let mut body = b"{\"jsonrpc\":\"2.0\"".to_vec();
+        match (id, revision.unknown_id()) {
+            (Some(id), _) => {
+                body.extend_from_slice(b",\"id\":");
+                body.extend_from_slice(id.as_json().as_bytes());
+            }
+            (None, UnknownId::Null) => body.extend_from_slice(b",\"id\":null"),
+            (None, UnknownId::LeftOut) => {}
+        }
+        body.extend_from_slice(b",\"error\":");
+        serde_json::to_writer(&mut body, &error).expect("an error has string keys only");
+        body.push(b'}');
+        Self { status: revision.status(refusal), body }
+    }
+
+    /// The whole of it as HTTP.
+    pub(super) fn into_response(self, form: Form) -> Response<Body> {
+        // A stream is for results; a status other than 200 is read as JSON by every client.
+        let (media_type, body) = match form {
+            Form::EventStream if self.status == StatusCode::OK => ("text/event-stream", as_event(&self.body)),
+            Form::EventStream | Form::Json => ("application/json", self.body),
+        };
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = self.status;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+        response
+    }
+}
+
+/// One server-sent event. White space may break JSON into lines, and each needs its own `data:`; a reader
+/// puts them together again.
+fn as_event(json: &[u8]) -> Vec<u8> {
+    let mut event = Vec::with_capacity(json.len() + 64);
+    event.extend_from_slice(b"event: message\n");
+    for line in json.split(|byte| matches!(byte, b'\n' | b'\r')) {
+        event.extend_from_slice(b"data: ");
+        event.extend_from_slice(line);
+        event.push(b'\n');
+    }
+    event.push(b'\n');
+    event
+}
+
+/// A request that is turned away before its message is read: a JSON-RPC error without an id, as both
+/// specifications allow.
+pub(super) fn turned_away(status: StatusCode, reason: &dyn std::error::Error) -> Response<Body> {
+    debug!(status = status.as_u16(), %reason, "turned a request away");
+    let refusal = Refusal::NotAMessage(reason.to_string().into());
+    let mut answer = Answer::error(None, Revision::R2026_07_28, &refusal);
+    answer.status = status;
+    answer.into_response(Form::Json)
+}
+
+/// 202: taken, nothing to say.
+pub(super) fn accepted() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
+}
+
+/// 405 for everything but `POST`: there are no sessions to end and no stream to open. A person with a browser
+/// is told what this is.
+pub(super) fn wrong_method(methods: &'static str) -> Response<Body> {
+    const SENTENCE: &str = "This is an MCP endpoint (Streamable HTTP): it takes JSON-RPC messages by POST. \
+                            Give this address to an MCP client.\n";
+    let mut response = Response::new(Body::from(SENTENCE));
+    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}

@@ -1,0 +1,51 @@
+//! `tools/call`, from raw parameters to the result's bytes.
+
+use http::HeaderMap;
+
+use super::{
+    about::About,
+    answer::Answer,
+    decode::Request,
+    header,
+    refusal::Refusal,
+    revision::{Era, Revision},
+};
+use crate::{
+    gateway::{Call, CallError, Gateway},
+    observe::RequestId,
+    tool::write_result_fields,
+};
+
+/// Calls the tool and writes what it gave: raw JSON in the result is spliced into the answer, not rebuilt.
+pub(super) async fn call_tool(
+    gateway: &Gateway,
+    about: &About,
+    headers: &HeaderMap,
+    request: &Request<'_>,
+    revision: Revision,
+) -> Result<Answer, Refusal> {
+    let tool = request.params.name()?.into_owned();
+    let arguments = request.params.arguments()?;
+    // One for the whole call: its headers are checked against the schema that its arguments will be.
+    let snapshot = gateway.snapshot();
+    match revision.era() {
+        Era::Handshake => {}
+        Era::PerRequest => {
+            header::check_name(headers, &tool)?;
+            if let Some(route) = snapshot.table.by_tool(&tool) {
+                header::check_arguments(headers, &route.definition.input_schema, &arguments)?;
+            }
+        }
+    }
+    let request_id = RequestId::of_headers(headers);
+    let call = Call { tool, arguments, headers: headers.clone(), request_id, face: "mcp" };
+    // Dropped with the connection: the upstream's request ends with its client's.
+    let answer = match snapshot.call(call).await {
+        Ok(answer) => answer,
+        Err(CallError::UnknownTool { tool }) => return Err(Refusal::UnknownTool { tool }),
+    };
+    Answer::result(request.id, revision, |out| {
+        write_result_fields(&answer.result, revision.shapes(), about.result_meta(revision), out);
+        Ok(())
+    })
+}

@@ -1,0 +1,70 @@
+//! What a client did that has no result.
+
+use std::{borrow::Cow, fmt};
+
+use rmcp::model::{ErrorCode, ErrorData};
+use serde_json::json;
+
+use super::revision::Revision;
+
+/// Why a message gets a JSON-RPC error. The text reaches the client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    /// The body is not JSON.
+    #[error("the body is not JSON: {0}")]
+    NotJson(String),
+    /// The body is JSON, but not one JSON-RPC message.
+    #[error("{0}")]
+    NotAMessage(Cow<'static, str>),
+    /// A method that does not exist, or not in this revision.
+    #[error("method `{}` is not offered here in revision {revision}", Short(method))]
+    UnknownMethod { method: String, revision: Revision },
+    /// The parameters are not what the method takes.
+    #[error("{0}")]
+    Params(Cow<'static, str>),
+    /// A well-formed request for a tool that is not there.
+    #[error("unknown tool `{}`; `tools/list` names those there are", Short(tool))]
+    UnknownTool { tool: String },
+    /// A cursor that no list gave out.
+    #[error("unknown cursor; ask for the list again without one")]
+    UnknownCursor,
+    /// HTTP headers and body disagree, or a header that repeats the body is missing.
+    #[error("{0}")]
+    Headers(String),
+    /// A revision that is not spoken here.
+    #[error("protocol version `{}` is not supported", Short(requested))]
+    Version { requested: String },
+}
+
+impl Refusal {
+    /// The same as JSON-RPC wants it.
+    pub(super) fn to_error(&self) -> ErrorData {
+        let code = match self {
+            Self::NotJson(_) => ErrorCode::PARSE_ERROR,
+            Self::NotAMessage(_) => ErrorCode::INVALID_REQUEST,
+            Self::UnknownMethod { .. } => ErrorCode::METHOD_NOT_FOUND,
+            Self::Params(_) | Self::UnknownTool { .. } | Self::UnknownCursor => ErrorCode::INVALID_PARAMS,
+            Self::Headers(_) => ErrorCode::HEADER_MISMATCH,
+            Self::Version { .. } => ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+        };
+        let supported = || Revision::ALL.map(Revision::as_str);
+        let data = if let Self::Version { requested } = self {
+            Some(json!({ "supported": supported(), "requested": Short(requested).to_string() }))
+        } else {
+            None
+        };
+        ErrorData::new(code, self.to_string(), data)
+    }
+}
+
+/// A client's own words in an answer to it: at most 100 characters of them.
+pub(super) struct Short<'a>(pub(super) &'a str);
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.char_indices().nth(100) {
+            Some((end, _)) => write!(formatter, "{}…", &self.0[..end]),
+            None => formatter.write_str(self.0),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The revisions of the protocol, and everything in which they differ.
+//!
+//! There are two eras. In the older one a client opens with `initialize`, in the newer one (2026-07-28) each
+//! request says for itself what it speaks. Both are served on one endpoint at once, and no request needs
+//! another before it: a client of the older era names its revision in a header.
+
+use std::{fmt, str::FromStr};
+
+use http::{HeaderMap, StatusCode};
+use rmcp::model::ProtocolVersion;
+
+use super::{
+    decode::Request,
+    header::{self, PROTOCOL_VERSION},
+    refusal::{Refusal, Short},
+};
+use crate::tool::Shapes;
+
+/// One revision of the protocol that is spoken here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Revision {
+    R2024_11_05,
+    R2025_03_26,
+    R2025_06_18,
+    R2025_11_25,
+    R2026_07_28,
+}
+
+/// How a client says what it speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Era {
+    /// With `initialize`, once: up to 2025-11-25.
+    Handshake,
+    /// In `_meta` and headers, with every request: from 2026-07-28.
+    PerRequest,
+}
+
+/// The methods that are answered here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Method {
+    Initialize,
+    Ping,
+    Discover,
+    ListTools,
+    CallTool,
+}
+
+/// What JSON-RPC calls a message by when its own id can't be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnknownId {
+    Null,
+    LeftOut,
+}
+
+impl Revision {
+    /// All of them, the newest first.
+    pub(super) const ALL: [Self; 5] =
+        [Self::R2026_07_28, Self::R2025_11_25, Self::R2025_06_18, Self::R2025_03_26, Self::R2024_11_05];
+
+    /// What a client of the older era speaks that does not say so (2025-11-25, Transports, "Protocol Version
+    /// Header").
+    const UNSAID: Self = Self::R2025_03_26;
+
+    /// The newest that begins with `initialize`.
+    const NEWEST_WITH_HANDSHAKE: Self = Self::R2025_11_25;
+
+    /// The name that goes over the wire.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::R2024_11_05 => "2024-11-05",
+            Self::R2025_03_26 => "2025-03-26",
+            Self::R2025_06_18 => "2025-06-18",
+            Self::R2025_11_25 => "2025-11-25",
+            Self::R2026_07_28 => "2026-07-28",
+        }
+    }
+
+    /// The same as the SDK's types want it.
+    pub(super) fn version(self) -> ProtocolVersion {
+        ProtocolVersion::KNOWN_VERSIONS[self as usize].clone()
+    }
+
+    pub(super) const fn era(self) -> Era {
+        match self {
+            Self::R2024_11_05 | Self::R2025_03_26 | Self::R2025_06_18 | Self::R2025_11_25 => Era::Handshake,
+            Self::R2026_07_28 => Era::PerRequest,
+        }
+    }
+
+    /// What `initialize` is answered with: the revision that was asked for, or the newest that has it.
+    pub(super) fn negotiated(requested: &str) -> Self {
+        match requested.parse() {
+            Ok(known @ (Self::R2024_11_05 | Self::R2025_03_26 | Self::R2025_06_18 | Self::R2025_11_25)) => {
+                known
+            }
+            Ok(Self::R2026_07_28) | Err(_) => Self::NEWEST_WITH_HANDSHAKE,
+        }
+    }
+
+    /// The revision of a request, from its header and from `_meta`.
+    ///
+    /// # Errors
+    ///
+    /// When the two disagree, when either names a revision that is not spoken here, or when one of them is
+    /// missing that the revision requires.
+    pub(super) fn of_request(headers: &HeaderMap, request: &Request<'_>) -> Result<Self, Refusal> {
+        let in_header = header::sole(headers, &PROTOCOL_VERSION)?;
+        let Some(in_body) = request.meta.protocol_version()? else {
+            return match request.method.as_ref() {
+                // Its revision stands in its parameters; what a header says beside it is of no account.
+                "initialize" => Ok(Self::NEWEST_WITH_HANDSHAKE),
+                _ => match (Self::of_header(in_header)?, request.method.as_ref()) {
+                    (Self::R2026_07_28, _) | (_, "server/discover") => Err(missing_meta("protocolVersion")),
+                    (handshake, _) => Ok(handshake),
+                },
+            };
+        };
+        match in_header {
+            Some(in_header) if in_header != in_body => Err(Refusal::Headers(format!(
+                "header `MCP-Protocol-Version` is `{}`, but `_meta` says `{}`",
+                Short(in_header),
+                Short(&in_body)
+            ))),
+            Some(_) => in_body.parse(),
+            None => match in_body.parse()? {
+                Self::R2026_07_28 => {
+                    Err(Refusal::Headers("header `MCP-Protocol-Version` is missing".to_owned()))
+                }
+                handshake => Ok(handshake),
+            },
+        }
+    }
+
+    /// The revision of a message that has only its header to tell it.
+    ///
+    /// # Errors
+    ///
+    /// When it names one that is not spoken here.
+    pub(super) fn of_header(value: Option<&str>) -> Result<Self, Refusal> {
+        value.map_or(Ok(Self::UNSAID), str::parse)
+    }
+
+    /// Whether a method exists in this revision.
+    pub(super) fn has(self, method: Method) -> bool {
+        match method {
+            Method::Initialize | Method::Ping => self.era() == Era::Handshake,
+            Method::Discover => self.era() == Era::PerRequest,
+            Method::ListTools | Method::CallTool => true,
+        }
+    }
+
+    /// What clients take as `structuredContent`, and as the root of an `outputSchema`.
+    pub(super) fn shapes(self) -> Shapes {
+        match self.era() {
+            Era::Handshake => Shapes::ObjectsOnly,
+            Era::PerRequest => Shapes::Any,
+        }
+    }
+
+    /// The HTTP status of a JSON-RPC error. Clients of the older era lose the error, or their whole
+    /// connection, over anything but 200; only what no client of theirs sends is answered otherwise.
+    pub(super) fn status(self, refusal: &Refusal) -> StatusCode {
+        match refusal {
+            Refusal::NotJson(_) | Refusal::NotAMessage(_) | Refusal::Headers(_) | Refusal::Version { .. } => {
+                StatusCode::BAD_REQUEST
+            }
+            Refusal::UnknownMethod { .. } => match self.era() {
+                Era::Handshake => StatusCode::OK,
+                Era::PerRequest => StatusCode::NOT_FOUND,
+            },
+            Refusal::Params(_) => match self.era() {
+                Era::Handshake => StatusCode::OK,
+                Era::PerRequest => StatusCode::BAD_REQUEST,
+            },
+            Refusal::UnknownTool { .. } | Refusal::UnknownCursor => StatusCode::OK,
+        }
+    }
+
+    /// What stands for the id in an error about a message that has none to be read: since 2025-11-25 it is
+    /// optional, before that JSON-RPC's own rule (`null`) is the nearest thing.
+    pub(super) fn unknown_id(self) -> UnknownId {
+        match self {
+            Self::R2024_11_05 | Self::R2025_03_26 | Self::R2025_06_18 => UnknownId::Null,
+            Self::R2025_11_25 | Self::R2026_07_28 => UnknownId::LeftOut,
+        }
+    }
+}
+
+impl FromStr for Revision {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        Self::ALL
+            .into_iter()
+            .find(|revision| revision.as_str() == text)
+            .ok_or_else(|| Refusal::Version { requested: text.to_owned() })
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl Method {
+    /// The method of that name, in whatever revision.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "initialize" => Self::Initialize,
+            "ping" => Self::Ping,
+            "server/discover" => Self::Discover,
+            "tools/list" => Self::ListTools,
+            "tools/call" => Self::CallTool,
+            _ => return None,
+        })
+    }
+}
+
+/// A request of the newer era that does not carry what each must.
+pub(super) fn missing_meta(key: &str) -> Refusal {
+    Refusal::Params(
+        format!("`params._meta` has no `io.modelcontextprotocol/{key}`, which revision 2026-07-28 requires")
+            .into(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sdk_knows_the_same_revisions_in_the_same_order() {
+        let ours: Vec<ProtocolVersion> = Revision::ALL.into_iter().rev().map(Revision::version).collect();
+        assert_eq!(ours, ProtocolVersion::KNOWN_VERSIONS);
+        for revision in Revision::ALL {
+            assert_eq!(revision.version().as_str(), revision.as_str());
+        }
+    }
+
+    #[test]
+    fn a_handshake_is_answered_with_what_was_asked_for_or_the_newest_that_has_one() {
+        assert_eq!(Revision::negotiated("2024-11-05"), Revision::R2024_11_05);
+        assert_eq!(Revision::negotiated("2025-11-25"), Revision::R2025_11_25);
+        assert_eq!(Revision::negotiated("2026-07-28"), Revision::R2025_11_25);
+        assert_eq!(Revision::negotiated("2099-01-01"), Revision::R2025_11_25);
+    }
+}

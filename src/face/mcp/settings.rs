@@ -1,0 +1,33 @@
+//! What the MCP face runs with.
+
+use std::time::Duration;
+
+/// Settings of the MCP face.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpSettings {
+    /// What clients are told they talk to.
+    pub server_name: String,
+    /// The same for people.
+    pub server_title: Option<String>,
+    /// The version beside the name.
+    pub server_version: String,
+    /// What a model should know of the tools as a whole.
+    pub instructions: Option<String>,
+    /// How many tools one page of `tools/list` holds, at least 1. Some clients never ask for a second page.
+    pub page_size: usize,
+    /// How long clients may keep the tool list (`ttlMs`, revision 2026-07-28).
+    pub list_ttl: Duration,
+}
+
+impl Default for McpSettings {
+    fn default() -> Self {
+        Self {
+            server_name: "glossator".to_owned(),
+            server_title: None,
+            server_version: env!("CARGO_PKG_VERSION").to_owned(),
+            instructions: None,
+            page_size: 200,
+            list_ttl: Duration::from_secs(60),
+        }
+    }
+}
