@@ -174,29 +174,36 @@ fn write_member(key: &str, value: &Value, out: &mut Vec<u8>) {
     serde_json::to_writer(out, value).expect("a tree of JSON values has string keys only");
 }
 
-/// The inside of a JSON string. Long runs without a special character are copied whole.
-fn write_escaped_part(text: &str, out: &mut Vec<u8>) {
-    let bytes = text.as_bytes();
-    let mut copied = 0;
-    for (index, &byte) in bytes.iter().enumerate() {
-        let short: &[u8] = match byte {
-            b'"' => b"\\\"",
-            b'\\' => b"\\\\",
-            b'\n' => b"\\n",
-            b'\r' => b"\\r",
-            b'\t' => b"\\t",
-            0x00..=0x1f => b"",
-            _ => continue,
-        };
-        out.extend_from_slice(&bytes[copied..index]);
-        if short.is_empty() {
-            out.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
-        } else {
-            out.extend_from_slice(short);
-        }
-        copied = index + 1;
+/// How a byte is written inside a JSON string (RFC 8259, section 7): 0 as it is, `u` as `\u00xx`, else after a
+/// backslash.
+const ESCAPES: [u8; 256] = {
+    let mut escapes = [0; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        escapes[byte] = b'u';
+        byte += 1;
     }
-    out.extend_from_slice(&bytes[copied..]);
+    escapes[b'\n' as usize] = b'n';
+    escapes[b'\r' as usize] = b'r';
+    escapes[b'\t' as usize] = b't';
+    escapes[b'"' as usize] = b'"';
+    escapes[b'\\' as usize] = b'\\';
+    escapes
+};
+
+/// The inside of a JSON string. Runs without a special character are copied whole.
+fn write_escaped_part(text: &str, out: &mut Vec<u8>) {
+    let mut rest = text.as_bytes();
+    while let Some(length) = rest.iter().position(|byte| ESCAPES[usize::from(*byte)] != 0) {
+        let byte = rest[length];
+        out.extend_from_slice(&rest[..length]);
+        match ESCAPES[usize::from(byte)] {
+            b'u' => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            short => out.extend_from_slice(&[b'\\', short]),
+        }
+        rest = &rest[length + 1..];
+    }
+    out.extend_from_slice(rest);
 }
 
 #[cfg(test)]
