@@ -4,12 +4,14 @@
 //! names its own page in `Origin` and its own domain in `Host`; both are held against what is allowed here
 //! (MCP 2026-07-28, Streamable HTTP, "Security & Endpoint").
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, header, uri::Authority};
+use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::time::timeout;
 
 /// What the door lets in. Made by [`DoorSettings::default`] it serves this machine only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +23,15 @@ pub struct DoorSettings {
     pub allowed_origins: Vec<String>,
     /// How many bytes of body a request may have.
     pub body_limit_bytes: usize,
+    /// How long a client may take to send it.
+    pub body_timeout: Duration,
+}
+
+impl DoorSettings {
+    /// For [`body_limit_bytes`](Self::body_limit_bytes).
+    pub const BODY_LIMIT_BYTES_DEFAULT: usize = 4 << 20;
+    /// For [`body_timeout`](Self::body_timeout).
+    pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 }
 
 impl Default for DoorSettings {
@@ -29,7 +40,8 @@ impl Default for DoorSettings {
         Self {
             allowed_hosts: loopback.map(str::to_owned).to_vec(),
             allowed_origins: loopback.map(|host| format!("http://{host}")).to_vec(),
-            body_limit_bytes: 4 << 20,
+            body_limit_bytes: Self::BODY_LIMIT_BYTES_DEFAULT,
+            body_timeout: Self::BODY_TIMEOUT_DEFAULT,
         }
     }
 }
@@ -40,6 +52,7 @@ pub struct Door {
     hosts: Vec<HostRule>,
     origins: Vec<OriginRule>,
     body_limit_bytes: usize,
+    body_timeout: Duration,
 }
 
 /// Why a request does not come in. The text may reach the client.
@@ -68,9 +81,26 @@ pub enum BodyError {
         /// How long it may be.
         limit_bytes: usize,
     },
+    /// Not there in time: HTTP 408.
+    #[error("the request's body was not complete within {after:?}")]
+    Slow {
+        /// How long it may take.
+        after: Duration,
+    },
     /// The client broke off, or its framing is wrong: HTTP 400, if anyone is still there to read it.
     #[error("the request's body could not be read")]
     CutOff(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl BodyError {
+    /// The HTTP status that says so.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Slow { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::CutOff(_) => StatusCode::BAD_REQUEST,
+        }
+    }
 }
 
 /// A header's value as an error shows it: in backticks, at most 100 characters, nothing but visible ASCII.
@@ -146,6 +176,7 @@ impl Door {
             hosts: settings.allowed_hosts.iter().filter_map(host).collect(),
             origins: settings.allowed_origins.iter().filter_map(origin).collect(),
             body_limit_bytes: settings.body_limit_bytes,
+            body_timeout: settings.body_timeout,
         }
     }
 
@@ -163,7 +194,7 @@ impl Door {
     ///
     /// # Errors
     ///
-    /// [`BodyError`] when it is longer or breaks off.
+    /// [`BodyError`] when it is longer, too slow, or breaks off.
     pub async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, BodyError> {
         let limit_bytes = self.body_limit_bytes;
         let announced =
@@ -171,10 +202,15 @@ impl Door {
         if announced.is_some_and(|length: u64| length > limit_bytes as u64) {
             return Err(BodyError::TooLong { limit_bytes });
         }
-        match Limited::new(body, limit_bytes).collect().await {
-            Ok(whole) => Ok(whole.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(BodyError::TooLong { limit_bytes }),
-            Err(error) => Err(BodyError::CutOff(error)),
+        if body.is_end_stream() {
+            return Ok(Bytes::new());
+        }
+        let after = self.body_timeout;
+        match timeout(after, Limited::new(body, limit_bytes).collect()).await {
+            Ok(Ok(whole)) => Ok(whole.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLong { limit_bytes }),
+            Ok(Err(error)) => Err(BodyError::CutOff(error)),
+            Err(_) => Err(BodyError::Slow { after }),
         }
     }
 
@@ -229,13 +265,14 @@ pub fn let_page_read(request: &HeaderMap, response: &mut HeaderMap) {
 
 /// Answers `OPTIONS`: a browser's question whether the request it has in mind is welcome, or a plain one.
 /// `methods` as in `POST, OPTIONS`.
-pub fn options(request: &HeaderMap, methods: &'static str) -> Response<Body> {
+pub fn options(request: &HeaderMap, methods: &str) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
-    headers.insert(header::ALLOW, HeaderValue::from_static(methods));
+    let methods = HeaderValue::from_str(methods).expect("methods have visible ASCII characters only");
+    headers.insert(header::ALLOW, methods.clone());
     if request.contains_key(header::ORIGIN) && request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
         // `Mcp-Param-…` headers are not known beforehand, so whatever is asked for is granted.
         if let Some(wanted) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
             headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
@@ -323,5 +360,23 @@ mod tests {
         assert!(matches!(error, BodyError::TooLong { limit_bytes: 4 }), "{error}");
         let announced = headers(&[("content-length", "5")]);
         assert!(door.read(&announced, Body::empty()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_takes_too_long_is_not_waited_for() {
+        struct Never;
+        impl http_body::Body for Never {
+            type Data = Bytes;
+            type Error = std::convert::Infallible;
+
+            fn poll_frame(
+                self: std::pin::Pin<&mut Self>,
+                _: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+                std::task::Poll::Pending
+            }
+        }
+        let error = Door::new(&DoorSettings::default()).read(&HeaderMap::new(), Body::new(Never)).await;
+        assert_eq!(error.unwrap_err().status(), StatusCode::REQUEST_TIMEOUT);
     }
 }

@@ -32,7 +32,7 @@ use self::{
     refusal::Refusal,
     revision::{Era, Method, Revision},
 };
-use super::door::{self, BodyError, Door};
+use super::door::{self, Door};
 use crate::gateway::Gateway;
 
 pub use settings::McpSettings;
@@ -83,10 +83,7 @@ impl Inner {
         };
         let body = match self.door.read(headers, body).await {
             Ok(body) => body,
-            Err(error @ BodyError::TooLong { .. }) => {
-                return answer::turned_away(StatusCode::PAYLOAD_TOO_LARGE, &error);
-            }
-            Err(error @ BodyError::CutOff(_)) => return answer::turned_away(StatusCode::BAD_REQUEST, &error),
+            Err(error) => return answer::turned_away(error.status(), &error),
         };
         self.message(headers, &body, form).await
     }
