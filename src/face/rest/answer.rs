@@ -1,0 +1,279 @@
+//! A tool result as HTTP: status, envelope, headers.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::{
+    route::{Envelope, ErrorStatus, Route},
+    tool::{Block, Fault, Outcome, Shapes, Text, ToolResult, write_escaped, write_result},
+};
+
+/// What a client asks for with `Accept` to have the tool result, whatever the route says.
+pub(super) const MCP_ENVELOPE: &str = "application/vnd.glossator.mcp+json";
+/// What a client asks for with `Accept` to have the bare structured value, whatever the route says.
+pub(super) const PLAIN_ENVELOPE: &str = "application/vnd.glossator.plain+json";
+
+/// REST clients take any JSON: a route that opted out of `{"result": …}` gives them the bare value, as its
+/// manifest says.
+pub(super) const SHAPES: Shapes = Shapes::Any;
+
+/// How long a client should wait when one of our limits is reached.
+const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("2");
+
+const JSON: &str = "application/json";
+
+/// In what form a client gets the result of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Manner {
+    envelope: Envelope,
+    error_status: ErrorStatus,
+    media_type: &'static str,
+}
+
+impl Manner {
+    /// As the client asks, else as the route says.
+    pub(super) fn of(route: &Route, headers: &HeaderMap) -> Self {
+        let (envelope, media_type) = match asked_envelope(headers) {
+            Some(Envelope::Mcp) => (Envelope::Mcp, MCP_ENVELOPE),
+            Some(Envelope::Plain) => (Envelope::Plain, PLAIN_ENVELOPE),
+            None => (route.envelope, JSON),
+        };
+        Self { envelope, error_status: route.error_status, media_type }
+    }
+}
+
+/// The envelope that `Accept` names with the greater weight; the first of two alike.
+fn asked_envelope(headers: &HeaderMap) -> Option<Envelope> {
+    let mut best: Option<(Envelope, f32)> = None;
+    for value in headers.get_all(header::ACCEPT) {
+        for range in value.to_str().unwrap_or_default().split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let essence = parts.next().unwrap_or_default();
+            let envelope = if essence.eq_ignore_ascii_case(MCP_ENVELOPE) {
+                Envelope::Mcp
+            } else if essence.eq_ignore_ascii_case(PLAIN_ENVELOPE) {
+                Envelope::Plain
+            } else {
+                continue;
+            };
+            let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+            let weight = weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0));
+            if weight > best.map_or(0.0, |(_, best)| best) {
+                best = Some((envelope, weight));
+            }
+        }
+    }
+    best.map(|(envelope, _)| envelope)
+}
+
+/// The response to a call.
+pub(super) fn result(result: &ToolResult, manner: Manner) -> Response<Body> {
+    let mut out = Vec::new();
+    match manner.envelope {
+        Envelope::Mcp => write_result(result, SHAPES, &mut out),
+        Envelope::Plain => write_plain(result, &mut out),
+    }
+    let mut response = typed(status_of(result.outcome, manner.error_status), out.into(), manner.media_type);
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("accept"));
+    if response.status() == StatusCode::SERVICE_UNAVAILABLE && is_busy(result.outcome) {
+        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+    }
+    response
+}
+
+fn is_busy(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Error(Fault::Busy))
+}
+
+/// The truth about a result as an HTTP status.
+fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
+    let fault = match (outcome, error_status) {
+        (Outcome::Success, _) | (Outcome::Error(_), ErrorStatus::Ok) => return StatusCode::OK,
+        (Outcome::Error(fault), ErrorStatus::Truthful) => fault,
+    };
+    match fault {
+        Fault::Arguments => StatusCode::BAD_REQUEST,
+        // A 407 speaks of the proxy, which is us, and would have a client send its password here.
+        Fault::Upstream { status: 407 } => StatusCode::BAD_GATEWAY,
+        Fault::Upstream { status } => StatusCode::from_u16(status)
+            .ok()
+            .filter(StatusCode::is_client_error)
+            .unwrap_or(StatusCode::BAD_GATEWAY),
+        Fault::Reported { status } => status
+            .and_then(|status| StatusCode::from_u16(status).ok())
+            .filter(|status| !status.is_informational())
+            .unwrap_or(StatusCode::UNPROCESSABLE_ENTITY),
+        Fault::Unreadable | Fault::Unreachable => StatusCode::BAD_GATEWAY,
+        Fault::Deadline => StatusCode::GATEWAY_TIMEOUT,
+        Fault::Busy => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// The structured value alone, or `{"result": TEXT}` when there is none; `{"error": TEXT}` of a tool error.
+///
+/// The value is what the `mcp` envelope has as `structuredContent`, so it meets the `outputSchema` that
+/// `GET /tools` shows. A result with neither structure nor text (a picture, say) gives its content blocks as
+/// `result`.
+fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
+    let key = match (result.outcome, &result.structured) {
+        (Outcome::Success, Some(structured)) => {
+            let json = structured.json().bytes();
+            if structured.is_wrapped(SHAPES) {
+                out.reserve(json.len() + 11);
+                out.extend_from_slice(b"{\"result\":");
+                out.extend_from_slice(json);
+                out.push(b'}');
+            } else {
+                out.extend_from_slice(json);
+            }
+            return;
+        }
+        (Outcome::Success, None) => "result",
+        (Outcome::Error(_), _) => "error",
+    };
+    out.extend_from_slice(b"{\"");
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(b"\":");
+    match text_of(result) {
+        Some(text) => write_escaped(&text, out),
+        None => {
+            let mut whole = Vec::new();
+            write_result(result, SHAPES, &mut whole);
+            let mut whole: Value = serde_json::from_slice(&whole).unwrap_or_default();
+            out.extend_from_slice(whole["content"].take().to_string().as_bytes());
+        }
+    }
+    out.push(b'}');
+}
+
+/// All text blocks, one under the other; `None` when there is no such block.
+fn text_of(result: &ToolResult) -> Option<String> {
+    let texts: Vec<String> = result
+        .content
+        .iter()
+        .filter_map(|content| match &content.block {
+            Block::Text(Text::Plain(text)) => Some(text.clone()),
+            Block::Text(Text::Shared(text)) => Some(text.as_str().to_owned()),
+            Block::Text(Text::OfStructure) => {
+                Some(result.structured.as_ref().map(|structured| structured.json().as_str().to_owned())?)
+            }
+            Block::Image { .. }
+            | Block::Audio { .. }
+            | Block::ResourceLink { .. }
+            | Block::Resource { .. } => None,
+        })
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+/// An error of the face itself, the same in both envelopes.
+pub(super) fn error(status: StatusCode, message: &str) -> Response<Body> {
+    value(status, &json!({ "error": message }))
+}
+
+/// 405, with what is allowed.
+pub(super) fn wrong_method(found: &Method, allowed: &[Method]) -> Response<Body> {
+    let listed = listed(allowed);
+    let message = format!("`{found}` is not possible here; {listed} is");
+    let mut response = error(StatusCode::METHOD_NOT_ALLOWED, &message);
+    let listed = HeaderValue::from_str(&listed).expect("a method has visible ASCII characters only");
+    response.headers_mut().insert(header::ALLOW, listed);
+    response
+}
+
+/// Methods as `Allow` has them.
+pub(super) fn listed(methods: &[Method]) -> String {
+    methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// A small JSON document.
+pub(super) fn value(status: StatusCode, value: &Value) -> Response<Body> {
+    json(status, value.to_string().into())
+}
+
+/// JSON that is already written.
+pub(super) fn json(status: StatusCode, body: Bytes) -> Response<Body> {
+    typed(status, body, JSON)
+}
+
+fn typed(status: StatusCode, body: Bytes, media_type: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::{Content, JsonText, Structured};
+
+    fn status(fault: Fault) -> u16 {
+        status_of(Outcome::Error(fault), ErrorStatus::Truthful).as_u16()
+    }
+
+    fn plain(result: &ToolResult) -> String {
+        let mut out = Vec::new();
+        write_plain(result, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_status_tells_the_truth() {
+        assert_eq!(status_of(Outcome::Success, ErrorStatus::Truthful), 200);
+        for (fault, expected) in [
+            (Fault::Arguments, 400),
+            (Fault::Upstream { status: 404 }, 404),
+            (Fault::Upstream { status: 429 }, 429),
+            (Fault::Upstream { status: 407 }, 502),
+            (Fault::Upstream { status: 500 }, 502),
+            (Fault::Upstream { status: 302 }, 502),
+            (Fault::Upstream { status: 1000 }, 502),
+            (Fault::Reported { status: None }, 422),
+            (Fault::Reported { status: Some(409) }, 409),
+            (Fault::Reported { status: Some(100) }, 422),
+            (Fault::Unreadable, 502),
+            (Fault::Unreachable, 502),
+            (Fault::Deadline, 504),
+            (Fault::Busy, 503),
+        ] {
+            assert_eq!(status(fault), expected, "{fault:?}");
+            assert_eq!(status_of(Outcome::Error(fault), ErrorStatus::Ok), 200);
+        }
+    }
+
+    #[test]
+    fn the_client_may_choose_the_envelope() {
+        let asked =
+            |accept: &str| asked_envelope(&[(header::ACCEPT, accept.parse().unwrap())].into_iter().collect());
+        assert_eq!(asked("application/json, */*"), None);
+        assert_eq!(asked("application/vnd.glossator.plain+json"), Some(Envelope::Plain));
+        assert_eq!(asked("*/*;q=0.1, Application/Vnd.Glossator.MCP+json ; q=0.5"), Some(Envelope::Mcp));
+        let both = "application/vnd.glossator.mcp+json;q=0.2, application/vnd.glossator.plain+json;q=0.3";
+        assert_eq!(asked(both), Some(Envelope::Plain));
+        assert_eq!(asked("application/vnd.glossator.plain+json;q=0"), None);
+        assert_eq!(asked("application/vnd.glossator.plain+json;q=loud"), None);
+    }
+
+    #[test]
+    fn the_plain_envelope_is_the_value_or_the_error() {
+        let structured = |json: &'static str| {
+            let mut result = ToolResult::new(Outcome::Success, vec![Block::Text(Text::OfStructure).into()]);
+            result.structured =
+                Some(Structured::new(JsonText::check(&Bytes::from_static(json.as_bytes())).unwrap()));
+            result
+        };
+        assert_eq!(plain(&structured(r#"{"b": 1.0, "a": 2}"#)), r#"{"b": 1.0, "a": 2}"#);
+        assert_eq!(plain(&structured("[1]")), r#"{"result":[1]}"#);
+        assert_eq!(plain(&ToolResult::text("it is \"5\"")), r#"{"result":"it is \"5\""}"#);
+        assert_eq!(plain(&ToolResult::error(Fault::Busy, "busy")), r#"{"error":"busy"}"#);
+        let image = Block::Image { data: "AA==".into(), mime_type: "image/png".into() };
+        let picture = ToolResult::new(Outcome::Success, vec![Content::from(image)]);
+        assert_eq!(plain(&picture), r#"{"result":[{"type":"image","data":"AA==","mimeType":"image/png"}]}"#);
+    }
+}

@@ -1,0 +1,32 @@
+//! `GET /tools`: every tool definition, and where REST clients find the tool.
+
+use bytes::Bytes;
+
+use super::answer::SHAPES;
+use crate::{gateway::Snapshot, tool::write_escaped};
+
+/// `{"tools": [{…definition…, "endpoint": "/weather", "method": "POST"}]}`, by tool name.
+pub(super) fn of(snapshot: &Snapshot) -> Bytes {
+    let mut out = b"{\"tools\":[".to_vec();
+    for (index, entry) in snapshot.catalog.entries().iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        let definition = entry.json(SHAPES);
+        let Some(endpoint) =
+            snapshot.table.by_tool(entry.name().as_str()).and_then(|route| route.endpoints().next())
+        else {
+            out.extend_from_slice(definition);
+            continue;
+        };
+        let members = definition.strip_suffix(b"}").expect("a definition is a JSON object");
+        out.extend_from_slice(members);
+        out.extend_from_slice(b",\"endpoint\":");
+        write_escaped(&endpoint.path, &mut out);
+        out.extend_from_slice(b",\"method\":");
+        write_escaped(endpoint.method.as_str(), &mut out);
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]}");
+    out.into()
+}

@@ -1,0 +1,178 @@
+//! Plain HTTP: tools at endpoints, a manifest of them, and every other path to a legacy server unread.
+//!
+//! In reading order: [`Rest::handle`] finds what a path means, `decode` reads a call's arguments, `answer` writes
+//! results and errors, `manifest` is `GET /tools`, `passthrough` hands a request through.
+//!
+//! | path | |
+//! |---|---|
+//! | a route's `rest:` endpoint | calls its tool; `HEAD` too where there is a `GET` |
+//! | `POST /tools/NAME` | calls any tool |
+//! | `GET /tools` | the tool definitions, each with `endpoint` and `method` |
+//! | `GET /health` | `{"status": "ok"}`, for whoever asks: probes know no host name |
+//! | `GET /status` | name, version, uptime, number of tools |
+//! | anything else | the `passthrough` upstream, or 404 |
+//!
+//! Errors of the face itself (no such path, a body that is no JSON) are `{"error": "…"}` in both envelopes.
+
+mod answer;
+mod decode;
+mod manifest;
+mod passthrough;
+
+use std::{sync::Arc, time::Instant};
+
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
+use serde_json::json;
+
+use super::{
+    MCP_PATHS,
+    door::{self, Door},
+};
+use crate::{
+    gateway::{Call, Gateway, Snapshot},
+    observe::RequestId,
+    route::{EndpointMatch, Route},
+    upstream::Upstream,
+};
+
+/// Paths that are always ours, and what is below them: no route's own endpoint may be there.
+pub const RESERVED: &[&str] = &["/tools", "/health", "/status", MCP_PATHS[0], MCP_PATHS[1]];
+
+/// The REST face. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Rest {
+    gateway: Gateway,
+    door: Arc<Door>,
+    begun: Instant,
+}
+
+/// What stands at a path.
+enum Place<'a> {
+    Manifest,
+    Health,
+    Status,
+    Tool { route: &'a Arc<Route>, in_path: Vec<(String, String)> },
+    UnknownTool(String),
+    WrongMethod(Vec<Method>),
+    Passthrough(&'a Upstream),
+    Nothing,
+}
+
+impl Rest {
+    /// A face over a gateway.
+    pub fn new(gateway: Gateway, door: Door) -> Self {
+        Self { gateway, door: Arc::new(door), begun: Instant::now() }
+    }
+
+    /// Answers one request. Dropping the future cancels what was asked of an upstream.
+    pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let snapshot = self.gateway.snapshot();
+        let place = find(&snapshot, &parts.method, parts.uri.path());
+        if !matches!(place, Place::Health)
+            && let Err(refused) = self.door.check(&parts.uri, &parts.headers)
+        {
+            return answer::error(StatusCode::FORBIDDEN, &refused.to_string());
+        }
+        if let Place::Passthrough(upstream) = place {
+            return passthrough::hand_through(upstream, parts, body).await;
+        }
+        let origin = only_origin(&parts.headers);
+        let mut response = self.answer(&snapshot, place, parts, body).await;
+        door::let_page_read(&origin, response.headers_mut());
+        response
+    }
+
+    async fn answer(
+        &self,
+        snapshot: &Snapshot,
+        place: Place<'_>,
+        parts: Parts,
+        body: Body,
+    ) -> Response<Body> {
+        match place {
+            Place::Tool { route, in_path } => self.call(snapshot, route, in_path, parts, body).await,
+            Place::Manifest => answer::json(StatusCode::OK, manifest::of(snapshot)),
+            Place::Health => answer::value(StatusCode::OK, &json!({ "status": "ok" })),
+            Place::Status => answer::value(StatusCode::OK, &self.status(snapshot)),
+            Place::WrongMethod(allowed) if parts.method == Method::OPTIONS => {
+                door::options(&parts.headers, &answer::listed(&allowed))
+            }
+            Place::WrongMethod(allowed) => answer::wrong_method(&parts.method, &allowed),
+            Place::UnknownTool(name) => answer::error(
+                StatusCode::NOT_FOUND,
+                &format!("unknown tool `{name}`; `GET /tools` lists all tools"),
+            ),
+            Place::Nothing | Place::Passthrough(_) => answer::error(
+                StatusCode::NOT_FOUND,
+                "nothing is at this path; `GET /tools` lists all tools with their endpoints",
+            ),
+        }
+    }
+
+    async fn call(
+        &self,
+        snapshot: &Snapshot,
+        route: &Arc<Route>,
+        in_path: Vec<(String, String)>,
+        parts: Parts,
+        body: Body,
+    ) -> Response<Body> {
+        let arguments = match decode::arguments(&self.door, route, in_path, &parts, body).await {
+            Ok(arguments) => arguments,
+            Err(error) => return answer::error(error.status(), &error.to_string()),
+        };
+        let manner = answer::Manner::of(route, &parts.headers);
+        let request_id = RequestId::of_request(&parts);
+        let tool = route.definition.name.to_string();
+        let call = Call { tool, arguments, headers: parts.headers, request_id, face: "rest" };
+        match snapshot.call(call).await {
+            Ok(answer) => answer::result(&answer.result, manner),
+            Err(error) => answer::error(StatusCode::NOT_FOUND, &error.to_string()),
+        }
+    }
+
+    fn status(&self, snapshot: &Snapshot) -> serde_json::Value {
+        json!({
+            "name": env!("CARGO_PKG_NAME"),
+            "version": env!("CARGO_PKG_VERSION"),
+            "uptime_seconds": self.begun.elapsed().as_secs(),
+            "tools": snapshot.catalog.entries().len(),
+        })
+    }
+}
+
+fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Place<'a> {
+    let reading = method == Method::GET || method == Method::HEAD;
+    let own = match path {
+        "/tools" => Some(Place::Manifest),
+        "/health" => Some(Place::Health),
+        "/status" => Some(Place::Status),
+        _ => None,
+    };
+    if let Some(own) = own {
+        return if reading { own } else { Place::WrongMethod(vec![Method::GET, Method::HEAD]) };
+    }
+    let sought = if method == Method::HEAD { &Method::GET } else { method };
+    match snapshot.table.by_endpoint(sought, path) {
+        EndpointMatch::Found { route, arguments } => Place::Tool { route, in_path: arguments },
+        EndpointMatch::WrongMethod { mut allowed } => {
+            if allowed.contains(&Method::GET) {
+                allowed.push(Method::HEAD);
+            }
+            Place::WrongMethod(allowed)
+        }
+        EndpointMatch::Nothing => match (path.strip_prefix("/tools/"), &snapshot.passthrough) {
+            (Some(name), _) => Place::UnknownTool(name.to_owned()),
+            (None, Some(upstream)) => Place::Passthrough(upstream),
+            (None, None) => Place::Nothing,
+        },
+    }
+}
+
+/// The one header that must outlive the call; most requests have none and this costs nothing.
+fn only_origin(headers: &HeaderMap) -> HeaderMap {
+    let origin = headers.get(header::ORIGIN).cloned();
+    origin.into_iter().map(|origin| (header::ORIGIN, origin)).collect()
+}

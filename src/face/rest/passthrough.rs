@@ -1,0 +1,116 @@
+//! Hands a request that is not for us to a legacy server, and its reply back, so that existing clients keep
+//! working through the same port.
+//!
+//! Method, path, query, both bodies and all end-to-end headers cross unchanged, streamed; `Host` becomes the
+//! upstream's. Added are `X-Forwarded-For` (after what is there), `X-Forwarded-Host` and `X-Forwarded-Proto`
+//! (where a proxy before us set none) and `Via`, which the reply gets too.
+
+use axum::body::Body;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts,
+};
+use tracing::{info, warn};
+
+use super::answer;
+use crate::{
+    face::Peer,
+    observe::{Chain, RequestId},
+    upstream::{Upstream, UpstreamError},
+};
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const VIA: HeaderValue = HeaderValue::from_static("1.1 glossator");
+
+pub(super) async fn hand_through(upstream: &Upstream, mut parts: Parts, body: Body) -> Response<Body> {
+    if let Some(refused) = refuse(&parts) {
+        return refused;
+    }
+    let request_id = RequestId::of_request(&parts);
+    let method = parts.method.clone();
+    tell_who_asks(&mut parts);
+    let (response, status) = match upstream.stream(Request::from_parts(parts, body)).await {
+        Ok(reply) => {
+            let mut response = reply.map(Body::new);
+            response.headers_mut().append(header::VIA, VIA);
+            let status = response.status();
+            (response, status)
+        }
+        Err(error) => {
+            warn!(%request_id, upstream = %upstream.name(), error = %Chain(&error), "passthrough failed");
+            let (status, message) = failure(&error);
+            (answer::error(status, message), status)
+        }
+    };
+    info!(%request_id, upstream = %upstream.name(), %method, status = status.as_u16(), "passthrough");
+    response
+}
+
+/// What can't be handed through.
+fn refuse(parts: &Parts) -> Option<Response<Body>> {
+    if parts.method == Method::CONNECT {
+        return Some(answer::error(
+            StatusCode::NOT_IMPLEMENTED,
+            "this is no tunnel: `CONNECT` is not possible",
+        ));
+    }
+    if !parts.uri.path().starts_with('/') {
+        return Some(answer::error(StatusCode::BAD_REQUEST, "the request's path does not begin with `/`"));
+    }
+    // `h2c` is an offer that may be passed over (RFC 9110, section 7.8); any other protocol is what the client
+    // needs, and without it the upstream's answer would puzzle it.
+    let upgrades = parts.headers.get_all(header::UPGRADE).iter().filter_map(|value| value.to_str().ok());
+    let wanted = upgrades.flat_map(|value| value.split(',')).map(str::trim).find(|name| {
+        !name.is_empty()
+            && !name.eq_ignore_ascii_case("h2c")
+            && !name.to_ascii_lowercase().starts_with("tls/")
+    })?;
+    let wanted: String = wanted.chars().take(100).collect();
+    let message = format!("a change of protocol (`{wanted}`) can't be handed through");
+    Some(answer::error(StatusCode::NOT_IMPLEMENTED, &message))
+}
+
+fn tell_who_asks(parts: &mut Parts) {
+    let peer = parts.extensions.get::<Peer>().map(|peer| peer.0.ip().to_canonical().to_string());
+    let headers = &mut parts.headers;
+    if let Some(peer) = peer {
+        let before = joined(headers, &FORWARDED_FOR);
+        let all = if before.is_empty() { peer } else { format!("{before}, {peer}") };
+        if let Ok(all) = HeaderValue::from_str(&all) {
+            headers.insert(FORWARDED_FOR, all);
+        }
+    }
+    if !headers.contains_key(FORWARDED_HOST)
+        && let Some(host) = headers.get(header::HOST).cloned()
+    {
+        headers.insert(FORWARDED_HOST, host);
+    }
+    if !headers.contains_key(FORWARDED_PROTO) {
+        headers.insert(FORWARDED_PROTO, HeaderValue::from_static("http"));
+    }
+    headers.append(header::VIA, VIA);
+}
+
+fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
+    let values: Vec<_> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    values.join(", ")
+}
+
+/// Why the upstream gave no reply, as far as it is anyone's business.
+fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
+    match error {
+        UpstreamError::Connect { .. } => (StatusCode::BAD_GATEWAY, "the upstream can't be reached"),
+        UpstreamError::ConnectDeadline { .. } | UpstreamError::Deadline { .. } => {
+            (StatusCode::GATEWAY_TIMEOUT, "the upstream did not answer in time")
+        }
+        UpstreamError::CutOff { .. } => {
+            (StatusCode::BAD_GATEWAY, "the upstream broke off before it answered")
+        }
+        UpstreamError::NotHttp { .. } | UpstreamError::HeadTooLong { .. } | UpstreamError::TooLong { .. } => {
+            (StatusCode::BAD_GATEWAY, "the upstream's answer can't be read")
+        }
+        UpstreamError::Busy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy"),
+        UpstreamError::Unsendable { .. } => (StatusCode::BAD_REQUEST, "the request can't be handed through"),
+    }
+}
