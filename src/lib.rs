@@ -25,3 +25,4 @@ pub mod upstream;
 pub mod policy;
 pub mod gateway;
 pub mod face;
+pub mod serve;

@@ -1,0 +1,103 @@
+//! One client's connection: HTTP/1.1 with limits, until it closes or the server stops.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use axum::{Router, body::Body};
+use http::Request;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{net::TcpStream, sync::watch};
+use tower::Service;
+use tracing::debug;
+
+use super::ServerSettings;
+use crate::{
+    face::Peer,
+    observe::{Chain, RequestId},
+};
+
+/// What the server is about to do with its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// Keep them.
+    Serving,
+    /// Let each finish its request.
+    Draining,
+    /// Close them.
+    Cut,
+}
+
+/// Serves one connection to its end. While a request is being answered the client is watched: when it leaves, the
+/// answer's future is dropped, and with it whatever it asked of an upstream.
+pub(super) async fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    settings: ServerSettings,
+    router: Router,
+    mut phases: watch::Receiver<Phase>,
+) {
+    // Answers are written whole; waiting for more to send would only delay their last part.
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!(%peer, %error, "no TCP_NODELAY");
+    }
+    let asked = Arc::new(AtomicBool::new(false));
+    let service = service_fn({
+        let asked = asked.clone();
+        move |request| {
+            asked.store(true, Ordering::Relaxed);
+            answer(router.clone(), peer, request)
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(settings.header_read_timeout)
+        .max_buf_size(settings.head_limit_bytes.max(ServerSettings::HEAD_LIMIT_BYTES_LEAST))
+        .max_headers(settings.header_count_limit)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = reached(&mut phases, Phase::Draining) => {
+            if !asked.load(Ordering::Relaxed) {
+                // Opened beforehand, as browsers do, and never used: there is nothing to finish.
+                return;
+            }
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = connection => ended,
+                () = reached(&mut phases, Phase::Cut) => return,
+            }
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%peer, error = %Chain(&error), "connection ended early");
+    }
+}
+
+/// Waits for a phase, or a later one. A server that is gone has reached them all.
+async fn reached(phases: &mut watch::Receiver<Phase>, sought: Phase) {
+    let _ = phases.wait_for(|phase| *phase >= sought).await;
+}
+
+/// Gives the request its id and the response the same.
+async fn answer(
+    mut router: Router,
+    peer: SocketAddr,
+    request: Request<Incoming>,
+) -> Result<http::Response<Body>, Infallible> {
+    let request_id = RequestId::of_headers(request.headers());
+    let mut request = request.map(Body::new);
+    request.extensions_mut().insert(request_id.clone());
+    request.extensions_mut().insert(Peer(peer));
+    let mut response = router.call(request).await?;
+    response.headers_mut().insert(RequestId::HEADER, request_id.header_value());
+    Ok(response)
+}

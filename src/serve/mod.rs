@@ -1,0 +1,193 @@
+//! Listens, accepts, and ends without breaking anything off.
+//!
+//! In reading order: [`bind`] takes the port, [`router`] says which face a path belongs to, [`serve`] accepts
+//! connections until it is told to stop and then drains; `connection` is one client's HTTP/1.1, `stop` the
+//! signals of the operating system.
+
+mod connection;
+mod stop;
+
+use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use axum::{Router, body::Body, routing::any};
+use http::Request;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    time::{sleep, timeout},
+};
+use tracing::{info, warn};
+
+use crate::face::{MCP_PATHS, mcp::Mcp, rest::Rest};
+use connection::Phase;
+
+pub use stop::stop_signal;
+
+/// How the server treats its clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// How many connections may be open; the next client waits until one closes.
+    pub connection_limit: usize,
+    /// How long a client may take to send the head of a request, and how long a connection may be idle before
+    /// the next one.
+    pub header_read_timeout: Duration,
+    /// How long the head of a request may be; more is answered with 431.
+    pub head_limit_bytes: usize,
+    /// How many headers a request may have; more is answered with 431.
+    pub header_count_limit: usize,
+    /// How long requests in flight are waited for when the server stops.
+    pub drain_timeout: Duration,
+}
+
+impl ServerSettings {
+    /// For [`listen`](Self::listen): this machine only.
+    pub const LISTEN_DEFAULT: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+    /// For [`connection_limit`](Self::connection_limit).
+    pub const CONNECTION_LIMIT_DEFAULT: usize = 4096;
+    /// For [`header_read_timeout`](Self::header_read_timeout).
+    pub const HEADER_READ_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+    /// For [`head_limit_bytes`](Self::head_limit_bytes).
+    pub const HEAD_LIMIT_BYTES_DEFAULT: usize = 64 << 10;
+    /// The least that [`head_limit_bytes`](Self::head_limit_bytes) can be; less is taken for this.
+    pub const HEAD_LIMIT_BYTES_LEAST: usize = 8 << 10;
+    /// For [`header_count_limit`](Self::header_count_limit).
+    pub const HEADER_COUNT_LIMIT_DEFAULT: usize = 100;
+    /// For [`drain_timeout`](Self::drain_timeout): less than the 30 s that Kubernetes gives a pod.
+    pub const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            listen: Self::LISTEN_DEFAULT,
+            connection_limit: Self::CONNECTION_LIMIT_DEFAULT,
+            header_read_timeout: Self::HEADER_READ_TIMEOUT_DEFAULT,
+            head_limit_bytes: Self::HEAD_LIMIT_BYTES_DEFAULT,
+            header_count_limit: Self::HEADER_COUNT_LIMIT_DEFAULT,
+            drain_timeout: Self::DRAIN_TIMEOUT_DEFAULT,
+        }
+    }
+}
+
+/// Why the server does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address can't be listened at.
+    #[error("can't listen at {address}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// The signals that stop the program can't be received.
+    #[error("can't receive signals")]
+    Signals(#[source] io::Error),
+}
+
+/// How serving ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Drained {
+    /// Every request in flight was answered.
+    All,
+    /// The drain timeout was over first, and connections were cut.
+    CutOff {
+        /// How many.
+        connections: usize,
+    },
+}
+
+/// How long accepting pauses after the system refused, at first and at most.
+const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// Takes the port.
+///
+/// # Errors
+///
+/// [`ServeError::Bind`].
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address).await.map_err(|source| ServeError::Bind { address, source })
+}
+
+/// Every path to its face: [`MCP_PATHS`] to the one, all others to the other.
+pub fn router(rest: Rest, mcp: Mcp) -> Router {
+    let mut router = Router::new();
+    for path in MCP_PATHS {
+        let mcp = mcp.clone();
+        let endpoint = any(move |request: Request<Body>| async move { mcp.handle(request).await });
+        router = router.route(path, endpoint);
+    }
+    router.fallback(any(move |request: Request<Body>| async move { rest.handle(request).await }))
+}
+
+/// Serves until `stop` is ready, then accepts no more, finishes what is in flight within the drain timeout, and
+/// returns.
+pub async fn serve(
+    listener: TcpListener,
+    settings: ServerSettings,
+    router: Router,
+    stop: impl Future<Output = ()>,
+) -> Drained {
+    let limit = u32::try_from(settings.connection_limit.clamp(1, Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+    let places = Arc::new(Semaphore::new(limit as usize));
+    let (phase, phases) = watch::channel(Phase::Serving);
+    let mut stop = pin!(stop);
+    loop {
+        let accepted = async {
+            let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
+            let (stream, peer) = accept(&listener).await;
+            (place, stream, peer)
+        };
+        tokio::select! {
+            biased;
+            () = &mut stop => break,
+            (place, stream, peer) = accepted => {
+                let served = connection::serve(stream, peer, settings, router.clone(), phases.clone());
+                tokio::spawn(async move {
+                    served.await;
+                    drop(place);
+                });
+            }
+        }
+    }
+    drop(listener);
+    let open = || limit as usize - places.available_permits();
+    info!(connections = open(), "stopping: no new connections, requests in flight are finished");
+    phase.send_replace(Phase::Draining);
+    if timeout(settings.drain_timeout, places.acquire_many(limit)).await.is_ok() {
+        return Drained::All;
+    }
+    let connections = open();
+    warn!(connections, after = ?settings.drain_timeout, "requests still in flight are cut off");
+    phase.send_replace(Phase::Cut);
+    let _all = places.acquire_many(limit).await;
+    Drained::CutOff { connections }
+}
+
+/// The next client. What one client did wrong is not worth a word; what the system can't do (no more file
+/// descriptors) is, and is tried again after a pause: a server that ends over it ends for everybody.
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    let mut pause = ACCEPT_PAUSE.0;
+    loop {
+        let error = match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => error,
+        };
+        if matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionRefused
+        ) {
+            continue;
+        }
+        warn!(%error, ?pause, "can't accept a connection");
+        sleep(pause).await;
+        pause = (pause * 2).min(ACCEPT_PAUSE.1);
+    }
+}
