@@ -124,9 +124,13 @@ mod tests {
     #[test]
     fn a_body_alone_is_a_success_and_a_broken_head_is_told() {
         assert_eq!(Reply::from_recording(&Bytes::from_static(b"temp: 5\n")).unwrap().body, "temp: 5\n");
-        let error = |recording: &'static [u8]| Reply::from_recording(&Bytes::from_static(recording)).unwrap_err();
+        let error =
+            |recording: &'static [u8]| Reply::from_recording(&Bytes::from_static(recording)).unwrap_err();
         assert_eq!(error(b"HTTP/1.1 abc\r\n\r\n"), RecordingError::StatusLine("HTTP/1.1 abc".into()));
         assert_eq!(error(b"HTTP/1.1 200\nA: b\n"), RecordingError::NoEnd);
-        assert_eq!(error(b"HTTP/1.1 200\noops\n\n"), RecordingError::Header { line: 2, found: "oops".into() });
+        assert_eq!(
+            error(b"HTTP/1.1 200\noops\n\n"),
+            RecordingError::Header { line: 2, found: "oops".into() }
+        );
     }
 }
