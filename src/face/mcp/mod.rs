@@ -8,7 +8,7 @@
 //! A message is never read into a tree and a result never built as one: an id is echoed as it came, and an
 //! upstream's JSON goes from its bytes into the answer's. That is why the SDK (`rmcp`) lends its types for
 //! what is small, while its service, which must own every value, serves as the second opinion in
-//! `tests/it/mcp_sdk.rs`.
+//! `tests/it/mcp/sdk.rs`.
 
 mod about;
 mod answer;

@@ -122,11 +122,16 @@ impl Revision {
                 Short(&in_body)
             ))),
             Some(_) => in_body.parse(),
-            None => match in_body.parse()? {
-                Self::R2026_07_28 => {
+            None => match in_body.parse() {
+                Ok(
+                    handshake @ (Self::R2024_11_05
+                    | Self::R2025_03_26
+                    | Self::R2025_06_18
+                    | Self::R2025_11_25),
+                ) => Ok(handshake),
+                Ok(Self::R2026_07_28) | Err(_) => {
                     Err(Refusal::Headers("header `MCP-Protocol-Version` is missing".to_owned()))
                 }
-                handshake => Ok(handshake),
             },
         }
     }

@@ -1,0 +1,300 @@
+//! The MCP face over a real gateway; only the legacy server is played.
+
+mod handshake;
+mod per_request;
+mod sdk;
+mod wire;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use axum::body::Body;
+use bytes::Bytes;
+use glossator::{
+    face::{
+        door::{Door, DoorSettings},
+        mcp::{Mcp, McpSettings},
+    },
+    gateway::{Gateway, Snapshot},
+    policy::Guarded,
+    reply::Reply,
+    route::{
+        Envelope, ErrorStatus, InputSchema, PathTemplate, RequestTemplate, Route, RouteTable, UpstreamName,
+    },
+    rule::{Otherwise, OutputSchema, TranslationLimits, Translator, Wrap},
+    tool::ToolDefinition,
+    upstream::{Ask, UpstreamError},
+};
+use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+
+pub(crate) const OLDER: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+pub(crate) const NEWEST: &str = "2026-07-28";
+
+/// The MCP endpoint in front of a legacy server that answers by path.
+pub(crate) struct Endpoint {
+    pub(crate) mcp: Mcp,
+    pub(crate) gateway: Gateway,
+    /// What happens to `/silent`, which never answers.
+    pub(crate) silent: mpsc::UnboundedReceiver<Silent>,
+}
+
+/// What becomes of a request to `/silent`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Silent {
+    Asked,
+    Given,
+}
+
+/// A response, read.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Response {
+    pub(crate) async fn read<B>(response: http::Response<B>) -> Self
+    where
+        B: http_body::Body<Data = Bytes, Error: std::fmt::Debug>,
+    {
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Self { status: head.status, headers: head.headers, body }
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// The result of a request that has one.
+    #[track_caller]
+    pub(crate) fn result(&self) -> Value {
+        assert_eq!(self.status, StatusCode::OK, "{self:?}");
+        let json = self.json();
+        assert!(json.get("error").is_none(), "{json}");
+        json["result"].clone()
+    }
+
+    /// Status and code of a JSON-RPC error.
+    #[track_caller]
+    pub(crate) fn error(&self) -> (u16, i64) {
+        assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
+        (self.status.as_u16(), self.json()["error"]["code"].as_i64().unwrap_or_else(|| panic!("{self:?}")))
+    }
+}
+
+/// A POST on its way to the endpoint: well-formed, unless a test changes it.
+#[derive(Debug, Clone)]
+pub(crate) struct Post {
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Post {
+    fn new(body: Vec<u8>) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert("host", "127.0.0.1:8080".parse().unwrap());
+        headers.insert("content-type", "application/json".parse().unwrap());
+        headers.insert("accept", "application/json, text/event-stream".parse().unwrap());
+        Self { headers, body }
+    }
+
+    /// A request of a client that has shaken hands on 2025-11-25.
+    pub(crate) fn handshake(method: &str, params: Value) -> Self {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        Self::new(body.to_string().into()).header("mcp-protocol-version", "2025-11-25")
+    }
+
+    /// A request of revision 2026-07-28, with all that it must carry.
+    pub(crate) fn per_request(method: &str, mut params: Value) -> Self {
+        params["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEWEST.into();
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+        let name = params["name"].as_str().map(str::to_owned);
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let post = Self::new(body.to_string().into())
+            .header("mcp-protocol-version", NEWEST)
+            .header("mcp-method", method);
+        match name {
+            Some(name) => post.header("mcp-name", &name),
+            None => post,
+        }
+    }
+
+    /// Both eras' way of asking the same.
+    pub(crate) fn both(method: &str, params: Value) -> [Self; 2] {
+        [Self::handshake(method, params.clone()), Self::per_request(method, params)]
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        let value = http::HeaderValue::from_bytes(value.as_bytes()).unwrap();
+        self.headers.insert(name.parse::<HeaderName>().unwrap(), value);
+        self
+    }
+
+    pub(crate) fn another(mut self, name: &str, value: &str) -> Self {
+        self.headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        self
+    }
+
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.headers.remove(name);
+        self
+    }
+
+    pub(crate) fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Changes the message as text.
+    pub(crate) fn replace(self, from: &str, to: &str) -> Self {
+        let text = String::from_utf8(self.body.clone()).unwrap();
+        self.body(text.replace(from, to))
+    }
+
+    pub(crate) fn request(&self) -> Request<Body> {
+        let mut request = Request::post("/mcp").body(Body::from(self.body.clone())).unwrap();
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
+}
+
+impl Endpoint {
+    pub(crate) fn new() -> Self {
+        Self::with(McpSettings::default(), DoorSettings::default())
+    }
+
+    pub(crate) fn with(settings: McpSettings, door: DoorSettings) -> Self {
+        let (events, silent) = mpsc::unbounded_channel();
+        let upstream: UpstreamName = "legacy".parse().unwrap();
+        let guarded = Guarded::new(tower::service_fn(move |ask: Ask| legacy(ask, events.clone())));
+        let routes = routes(&upstream).into_iter().map(Arc::new).collect();
+        let table = RouteTable::new(routes).unwrap();
+        let gateway = Gateway::new(Snapshot::new(table, HashMap::from([(upstream, guarded)]), None));
+        Self { mcp: Mcp::new(gateway.clone(), settings, Door::new(&door)), gateway, silent }
+    }
+
+    pub(crate) async fn send(&self, post: Post) -> Response {
+        Response::read(self.mcp.handle(post.request()).await).await
+    }
+
+    /// A call of the older era.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
+        self.send(Post::handshake("tools/call", json!({ "name": tool, "arguments": arguments })))
+            .await
+            .result()
+    }
+}
+
+/// The played server.
+async fn legacy(ask: Ask, silent: mpsc::UnboundedSender<Silent>) -> Result<Reply, UpstreamError> {
+    struct Gone(mpsc::UnboundedSender<Silent>);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            let _ = self.0.send(Silent::Given);
+        }
+    }
+    let reply = |status: u16, media_type: &'static str, body: String| {
+        let mut headers = HeaderMap::new();
+        headers.insert("content-type", http::HeaderValue::from_static(media_type));
+        Ok(Reply { status: StatusCode::from_u16(status).unwrap(), headers, body: body.into() })
+    };
+    let path = ask.request.path_and_query.path();
+    match path {
+        "/array" => reply(200, "application/json", "[1, 2.50]".into()),
+        "/down" => reply(500, "text/plain", "panic at /srv/app.py:7, password=hunter2".into()),
+        "/none" => reply(404, "application/json", r#"{"error": "no such city"}"#.into()),
+        "/pretty" => reply(200, "application/json", "{\n  \"a\": 1,\r\n  \"b\": \"x\"\n}\n".into()),
+        "/silent" => {
+            let _gone = Gone(silent.clone());
+            silent.send(Silent::Asked).unwrap();
+            std::future::pending().await
+        }
+        "/text" => reply(200, "text/plain", "plain \"words\"\n".into()),
+        _ => match path.strip_prefix("/echo/") {
+            Some(text) => {
+                let body = format!(r#"{{"z":"{text}","n":1.0,"big":12345678901234567890,"a":0.10}}"#);
+                reply(200, "application/json", body)
+            }
+            None => reply(404, "text/plain", "not here".into()),
+        },
+    }
+}
+
+/// Eight tools; `echo` and `marked` take an argument.
+fn routes(upstream: &UpstreamName) -> Vec<Route> {
+    let input = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required });
+    let nothing = || input(json!({}), &[]);
+    let text = json!({ "city": { "type": "string" } });
+    let marked = json!({ "city": { "type": "string", "x-mcp-header": "City" } });
+    let numbers = json!({ "type": "array", "items": { "type": "number" } });
+    vec![
+        route(upstream, "array", "/array", nothing(), Some((numbers.clone(), Wrap::Always))),
+        route(upstream, "bare", "/array", nothing(), Some((numbers, Wrap::Older))),
+        route(upstream, "down", "/down", nothing(), None),
+        route(upstream, "echo", "/echo/{city}", input(text, &["city"]), None),
+        route(upstream, "marked", "/echo/{city}", input(marked, &["city"]), None),
+        route(upstream, "none", "/none", nothing(), None),
+        route(upstream, "pretty", "/pretty", nothing(), None),
+        route(upstream, "silent", "/silent", nothing(), None),
+        route(upstream, "text", "/text", nothing(), None),
+    ]
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        other => panic!("{other} is no object"),
+    }
+}
+
+fn route(
+    upstream: &UpstreamName,
+    name: &str,
+    path: &str,
+    input: Value,
+    output: Option<(Value, Wrap)>,
+) -> Route {
+    let input = object(input);
+    let wrap = output.as_ref().map_or(Wrap::Always, |(_, wrap)| *wrap);
+    let output = output.map(|(schema, wrap)| OutputSchema::new(object(schema), wrap).unwrap());
+    let definition = ToolDefinition {
+        name: name.parse().unwrap(),
+        title: None,
+        description: Some(format!("The tool {name}.")),
+        annotations: Some(object(json!({ "readOnlyHint": true, "x-extra": 1.5 }))),
+        input_schema: input.clone(),
+        output_schema: output.as_ref().map(OutputSchema::advertised),
+        bare_output_schema: output.as_ref().and_then(OutputSchema::advertised_bare),
+    };
+    Route {
+        definition,
+        input: InputSchema::new(&input).unwrap(),
+        rest: None,
+        upstream: upstream.clone(),
+        request: RequestTemplate::new(Method::GET, PathTemplate::parse(path).unwrap()),
+        translator: Translator {
+            rules: Vec::new(),
+            otherwise: Otherwise::Text,
+            output,
+            wrap,
+            limits: TranslationLimits { error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES },
+        },
+        deadline: Duration::from_secs(10),
+        reply_limit_bytes: 1 << 20,
+        envelope: Envelope::Mcp,
+        error_status: ErrorStatus::Truthful,
+    }
+}

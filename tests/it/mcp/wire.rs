@@ -1,0 +1,213 @@
+//! What holds for HTTP and JSON-RPC whatever the revision.
+
+use std::net::SocketAddr;
+
+use axum::body::Body;
+use glossator::face::{door::DoorSettings, mcp::McpSettings};
+use http::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use super::{Endpoint, NEWEST, Post, Response, Silent};
+
+/// The endpoint on a port of its own.
+async fn listen(endpoint: &Endpoint) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, mcp) = (listener.local_addr().unwrap(), endpoint.mcp.clone());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let mcp = mcp.clone();
+            let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
+                let mcp = mcp.clone();
+                async move { Ok::<_, std::convert::Infallible>(mcp.handle(request.map(Body::new)).await) }
+            });
+            tokio::spawn(
+                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
+            );
+        }
+    });
+    address
+}
+
+fn as_bytes(post: &Post) -> Vec<u8> {
+    let request = post.request();
+    let mut bytes = b"POST /mcp HTTP/1.1\r\n".to_vec();
+    for (name, value) in request.headers() {
+        bytes.extend_from_slice(format!("{name}: {}\r\n", value.to_str().unwrap()).as_bytes());
+    }
+    bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", post.body.len()).as_bytes());
+    bytes.extend_from_slice(&post.body);
+    bytes
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_the_upstreams_request() {
+    let mut endpoint = Endpoint::new();
+    let address = listen(&endpoint).await;
+    for post in Post::both("tools/call", json!({ "name": "silent" })) {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(&as_bytes(&post)).await.unwrap();
+        assert_eq!(endpoint.silent.recv().await, Some(Silent::Asked));
+        drop(client);
+        assert_eq!(endpoint.silent.recv().await, Some(Silent::Given));
+    }
+}
+
+#[tokio::test]
+async fn both_eras_are_served_on_one_connection() {
+    let endpoint = Endpoint::new();
+    let mut client = TcpStream::connect(listen(&endpoint).await).await.unwrap();
+    for post in Post::both("tools/call", json!({ "name": "text" })) {
+        client.write_all(&as_bytes(&post)).await.unwrap();
+        let mut read = Vec::new();
+        while !read.ends_with(b"}}") {
+            assert_ne!(client.read_buf(&mut read).await.unwrap(), 0);
+        }
+        let text = String::from_utf8(read).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("plain \\\"words\\\""), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn ids_come_back_as_they_were_sent() {
+    let endpoint = Endpoint::new();
+    for id in ["0", "-1", "9007199254740993", "18446744073709551616", r#""""#, r#""a\u00e9\"7""#] {
+        for (method, params) in
+            [("tools/call", json!({ "name": "text" })), ("tools/list", json!({})), ("no", json!({}))]
+        {
+            for post in Post::both(method, params) {
+                let response = endpoint.send(post.replace(r#""id":1"#, &format!(r#""id":{id}"#))).await;
+                assert!(
+                    response.text().starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"#)),
+                    "{response:?}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_message_is_told_so_with_400() {
+    let endpoint = Endpoint::new();
+    for post in Post::both("ping", json!({})) {
+        for (body, code) in [
+            ("", -32700),
+            ("{\"jsonrpc\":\"2.0\",", -32700),
+            ("[]", -32600),
+            (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, -32600),
+            (r#"{"id":1,"method":"ping"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, -32600),
+        ] {
+            let response = endpoint.send(post.clone().body(body)).await;
+            assert_eq!(response.error(), (400, code), "{body}");
+        }
+        let deep = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"text","arguments":{{"a":{}{}}}}}}}"#,
+            "[".repeat(100_000),
+            "]".repeat(100_000)
+        );
+        let post = post.header("mcp-method", "tools/call").header("mcp-name", "text");
+        let response = endpoint.send(post.body(deep)).await;
+        assert_eq!(response.error().1, -32602);
+    }
+}
+
+#[tokio::test]
+async fn an_id_that_cannot_be_told_is_null_or_left_out_as_the_revision_has_it() {
+    let endpoint = Endpoint::new();
+    for (version, has_null) in [("2025-06-18", true), ("2025-11-25", false), (NEWEST, false)] {
+        let post =
+            Post::handshake("ping", json!({})).header("mcp-protocol-version", version).body("nonsense");
+        let json = endpoint.send(post).await.json();
+        assert_eq!(json.get("id"), has_null.then_some(&serde_json::Value::Null), "{json}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_gets_json_or_a_stream_or_is_told_that_it_takes_neither() {
+    let endpoint = Endpoint::new();
+    for post in Post::both("tools/call", json!({ "name": "pretty" })) {
+        let json = endpoint.send(post.clone().header("accept", "*/*")).await;
+        assert_eq!(json.header("content-type"), Some("application/json"));
+        let stream = endpoint.send(post.clone().header("accept", "text/event-stream")).await;
+        assert_eq!(stream.header("content-type"), Some("text/event-stream"));
+        // Put together as a client does it.
+        let text = stream.text();
+        assert!(text.ends_with("\n\n") && !text.contains('\r'), "{text:?}");
+        let lines = text.trim_end().lines().skip(1).map(|line| line.strip_prefix("data: ").unwrap());
+        let event: serde_json::Value = serde_json::from_str(&lines.collect::<Vec<_>>().join("\n")).unwrap();
+        assert_eq!(event["result"]["structuredContent"], json.json()["result"]["structuredContent"]);
+        let neither = endpoint.send(post.clone().header("accept", "text/html")).await;
+        assert_eq!(neither.error(), (406, -32600));
+    }
+    let refused = Post::per_request("no/such", json!({})).header("accept", "text/event-stream");
+    assert_eq!(endpoint.send(refused).await.error(), (404, -32601));
+}
+
+#[tokio::test]
+async fn a_body_of_another_type_or_too_long_is_not_read() {
+    let door = DoorSettings { body_limit_bytes: 300, ..DoorSettings::default() };
+    let endpoint = Endpoint::with(McpSettings::default(), door);
+    let post = || Post::handshake("ping", json!({}));
+    assert_eq!(endpoint.send(post().header("content-type", "text/plain")).await.error(), (415, -32600));
+    assert_eq!(endpoint.send(post().without("content-type")).await.error(), (415, -32600));
+    let long = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping"{}}}"#, " ".repeat(300));
+    let response = endpoint.send(post().body(long)).await;
+    assert_eq!(response.error(), (413, -32600));
+    assert!(response.text().contains("300 bytes"), "{response:?}");
+}
+
+#[tokio::test]
+async fn strangers_are_turned_away_before_anything_is_read() {
+    let endpoint = Endpoint::new();
+    let post = || Post::handshake("ping", json!({}));
+    for post in [
+        post().header("host", "evil.example.com"),
+        post().header("origin", "http://evil.example.com"),
+        post().header("origin", "null"),
+        post().without("host"),
+    ] {
+        let response = endpoint.send(post).await;
+        assert_eq!(response.error(), (403, -32600));
+        assert!(response.json().get("id").is_none());
+        assert_eq!(response.header("access-control-allow-origin"), None);
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_is_let_in_may_read_the_answer() {
+    let endpoint = Endpoint::new();
+    let origin = "http://localhost:6274";
+    let response = endpoint.send(Post::handshake("ping", json!({})).header("origin", origin)).await;
+    assert_eq!(response.header("access-control-allow-origin"), Some(origin));
+    assert!(response.header("access-control-expose-headers").unwrap().contains("mcp-session-id"));
+    let question = Request::options("/mcp")
+        .header("host", "localhost:8080")
+        .header("origin", origin)
+        .header("access-control-request-method", "POST")
+        .header("access-control-request-headers", "content-type, mcp-param-city")
+        .body(Body::empty())
+        .unwrap();
+    let response = Response::read(endpoint.mcp.handle(question).await).await;
+    assert_eq!(response.status, StatusCode::NO_CONTENT);
+    assert_eq!(response.header("access-control-allow-headers"), Some("content-type, mcp-param-city"));
+    assert_eq!(response.header("access-control-allow-methods"), Some("POST, OPTIONS"));
+}
+
+#[tokio::test]
+async fn there_is_no_stream_to_open_and_no_session_to_end() {
+    let endpoint = Endpoint::new();
+    for method in ["GET", "DELETE", "PUT", "HEAD"] {
+        let request = Request::builder().method(method).uri("/mcp").header("host", "localhost");
+        let response = Response::read(endpoint.mcp.handle(request.body(Body::empty()).unwrap()).await).await;
+        assert_eq!(response.status, StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(response.header("allow"), Some("POST, OPTIONS"));
+        assert!(response.text().contains("MCP"), "{response:?}");
+    }
+}
