@@ -26,3 +26,4 @@ pub mod policy;
 pub mod gateway;
 pub mod face;
 pub mod serve;
+pub mod config;

@@ -1,0 +1,497 @@
+//! One file as written: YAML text to a tree in which every key and value knows its place.
+//!
+//! The parser's events are read directly rather than through `serde`, which would lose the text of numbers and
+//! the places of keys.
+
+use std::collections::HashMap;
+
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
+
+use super::{
+    node::{Entry, Key, Kind, Node, Style, Text, resolve_plain},
+    report::{Help, Report},
+    source::Span,
+};
+
+/// How many values a file may have once its aliases are put in.
+const NODE_LIMIT: usize = 200_000;
+/// How many bytes of text these may have together.
+const TEXT_LIMIT_BYTES: usize = 16 << 20;
+/// How deep blocks, and brackets, may nest.
+const DEPTH_LIMIT: usize = 64;
+/// The longest key, in characters, that may stand before its `:` in a line.
+const KEY_LIMIT: usize = 1024;
+
+/// Reads one file. `None` when it is no YAML, or empty; that has been reported then.
+pub(super) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
+    let files = report.files();
+    let beginning = files.beginning(file);
+    let text = files.text(beginning);
+    let mut tree = Tree::new(report, file);
+    let options = granit_parser::options! {
+        flow_nesting_limit: DEPTH_LIMIT,
+        block_nesting_limit: DEPTH_LIMIT,
+        simple_key_max_lookahead: KEY_LIMIT,
+        emit_comments: false,
+    };
+    for event in Parser::new_from_str_with_options(text, options) {
+        match event {
+            Ok((event, span)) => tree.take(event, tree.span(&span))?,
+            Err(error) => {
+                report_syntax(report, file, &error);
+                return None;
+            }
+        }
+    }
+    let mut root = tree.root;
+    match &mut root {
+        None | Some(Node { kind: Kind::Nothing, .. }) => {
+            report.error(
+                beginning,
+                "the file is empty",
+                "three lines are enough: an upstream, a route and its request; see `glossator schema`",
+            );
+            None
+        }
+        Some(root) => {
+            let mut secrets = Vec::new();
+            root.mark_secrets(&mut secrets);
+            files.mask(file, secrets);
+            Some(root.clone())
+        }
+    }
+}
+
+/// The tree while it grows.
+struct Tree<'r, 'f> {
+    report: &'r Report<'f>,
+    file: usize,
+    open: Vec<Open>,
+    anchors: HashMap<usize, Anchored>,
+    root: Option<Node>,
+    documents: usize,
+    nodes: usize,
+    text_bytes: usize,
+}
+
+/// A list or map that has not ended yet.
+struct Open {
+    start: usize,
+    anchor: usize,
+    inside: Inside,
+}
+
+enum Inside {
+    List(Vec<Node>),
+    Map { entries: Vec<Entry>, key: Option<Key> },
+}
+
+/// A value that aliases may name, and what it costs to repeat it.
+struct Anchored {
+    node: Node,
+    nodes: usize,
+    text_bytes: usize,
+}
+
+impl<'r, 'f> Tree<'r, 'f> {
+    fn new(report: &'r Report<'f>, file: usize) -> Self {
+        Self {
+            report,
+            file,
+            open: Vec::new(),
+            anchors: HashMap::new(),
+            root: None,
+            documents: 0,
+            nodes: 0,
+            text_bytes: 0,
+        }
+    }
+
+    fn span(&self, span: &granit_parser::Span) -> Span {
+        let start = span.start.byte_offset().unwrap_or_default();
+        let end = span.end.byte_offset().unwrap_or(start).max(start);
+        Span { file: self.file, start, end }
+    }
+
+    /// Takes one event; `None` ends the reading, after a report.
+    fn take(&mut self, event: Event<'_>, span: Span) -> Option<()> {
+        match event {
+            Event::DocumentStart(..) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    self.report.error(
+                        span,
+                        "a second document begins here; a file holds one",
+                        "put it into a file of its own beside this one, and name the folder",
+                    );
+                    return None;
+                }
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let kind = self.scalar(&text, style, tag.as_deref(), span)?;
+                self.spend(1, text.len(), span)?;
+                self.put(Node { span, kind, secret: false }, anchor)?;
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.refuse_tag(tag.as_deref(), span)?;
+                self.open(span, anchor, Inside::List(Vec::new()))?;
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.refuse_tag(tag.as_deref(), span)?;
+                self.open(span, anchor, Inside::Map { entries: Vec::new(), key: None })?;
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                if let Some(Open { start, anchor, inside }) = self.open.pop() {
+                    let kind = match inside {
+                        Inside::List(items) => Kind::List(items),
+                        Inside::Map { entries, .. } => Kind::Map(self.merged(entries)),
+                    };
+                    let span = Span { file: self.file, start, end: span.end.max(start) };
+                    self.put(Node { span, kind, secret: false }, anchor)?;
+                }
+            }
+            Event::Alias(id) => {
+                let (nodes, text_bytes) = self.anchors.get(&id).map(|known| (known.nodes, known.text_bytes))?;
+                self.spend(nodes, text_bytes, span)?;
+                let node = self.anchors.get(&id).map(|known| known.node.clone())?;
+                self.put(node, 0)?;
+            }
+            // Stream marks and comments, and whatever else is no value.
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn scalar(&self, text: &str, style: ScalarStyle, tag: Option<&Tag>, span: Span) -> Option<Kind> {
+        let is_text = match tag.map(Tag::core_suffix) {
+            None => false,
+            Some(Some("str")) => true,
+            Some(Some("int" | "float" | "bool" | "null")) => false,
+            Some(_) => {
+                self.refuse_tag(tag, span)?;
+                false
+            }
+        };
+        let text_of = |style| Kind::Text(Text { text: text.to_owned(), style });
+        Some(match style {
+            ScalarStyle::Plain if !is_text => resolve_plain(text),
+            ScalarStyle::Plain | ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => text_of(Style::Inline),
+            ScalarStyle::Literal => text_of(Style::Literal),
+            ScalarStyle::Folded => text_of(Style::Folded),
+        })
+    }
+
+    fn refuse_tag(&self, tag: Option<&Tag>, span: Span) -> Option<()> {
+        match tag {
+            None => Some(()),
+            Some(tag) if matches!(tag.core_suffix(), Some("seq" | "map" | "str" | "int" | "float" | "bool" | "null")) => {
+                Some(())
+            }
+            Some(tag) => {
+                let message = format!("the tag `{}` means nothing here", tag.original());
+                self.report.error(span, message, "leave the tag out; a text that begins with `!` is put in quotes");
+                None
+            }
+        }
+    }
+
+    fn open(&mut self, span: Span, anchor: usize, inside: Inside) -> Option<()> {
+        self.spend(1, 0, span)?;
+        self.open.push(Open { start: span.start, anchor, inside });
+        Some(())
+    }
+
+    fn spend(&mut self, nodes: usize, text_bytes: usize, span: Span) -> Option<()> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        self.text_bytes = self.text_bytes.saturating_add(text_bytes);
+        if self.nodes > NODE_LIMIT || self.text_bytes > TEXT_LIMIT_BYTES {
+            let limit = if self.nodes > NODE_LIMIT {
+                format!("{NODE_LIMIT} values")
+            } else {
+                super::units::show_size(TEXT_LIMIT_BYTES as u64)
+            };
+            self.report.error(
+                span,
+                format!("with its aliases put in, the file holds more than {limit}"),
+                "divide it among several files, or use fewer aliases",
+            );
+            return None;
+        }
+        Some(())
+    }
+
+    /// Puts a finished value where it belongs.
+    fn put(&mut self, node: Node, anchor: usize) -> Option<()> {
+        if anchor > 0 {
+            let (nodes, text_bytes) = cost(&node);
+            // What is kept for aliases takes room as well.
+            self.spend(nodes, text_bytes, node.span)?;
+            self.anchors.insert(anchor, Anchored { node: node.clone(), nodes, text_bytes });
+        }
+        match self.open.last_mut().map(|open| &mut open.inside) {
+            None => {
+                if self.root.is_none() {
+                    self.root = Some(node);
+                }
+            }
+            Some(Inside::List(items)) => items.push(node),
+            Some(Inside::Map { entries, key }) => match key.take() {
+                None => *key = Some(self::key(self.report, &node)),
+                Some(key) => {
+                    let span = if matches!(node.kind, Kind::Nothing) { key.span } else { node.span };
+                    add_entry(self.report, entries, Entry { key, value: Node { span, ..node } });
+                }
+            },
+        }
+        Some(())
+    }
+
+    /// Puts in what `<<` names; keys that are written out win.
+    fn merged(&self, entries: Vec<Entry>) -> Vec<Entry> {
+        if !entries.iter().any(|entry| entry.key.text == "<<") {
+            return entries;
+        }
+        let (merges, mut out): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.key.text == "<<");
+        for Entry { key, value } in merges {
+            let maps = match value.kind {
+                Kind::Map(entries) => vec![entries],
+                Kind::List(items) if items.iter().all(|item| item.as_map().is_some()) => {
+                    items.iter().filter_map(Node::as_map).map(<[Entry]>::to_vec).collect()
+                }
+                Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
+                    let message = format!("`<<` takes a map, or a list of maps; found {}", value.found());
+                    self.report.error(key.span, message, "name an anchor that stands on a map: `<<: *common`");
+                    continue;
+                }
+            };
+            for entry in maps.into_iter().flatten() {
+                if !out.iter().any(|known| known.key.text == entry.key.text) {
+                    out.push(entry);
+                }
+            }
+        }
+        out
+    }
+}
+
+fn key(report: &Report<'_>, node: &Node) -> Key {
+    let text = match &node.kind {
+        Kind::Nothing => Some(report.files().text(node.span)[node.span.start..node.span.end].to_owned()),
+        Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => node.scalar(),
+    };
+    // The text as written: `1.0` and `True` are names here.
+    let text = match &node.kind {
+        Kind::Flag(_) | Kind::Number(_) => {
+            let written = report.files().text(node.span).get(node.span.start..node.span.end).unwrap_or_default();
+            Some(written.trim().to_owned())
+        }
+        Kind::Nothing | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => text,
+    };
+    if text.is_none() {
+        report.error(
+            node.span,
+            format!("a key is a text; found {}", node.found()),
+            "put a text that begins with `{` or `[` in quotes",
+        );
+    }
+    Key { text: text.unwrap_or_default(), span: node.span }
+}
+
+fn add_entry(report: &Report<'_>, entries: &mut Vec<Entry>, entry: Entry) {
+    // A map of thousands of keys is hostile or generated; either way it must not take quadratic time.
+    const MOST_COMPARED: usize = 2_000;
+    let known = entries.iter().rev().take(MOST_COMPARED).find(|known| known.key.text == entry.key.text);
+    match known {
+        Some(first) => {
+            let line = report.files().place(first.key.span).line;
+            report.error(
+                entry.key.span,
+                format!("the key `{}` is here twice, first in line {line}", entry.key.text),
+                "keep one of them",
+            );
+        }
+        None => entries.push(entry),
+    }
+}
+
+fn cost(node: &Node) -> (usize, usize) {
+    let add = |(nodes, bytes): (usize, usize), (more, more_bytes)| (nodes + more, bytes + more_bytes);
+    match &node.kind {
+        Kind::Text(text) => (1, text.text.len()),
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => (1, 0),
+        Kind::List(items) => items.iter().map(cost).fold((1, 0), add),
+        Kind::Map(entries) => entries
+            .iter()
+            .map(|entry| add(cost(&entry.value), (1, entry.key.text.len())))
+            .fold((1, 0), add),
+    }
+}
+
+fn report_syntax(report: &Report<'_>, file: usize, error: &ScanError) {
+    let files = report.files();
+    let text = files.text(files.beginning(file));
+    let at = error.marker().byte_offset().unwrap_or_else(|| {
+        text.char_indices().nth(error.marker().index()).map_or(text.len(), |(offset, _)| offset)
+    });
+    let at = at.min(text.len());
+    let start = match error.kind() {
+        ErrorKind::UnclosedQuotedScalar
+        | ErrorKind::DocumentIndicatorInQuotedScalar
+        | ErrorKind::InvalidQuotedScalarIndent => opening_quote(text, at).unwrap_or(at),
+        ErrorKind::TabInBlockIndentation | ErrorKind::TabNotAllowed | ErrorKind::TabInIndentation
+            if text[..at].ends_with('\t') =>
+        {
+            at - 1
+        }
+        _ => at,
+    };
+    let end = text[start..].chars().next().map_or(start, |c| start + c.len_utf8());
+    let (message, help) = syntax_words(error);
+    report.error(Span { file, start, end }, message, Help(help.map(str::to_owned)));
+}
+
+/// The quote that was opened before `at` and not closed in its line; the parser tells where it gave up.
+fn opening_quote(text: &str, at: usize) -> Option<usize> {
+    if text[at..].starts_with(['"', '\'']) {
+        return Some(at);
+    }
+    let mut end = at;
+    loop {
+        let start = text[..end].rfind('\n').map_or(0, |newline| newline + 1);
+        let line = &text[start..end];
+        let odd = ['"', '\''].into_iter().filter(|quote| line.matches(*quote).count() % 2 == 1);
+        if let Some(found) = odd.filter_map(|quote| line.rfind(quote)).max() {
+            return Some(start + found);
+        }
+        end = start.checked_sub(1)?;
+    }
+}
+
+/// What the parser says, for people who never read the specification of YAML.
+fn syntax_words(error: &ScanError) -> (String, Option<&'static str>) {
+    let quoted = "put the text in quotes: \"…\"";
+    let (message, help) = match error.kind() {
+        ErrorKind::TabInBlockIndentation | ErrorKind::TabNotAllowed | ErrorKind::TabInIndentation => {
+            ("a tab stands where the indentation is; YAML wants spaces", "replace the tab with spaces")
+        }
+        ErrorKind::UnclosedQuotedScalar
+        | ErrorKind::DocumentIndicatorInQuotedScalar
+        | ErrorKind::InvalidQuotedScalarIndent => ("a quote is opened here and never closed", "close it on the same line"),
+        ErrorKind::UnclosedFlowCollection { open: '{' }
+        | ErrorKind::UnexpectedEofFlowMapping
+        | ErrorKind::UnexpectedEofImplicitFlowMapping => ("a `{` is never closed", "add the `}`"),
+        ErrorKind::UnclosedFlowCollection { .. } | ErrorKind::UnexpectedEofFlowSequence => {
+            ("a `[` is never closed", "add the `]`")
+        }
+        ErrorKind::ExpectedFlowMappingSeparator => (
+            "expected `,` or `}`",
+            "inside `{…}` a text with `{`, `}`, `[`, `]` or `,` in it is put in quotes",
+        ),
+        ErrorKind::ExpectedFlowSequenceSeparator => (
+            "expected `,` or `]`",
+            "inside `[…]` a text with `{`, `}`, `[`, `]` or `,` in it is put in quotes",
+        ),
+        ErrorKind::MisplacedFlowCollectionEnd => ("a bracket is closed that was never opened", quoted),
+        ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => (
+            "a `:` stands where no key can be",
+            "put a text that has `: ` in it in quotes, and look at the indentation",
+        ),
+        ErrorKind::MappingKeyNotAllowed => ("a key stands where none can be", "look at the indentation"),
+        ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => {
+            ("expected a `:` after this key", "write `key: value`, with a space after the colon")
+        }
+        ErrorKind::ExpectedBlockMappingKey => {
+            ("expected a key here", "look at the indentation: keys of one map begin in one column")
+        }
+        ErrorKind::ExpectedBlockSequenceEntry | ErrorKind::BlockSequenceEntryNotAllowed => {
+            ("a `-` stands where no list can be, or one is missing", "look at the indentation of the list")
+        }
+        ErrorKind::InvalidIndentation | ErrorKind::InvalidBlockScalarIndent => {
+            ("this line is not indented like the ones it belongs to", "indent it like its neighbours, with spaces")
+        }
+        ErrorKind::UnknownAnchor => ("no `&` anchor of this name stands before", "define it before it is used"),
+        ErrorKind::UnexpectedCharacter { .. } => ("a text can't begin with this character", quoted),
+        ErrorKind::UnknownQuotedScalarEscape => (
+            "there is no such escape in a text in double quotes",
+            "write `\\\\` for a backslash, or put the text in single quotes, as patterns are best",
+        ),
+        ErrorKind::InvalidTrailingSingleQuotedScalar | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
+            ("something stands after the closing quote", "put the whole text in one pair of quotes")
+        }
+        ErrorKind::RecursionLimitExceeded => ("lists and maps nest too deep", "at most 64 levels are read"),
+        _ => return (format!("not YAML: {}", error.info()), None),
+    };
+    (message.to_owned(), Some(help))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::source::Files, *};
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<&str, &str>) {
+        let files = Files::of_one("a.yaml", text);
+        let report = Report::new(&files);
+        let root = read(&report, 0);
+        let problems = report.into_problems();
+        match (root, expected) {
+            (Some(root), Ok(expected)) if problems.is_empty() => assert_eq!(root.to_json().to_string(), expected),
+            (_, Err(expected)) => {
+                let found: Vec<_> =
+                    problems.iter().map(|p| format!("{}:{} {}", p.line.unwrap(), p.column.unwrap(), p.message)).collect();
+                assert_eq!(found.join("; "), expected);
+            }
+            (found, _) => panic!("found {found:?}, {problems:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn values_are_read_as_they_are_written() {
+        check(
+            "a: 1.0\nb: [yes, true, ~, \"5\"]\nc: |\n  x\n  y\nd: 12345678901234567890.0\n",
+            Ok(r#"{"a":1.0,"b":["yes",true,null,"5"],"c":"x\ny\n","d":12345678901234567890.0}"#),
+        );
+        check("200: a\ntrue: b\n", Ok(r#"{"200":"a","true":"b"}"#));
+        check("a: !!str 5\n", Ok(r#"{"a":"5"}"#));
+    }
+
+    #[test]
+    fn anchors_and_merges_are_put_in() {
+        check("a: &x { b: 1, c: 2 }\nd: { <<: *x, c: 3 }\ne: *x\n", Ok(
+            r#"{"a":{"b":1,"c":2},"d":{"c":3,"b":1},"e":{"b":1,"c":2}}"#,
+        ));
+    }
+
+    #[test]
+    fn a_syntax_error_has_a_place_and_friendly_words() {
+        check("", Err("1:1 the file is empty"));
+        check("# nothing\n", Err("1:1 the file is empty"));
+        check("a: \"b\nc: d\n", Err("1:4 a quote is opened here and never closed"));
+        check("a:\n\tb: 1\n", Err("2:1 a tab stands where the indentation is; YAML wants spaces"));
+        check("a: [1, 2\nb: 3\n", Err("2:2 expected `,` or `]`"));
+        check("a: b: c\n", Err("1:5 a `:` stands where no key can be"));
+        check("a: *x\n", Err("1:4 no `&` anchor of this name stands before"));
+        check("a: 1\n---\nb: 2\n", Err("2:1 a second document begins here; a file holds one"));
+        check("a: 1\na: 2\n", Err("2:1 the key `a` is here twice, first in line 1"));
+        check("a: !vault x\n", Err("1:11 the tag `!vault` means nothing here"));
+        check("? [a]\n: b\n", Err("1:3 a key is a text; found a list"));
+    }
+
+    #[test]
+    fn hostile_files_are_refused_in_time() {
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+        for level in 1..12 {
+            let previous = level - 1;
+            let items = vec![format!("*a{previous}"); 9].join(", ");
+            bomb.push_str(&format!("a{level}: &a{level} [{items}]\n"));
+        }
+        let files = Files::of_one("a.yaml", &bomb);
+        let report = Report::new(&files);
+        assert!(read(&report, 0).is_none());
+        assert!(report.into_problems()[0].message.contains("more than 200000 values"));
+        let files = Files::of_one("a.yaml", &"[".repeat(100_000));
+        let report = Report::new(&files);
+        assert!(read(&report, 0).is_none());
+        assert!(report.into_problems()[0].message.contains("too deep"));
+    }
+}

@@ -1,0 +1,114 @@
+//! Finds and reads the files: one, or those of a folder.
+
+use std::{
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use super::{problem::Problem, source::Files, units};
+
+/// The longest file, in bytes.
+const FILE_LIMIT_BYTES: u64 = 4 << 20;
+/// How many files a folder may have.
+const FILE_COUNT_LIMIT: usize = 1000;
+
+/// Reads what `path` names. Files that can't be read are told; the others are there all the same.
+pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
+    let (mut files, mut problems) = (Files::default(), Vec::new());
+    let paths = match list(path) {
+        Ok(paths) => paths,
+        Err(problem) => return (files, vec![problem]),
+    };
+    for path in paths {
+        match read_one(&path) {
+            Ok(bytes) => add(&mut files, &mut problems, &name_of(&path), bytes),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    (files, problems)
+}
+
+/// Adds a file of these bytes, or tells why they are no text.
+pub(super) fn add(files: &mut Files, problems: &mut Vec<Problem>, name: &str, bytes: Vec<u8>) {
+    match String::from_utf8(bytes) {
+        Ok(text) => {
+            // Some editors put a mark at the beginning; it is no part of the text.
+            let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+            files.add(name, text);
+        }
+        Err(error) => {
+            let valid = error.utf8_error().valid_up_to();
+            let bytes = error.into_bytes();
+            let mut single = Files::default();
+            let file = single.add(name, String::from_utf8_lossy(&bytes).into_owned());
+            let words = super::source::Span { file, start: valid, end: valid + '\u{fffd}'.len_utf8() };
+            let message = format!("the file is not UTF-8 text: the byte 0x{:02x} stands here", bytes[valid]);
+            problems.push(Problem::at(&single, words, message, Some("save it as UTF-8".to_owned())));
+        }
+    }
+}
+
+fn list(path: &Path) -> Result<Vec<PathBuf>, Problem> {
+    let refuse = |message: String, help: &str| Problem::of_whole(name_of(path), message, Some(help.to_owned()));
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) => {
+            let message = format!("the configuration {}", why(&error));
+            return Err(refuse(message, "name a file or a folder with `--config PATH`, or try `glossator demo`"));
+        }
+    };
+    if !metadata.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = std::fs::read_dir(path)
+        .and_then(Iterator::collect::<io::Result<Vec<_>>>)
+        .map_err(|error| refuse(format!("the folder {}", why(&error)), "look at its permissions"))?;
+    let mut paths: Vec<_> = entries.iter().map(std::fs::DirEntry::path).filter(|path| is_ours(path)).collect();
+    paths.sort();
+    if paths.is_empty() {
+        return Err(refuse(
+            "the folder holds no `.yaml` or `.yml` file".to_owned(),
+            "put one there, or name a file with `--config PATH`",
+        ));
+    }
+    if paths.len() > FILE_COUNT_LIMIT {
+        return Err(refuse(
+            format!("the folder holds {} files, at most {FILE_COUNT_LIMIT} are read", paths.len()),
+            "put several routes into one file",
+        ));
+    }
+    Ok(paths)
+}
+
+/// YAML files that are not hidden; mounted secrets and editors leave others beside them.
+fn is_ours(path: &Path) -> bool {
+    let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
+    !hidden && path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") && path.is_file()
+}
+
+fn read_one(path: &Path) -> Result<Vec<u8>, Problem> {
+    let refuse = |message: String, help: &str| Problem::of_whole(name_of(path), message, Some(help.to_owned()));
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| refuse(format!("the file {}", why(&error)), "look at its path and permissions"))?;
+    if bytes.len() as u64 > FILE_LIMIT_BYTES {
+        let message = format!("the file is longer than {}", units::show_size(FILE_LIMIT_BYTES));
+        return Err(refuse(message, "divide it among several files, and name their folder"));
+    }
+    Ok(bytes)
+}
+
+fn name_of(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The usual reasons in plain words.
+pub(super) fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "is not there".to_owned(),
+        io::ErrorKind::PermissionDenied => "may not be read by this user".to_owned(),
+        io::ErrorKind::IsADirectory => "is a folder, not a file".to_owned(),
+        _ => format!("can't be read: {error}"),
+    }
+}

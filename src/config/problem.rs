@@ -1,0 +1,349 @@
+//! One thing wrong with the configuration, told so that its reader can mend it.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer, ser::SerializeStruct};
+
+use super::source::{Files, Span};
+
+/// One thing wrong, with its place, its words and a way out.
+///
+/// `Display` writes it for people, `Serialize` for programs. It never shows a secret: the line is shown as
+/// written, and what stands there under a key such as `authorization` or `password` is masked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Whether the configuration can be used all the same.
+    pub severity: Severity,
+    /// The file, environment variable or flag that is wrong.
+    pub file: String,
+    /// Line, from 1; `None` when the whole file, a variable or a flag is meant.
+    pub line: Option<usize>,
+    /// Column in characters, from 1.
+    pub column: Option<usize>,
+    /// What was found and what was expected, in one sentence.
+    pub message: String,
+    /// A way out.
+    pub help: Option<String>,
+    excerpt: Option<Excerpt>,
+}
+
+/// How much a problem matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The configuration is refused.
+    Error,
+    /// The configuration works, but something in it has no effect or will surprise.
+    Warning,
+}
+
+/// Everything wrong with a configuration, in the order of the files. Never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems(Vec<Problem>);
+
+/// The line of a problem, made safe for a terminal, and where the carets go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Excerpt {
+    text: String,
+    caret_cell: usize,
+    caret_width: usize,
+}
+
+impl Problem {
+    /// A problem of a whole file, variable or flag.
+    pub(super) fn of_whole(file: impl Into<String>, message: impl Into<String>, help: Option<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            file: file.into(),
+            line: None,
+            column: None,
+            message: visible(&message.into()),
+            help: help.map(|help| visible(&help)),
+            excerpt: None,
+        }
+    }
+
+    /// A problem of some words in a file.
+    pub(super) fn at(files: &Files, span: Span, message: impl Into<String>, help: Option<String>) -> Self {
+        let place = files.place(span);
+        Self {
+            line: Some(place.line),
+            column: Some(place.column),
+            excerpt: Some(Excerpt::of(files, span)),
+            ..Self::of_whole(files.name(span), message, help)
+        }
+    }
+
+    /// Whether the configuration is refused because of it.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.file)?;
+        if let (Some(line), Some(column)) = (self.line, self.column) {
+            write!(formatter, ":{line}:{column}")?;
+        }
+        formatter.write_str(match self.severity {
+            Severity::Error => ": ",
+            Severity::Warning => ": warning: ",
+        })?;
+        formatter.write_str(&self.message)?;
+        match (&self.excerpt, self.line) {
+            (Some(excerpt), Some(line)) => {
+                let number = line.to_string();
+                let margin = " ".repeat(number.len());
+                let indent = " ".repeat(excerpt.caret_cell);
+                let carets = "^".repeat(excerpt.caret_width);
+                write!(formatter, "\n{number} | {}\n{margin} | {indent}{carets}", excerpt.text)?;
+                if let Some(help) = &self.help {
+                    write!(formatter, " help: {help}")?;
+                }
+                Ok(())
+            }
+            _ => match &self.help {
+                Some(help) => write!(formatter, "\n  help: {help}"),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+impl Serialize for Problem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Problem", 6)?;
+        out.serialize_field("severity", if self.is_error() { "error" } else { "warning" })?;
+        out.serialize_field("file", &self.file)?;
+        out.serialize_field("line", &self.line)?;
+        out.serialize_field("column", &self.column)?;
+        out.serialize_field("message", &self.message)?;
+        out.serialize_field("help", &self.help)?;
+        out.end()
+    }
+}
+
+impl Problems {
+    /// How many problems are told at most; who has more has one that causes the others.
+    pub const MOST_TOLD: usize = 500;
+
+    /// Everything that was found, warnings included; `None` when there is nothing.
+    pub(super) fn of(mut list: Vec<Problem>) -> Option<Self> {
+        sort(&mut list);
+        list.truncate(Self::MOST_TOLD);
+        (!list.is_empty()).then_some(Self(list))
+    }
+
+    /// All of them, in the order of the files.
+    pub fn as_slice(&self) -> &[Problem] {
+        &self.0
+    }
+}
+
+/// By file and place; what has no place comes first.
+pub(super) fn sort(list: &mut Vec<Problem>) {
+    list.sort_by(|left, right| {
+        (&left.file, left.line, left.column, left.severity)
+            .cmp(&(&right.file, right.line, right.column, right.severity))
+    });
+    list.dedup();
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            if index > 0 {
+                formatter.write_str("\n\n")?;
+            }
+            problem.fmt(formatter)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+impl Serialize for Problems {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+/// One character of the line, as it is shown.
+struct Piece {
+    at: usize,
+    shown: String,
+    cells: usize,
+}
+
+impl Excerpt {
+    /// Longer lines are cut round the caret.
+    const MOST_CELLS: usize = 160;
+    /// How much is left standing before the caret of a cut line.
+    const CELLS_BEFORE: usize = 60;
+
+    fn of(files: &Files, span: Span) -> Self {
+        let line = files.line(span);
+        let (start, end) = (span.start.clamp(line.start, line.end), span.end.clamp(line.start, line.end));
+        let pieces = pieces(files.text(span), line.clone(), &files.masked(span, line));
+        let mut cut = 0;
+        let total: usize = pieces.iter().map(|piece| piece.cells).sum();
+        let cells_to = |offset: usize| -> usize {
+            pieces.iter().take_while(|piece| piece.at < offset).map(|piece| piece.cells).sum()
+        };
+        let (caret, caret_end) = (cells_to(start), cells_to(end));
+        let too_long = total > Self::MOST_CELLS;
+        if too_long {
+            cut = caret.saturating_sub(Self::CELLS_BEFORE);
+        }
+        let (mut text, mut cell, mut caret_cell) = (String::new(), 0, caret - cut);
+        if cut > 0 {
+            text.push('…');
+            caret_cell += 1;
+        }
+        for piece in &pieces {
+            if cell >= cut && cell < cut + Self::MOST_CELLS {
+                text.push_str(&piece.shown);
+            }
+            cell += piece.cells;
+        }
+        if too_long && cut + Self::MOST_CELLS < total {
+            text.push('…');
+        }
+        let most = Self::MOST_CELLS.saturating_sub(caret - cut).max(1);
+        Self {
+            text: text.trim_end().to_owned(),
+            caret_cell,
+            caret_width: caret_end.saturating_sub(caret).clamp(1, most),
+        }
+    }
+}
+
+fn pieces(text: &str, line: std::ops::Range<usize>, masked: &[std::ops::Range<usize>]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut last_mask = None;
+    for (at, character) in text[line.clone()].char_indices().map(|(at, c)| (at + line.start, c)) {
+        let mask = masked.iter().position(|range| range.contains(&at));
+        let (shown, cells) = match mask {
+            // One mark for the whole secret, so that not even its length shows.
+            Some(_) if mask == last_mask => (String::new(), 0),
+            Some(_) => ("*****".to_owned(), 5),
+            None => shown(character),
+        };
+        last_mask = mask;
+        pieces.push(Piece { at, shown, cells });
+    }
+    pieces
+}
+
+/// A character as a terminal may show it, and how many cells it takes there.
+fn shown(character: char) -> (String, usize) {
+    match character {
+        '\t' => ("    ".to_owned(), 4),
+        c if is_hostile(c) => {
+            let escaped = c.escape_unicode().to_string();
+            let cells = escaped.len();
+            (escaped, cells)
+        }
+        c => (c.to_string(), cells_of(c)),
+    }
+}
+
+/// Characters that move the cursor, or turn the writing direction of what follows.
+fn is_hostile(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            | '\u{2028}' | '\u{2029}' | '\u{feff}')
+}
+
+/// A message with nothing in it that could play with a terminal; line breaks become spaces.
+fn visible(message: &str) -> String {
+    let mut out = String::with_capacity(message.len());
+    for character in message.chars() {
+        match character {
+            '\n' | '\r' | '\t' => out.push(' '),
+            c if is_hostile(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Cells of a terminal: two for the scripts of East Asia and pictures, none for marks that combine.
+fn cells_of(character: char) -> usize {
+    match u32::from(character) {
+        0x300..=0x36f | 0x200b..=0x200d | 0xfe00..=0xfe0f | 0xe0100..=0xe01ef => 0,
+        0x1100..=0x115f
+        | 0x2e80..=0x303e
+        | 0x3041..=0xa4cf
+        | 0xac00..=0xd7a3
+        | 0xf900..=0xfaff
+        | 0xfe30..=0xfe6f
+        | 0xff00..=0xff60
+        | 0xffe0..=0xffe6
+        | 0x1f300..=0x1f64f
+        | 0x1f680..=0x1f6ff
+        | 0x1f900..=0x1f9ff
+        | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, words: &str, expected: &str) {
+        let files = Files::of_one("a.yaml", text);
+        let start = text.find(words).unwrap();
+        let span = Span { file: 0, start, end: start + words.len() };
+        let problem = Problem::at(&files, span, "no good", Some("do better".to_owned()));
+        assert_eq!(problem.to_string(), expected);
+    }
+
+    #[test]
+    fn the_caret_stands_under_the_words() {
+        check("a: 1\n  b: oops # x\n", "oops", "a.yaml:2:6: no good\n2 |   b: oops # x\n  |      ^^^^ help: do better");
+    }
+
+    #[test]
+    fn tabs_and_wide_characters_keep_the_caret_in_place() {
+        check("\t日本: oops", "oops", "a.yaml:1:6: no good\n1 |     日本: oops\n  |           ^^^^ help: do better");
+    }
+
+    #[test]
+    fn what_could_play_with_a_terminal_is_escaped() {
+        check("a\u{1b}[2J: oops", "oops", "a.yaml:1:8: no good\n1 | a\\u{1b}[2J: oops\n  |             ^^^^ help: do better");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_round_the_caret() {
+        let text = format!("{}oops{}", "x".repeat(300), "y".repeat(300));
+        let files = Files::of_one("a.yaml", &text);
+        let problem = Problem::at(&files, Span { file: 0, start: 300, end: 304 }, "no good", None).to_string();
+        let lines: Vec<_> = problem.lines().collect();
+        assert_eq!(lines[1], format!("1 | …{}oops{}…", "x".repeat(60), "y".repeat(96)));
+        assert_eq!(lines[2].find("^^^^"), Some(4 + 61));
+    }
+
+    #[test]
+    fn secrets_are_masked_whatever_their_length() {
+        check(
+            "h: { Authorization: \"Bearer abc\", b: oops }",
+            "oops",
+            "a.yaml:1:38: no good\n1 | h: { Authorization: *****, b: oops }\n  |                               ^^^^ help: do better",
+        );
+        check("u: http://me:pw@host/oops", "oops", "a.yaml:1:22: no good\n1 | u: http://*****@host/oops\n  |                      ^^^^ help: do better");
+    }
+
+    #[test]
+    fn programs_read_the_same_as_json() {
+        let files = Files::of_one("a.yaml", "oops");
+        let problem = Problem::at(&files, Span { file: 0, start: 0, end: 4 }, "no good", None);
+        assert_eq!(
+            serde_json::to_string(&problem).unwrap(),
+            r#"{"severity":"error","file":"a.yaml","line":1,"column":1,"message":"no good","help":null}"#
+        );
+    }
+}

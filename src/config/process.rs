@@ -1,0 +1,456 @@
+//! Settings of the process, `server` and `log`, in layers: defaults, the file, `GLOSSATOR__…` variables, flags.
+
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+
+use config::{Config, ConfigError, Map as Layered, Source, Value, ValueKind};
+use serde::Deserialize;
+
+use super::{
+    keys::{Key, Keys, LOG, SERVER, Takes},
+    node::{Kind, Node},
+    problem::Problem,
+    report::Report,
+    secret::{self, Environment},
+    section::{self, Section},
+    suggest,
+    units::UnitError,
+};
+
+/// Where and how the process serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// The address that clients connect to; port 0 takes any that is free.
+    pub listen: SocketAddr,
+    /// How long calls in flight may take to end when the process stops.
+    pub drain: Duration,
+    /// How many connections are served at once.
+    pub connection_limit: usize,
+    /// How long a client may take to send its request's head.
+    pub header_timeout: Duration,
+    /// `Host` values that are answered; `*` for all.
+    pub allowed_hosts: Vec<String>,
+    /// `Origin` values that are answered; `*` for all.
+    pub allowed_origins: Vec<String>,
+    /// The longest request body, in bytes.
+    pub body_limit_bytes: usize,
+    /// What MCP clients are told the server is called.
+    pub name: String,
+    /// What MCP clients are told about using the tools together.
+    pub instructions: Option<String>,
+    /// How many tools one page of a list has.
+    pub page_size: usize,
+    /// How long clients may keep a list of tools.
+    pub list_ttl: Duration,
+    /// Whether plain tool calls take the short way past the MCP library.
+    pub direct_path: bool,
+}
+
+/// What is logged, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogChoice {
+    /// `off`, `error`, `warn`, `info`, `debug` or `trace`.
+    pub level: String,
+    /// `text` or `json`.
+    pub format: String,
+}
+
+/// A setting that the command line gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flag {
+    /// As the user wrote it: `--listen`.
+    pub name: String,
+    /// What it sets: `server.listen`.
+    pub setting: String,
+    /// To what; lists with commas.
+    pub value: String,
+}
+
+/// What the names of variables that set something begin with.
+const PREFIX: &str = "GLOSSATOR__";
+const SECTIONS: [(&str, &Keys); 2] = [("server", &SERVER), ("log", &LOG)];
+
+/// The settings of every layer, typed; the names are those of the file.
+#[derive(Deserialize)]
+struct Settings {
+    server: Server,
+    log: Log,
+}
+
+#[derive(Deserialize)]
+struct Server {
+    listen: String,
+    allowed_hosts: Option<Vec<String>>,
+    allowed_origins: Vec<String>,
+    body_limit: usize,
+    drain: u64,
+    connections: usize,
+    header_timeout: u64,
+    name: String,
+    instructions: Option<String>,
+    page_size: usize,
+    list_ttl: u64,
+    direct_path: bool,
+}
+
+#[derive(Deserialize)]
+struct Log {
+    level: String,
+    format: String,
+}
+
+/// One layer, checked: `server.listen` and its like.
+#[derive(Debug, Clone, Default)]
+struct Layer(BTreeMap<String, ValueKind>);
+
+impl Source for Layer {
+    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn collect(&self) -> Result<Layered<String, Value>, ConfigError> {
+        Ok(self.0.iter().map(|(key, kind)| (key.clone(), Value::new(None, kind.clone()))).collect())
+    }
+}
+
+/// Reads and layers the settings. `root` is every file's tree. `None` when something is wrong with them; that
+/// has been reported then.
+pub(super) fn settings(
+    report: &Report<'_>,
+    environment: &Environment,
+    flags: &[Flag],
+    server: Option<&Section<'_, '_>>,
+    log: Option<&Section<'_, '_>>,
+) -> Option<(ServerSettings, LogChoice)> {
+    let before = report.errors();
+    let mut file = Layer::default();
+    for (section, (name, keys)) in [server, log].into_iter().zip(SECTIONS) {
+        if let Some(section) = section {
+            read_section(section, environment, name, keys, &mut file);
+        }
+    }
+    let variables = read_variables(report, environment);
+    let flags = read_flags(report, flags);
+    if report.errors() > before {
+        return None;
+    }
+    let layered = Config::builder()
+        .add_source(defaults())
+        .add_source(file)
+        .add_source(variables)
+        .add_source(flags)
+        .build()
+        .and_then(Config::try_deserialize::<Settings>);
+    match layered {
+        Ok(settings) => finish(settings),
+        // Every layer was checked, so this is a mistake of ours; it must not pass in silence.
+        Err(error) => {
+            report.add(Problem::of_whole("settings", format!("the layers do not fit together: {error}"), None));
+            None
+        }
+    }
+}
+
+/// The lowest layer; what has no default here is off or worked out.
+fn defaults() -> Layer {
+    let loopback = || ["http://localhost", "http://127.0.0.1", "http://[::1]"].map(Value::from).to_vec();
+    let values: [(&str, ValueKind); 11] = [
+        ("server.listen", "127.0.0.1:8080".into()),
+        ("server.allowed_origins", ValueKind::Array(loopback())),
+        ("server.body_limit", (4_i64 << 20).into()),
+        ("server.drain", 10_000_i64.into()),
+        ("server.connections", 10_000_i64.into()),
+        ("server.header_timeout", 10_000_i64.into()),
+        ("server.name", "glossator".into()),
+        ("server.page_size", 200_i64.into()),
+        ("server.list_ttl", 60_000_i64.into()),
+        ("server.direct_path", true.into()),
+        ("log.level", "info".into()),
+    ];
+    let more = [("log.format", ValueKind::from("text"))];
+    Layer(values.into_iter().chain(more).map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+fn finish(settings: Settings) -> Option<(ServerSettings, LogChoice)> {
+    let Settings { server, log } = settings;
+    let listen = parse_listen(&server.listen).ok()?;
+    let allowed_hosts = server.allowed_hosts.unwrap_or_else(|| {
+        let mut hosts = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec();
+        if !listen.ip().is_loopback() && !listen.ip().is_unspecified() {
+            hosts.push(match listen {
+                SocketAddr::V4(address) => address.ip().to_string(),
+                SocketAddr::V6(address) => format!("[{}]", address.ip()),
+            });
+        }
+        hosts
+    });
+    let server = ServerSettings {
+        listen,
+        drain: Duration::from_millis(server.drain),
+        connection_limit: server.connections,
+        header_timeout: Duration::from_millis(server.header_timeout),
+        allowed_hosts,
+        allowed_origins: server.allowed_origins,
+        body_limit_bytes: server.body_limit,
+        name: server.name,
+        instructions: server.instructions,
+        page_size: server.page_size,
+        list_ttl: Duration::from_millis(server.list_ttl),
+        direct_path: server.direct_path,
+    };
+    Some((server, LogChoice { level: log.level, format: log.format }))
+}
+
+fn read_section(section: &Section<'_, '_>, environment: &Environment, name: &str, keys: &Keys, layer: &mut Layer) {
+    for key in keys.list {
+        let Some(node) = section.get(key.name) else { continue };
+        if let Some(value) = read_node(section, environment, key, node) {
+            layer.0.insert(format!("{name}.{}", key.name), value);
+        }
+    }
+}
+
+fn read_node(section: &Section<'_, '_>, environment: &Environment, key: &Key, node: &Node) -> Option<ValueKind> {
+    let report = section.report;
+    if let Some(text) = node.as_text().filter(|text| text.contains("${")) {
+        let expanded = secret::expand(report, environment, node.span, text)?;
+        return match parse(key, &expanded.text) {
+            Ok(value) => Some(value),
+            Err(error) if !expanded.foreign => refuse(report, node, error),
+            Err(_) => {
+                let message = format!("with its variables put in, `{}` is not what it takes", key.name);
+                report.error(node.span, message, format!("{} Look at the variables.", key.means));
+                None
+            }
+        };
+    }
+    let value = match key.takes {
+        Takes::Flag => section.flag(key.name)?.into(),
+        Takes::Word(_) => section.word(key.name)?.into(),
+        Takes::Duration(..) => integer(section.duration(key.name)?.as_millis()),
+        Takes::Size(..) => integer(section.size(key.name)? as u128),
+        Takes::Count(..) => integer(section.count(key.name)?.into()),
+        Takes::List(_) => {
+            let Kind::List(_) = &node.kind else {
+                let help = node.as_text().map(|text| format!("write `[{text}]`"));
+                report.error(node.span, format!("`{}` takes a list, found {}", key.name, node.found()), help);
+                return None;
+            };
+            let mut items = Vec::new();
+            for (item, text) in section.texts(key.name)? {
+                let text = secret::expand(report, environment, item.span, text)?.text;
+                if let Err(error) = check_item(key, &text) {
+                    refuse::<()>(report, item, error);
+                }
+                items.push(Value::from(text));
+            }
+            return Some(ValueKind::Array(items));
+        }
+        _ => section.text(key.name)?.into(),
+    };
+    match check(key, &value) {
+        Ok(()) => Some(value),
+        Err(error) => refuse(report, node, error),
+    }
+}
+
+fn refuse<T>(report: &Report<'_>, node: &Node, error: UnitError) -> Option<T> {
+    report.error(node.span, error.message, error.help);
+    None
+}
+
+fn read_variables(report: &Report<'_>, environment: &Environment) -> Layer {
+    let mut layer = Layer::default();
+    let known: Vec<String> = SECTIONS
+        .iter()
+        .flat_map(|(section, keys)| keys.names().map(move |key| variable(section, key)))
+        .collect();
+    for (name, value) in environment.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
+        let found = SECTIONS.iter().find_map(|(section, keys)| {
+            let key = keys.list.iter().find(|key| variable(section, key.name) == name)?;
+            Some((format!("{section}.{}", key.name), key))
+        });
+        match found {
+            None => report.add(Problem::of_whole(
+                name,
+                "this variable sets nothing: no setting of the process is called so",
+                suggest::help(name, "known variables", known.iter().map(String::as_str)),
+            )),
+            // Containers set what they leave open to nothing.
+            Some(_) if value.is_empty() => {}
+            Some((setting, key)) => match parse(key, value) {
+                Ok(value) => {
+                    layer.0.insert(setting, value);
+                }
+                Err(error) => report.add(Problem::of_whole(name, error.message, Some(error.help))),
+            },
+        }
+    }
+    layer
+}
+
+fn read_flags(report: &Report<'_>, flags: &[Flag]) -> Layer {
+    let mut layer = Layer::default();
+    for Flag { name, setting, value } in flags {
+        let key = setting.split_once('.').and_then(|(section, key)| {
+            SECTIONS.iter().find(|(name, _)| *name == section).and_then(|(_, keys)| keys.get(key))
+        });
+        let parsed = match key {
+            Some(key) => parse(key, value),
+            None => Err(UnitError { message: format!("there is no setting `{setting}`"), help: "leave it out".into() }),
+        };
+        match parsed {
+            Ok(value) => {
+                layer.0.insert(setting.clone(), value);
+            }
+            Err(error) => report.add(Problem::of_whole(name, error.message, Some(error.help))),
+        }
+    }
+    layer
+}
+
+fn variable(section: &str, key: &str) -> String {
+    format!("{PREFIX}{}__{}", section.to_ascii_uppercase(), key.to_ascii_uppercase())
+}
+
+/// A value that comes as text, from a variable or a flag.
+fn parse(key: &Key, text: &str) -> Result<ValueKind, UnitError> {
+    let text = text.trim();
+    let wrong = |expected: String, help: String| UnitError { message: format!("expected {expected}, found `{text}`"), help };
+    let value = match key.takes {
+        Takes::Flag => match text {
+            "true" => true.into(),
+            "false" => false.into(),
+            _ => return Err(wrong("`true` or `false`".into(), "write one of the two".into())),
+        },
+        Takes::Word(words) => match words.iter().find(|word| **word == text) {
+            Some(word) => (*word).into(),
+            None => {
+                let words = suggest::listed(words.iter().copied());
+                return Err(wrong(format!("one of {words}"), "write one of them".into()));
+            }
+        },
+        Takes::Duration(least, most) => integer(section::read_duration(text, least, most)?.as_millis()),
+        Takes::Size(least, most) => integer(section::read_size(text, least, most)?.into()),
+        Takes::Count(least, most) => match text.parse::<u64>().ok().filter(|count| (least..=most).contains(count)) {
+            Some(count) => integer(count.into()),
+            None => return Err(wrong(format!("a whole number from {least} to {most}"), "write one".into())),
+        },
+        Takes::List(_) => {
+            let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
+            for item in &items {
+                check_item(key, item)?;
+            }
+            ValueKind::Array(items.into_iter().map(Value::from).collect())
+        }
+        _ => text.into(),
+    };
+    check(key, &value).map(|()| value)
+}
+
+fn integer(number: u128) -> ValueKind {
+    // Ranges of keys end far below.
+    ValueKind::I64(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// What a key asks of its value beyond its kind.
+fn check(key: &Key, value: &ValueKind) -> Result<(), UnitError> {
+    match (key.name, value) {
+        ("listen", ValueKind::String(text)) => parse_listen(text).map(|_| ()),
+        ("name", ValueKind::String(text)) if text.trim().is_empty() => Err(UnitError {
+            message: "`name` is empty".into(),
+            help: "write what clients shall call this server, or leave it out".into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn check_item(key: &Key, text: &str) -> Result<(), UnitError> {
+    let wrong = |expected: &str, help: &str| {
+        Err(UnitError { message: format!("expected {expected}, found `{text}`"), help: help.to_owned() })
+    };
+    if text == "*" {
+        return Ok(());
+    }
+    let authority = |text: &str| text.parse::<http::uri::Authority>().is_ok_and(|found| !found.as_str().contains('@'));
+    match key.name {
+        "allowed_hosts" if text.contains("://") => wrong("a host", "leave out what stands before `//`, and the path"),
+        "allowed_hosts" if !authority(text) => wrong("a host such as `tools.example.com` or `[::1]:8080`", "or `*` for all"),
+        "allowed_origins" => match text.split_once("://") {
+            _ if text == "null" => Ok(()),
+            Some((scheme, host)) if !scheme.is_empty() && authority(host) => Ok(()),
+            _ => wrong("an origin such as `https://app.example.com`", "write scheme and host, without a path; `*` for all"),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn parse_listen(text: &str) -> Result<SocketAddr, UnitError> {
+    let numbers = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.to_owned(),
+    };
+    numbers.parse().map_err(|_| {
+        let port = text.trim_start_matches(':').parse::<u16>().ok();
+        UnitError {
+            message: format!("expected an address and a port, found `{text}`"),
+            help: match port {
+                Some(port) => format!("write `127.0.0.1:{port}`, or `0.0.0.0:{port}` to be reached from other machines"),
+                None => "write `127.0.0.1:8080`, or `0.0.0.0:8080` to be reached from other machines".to_owned(),
+            },
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::{file, source::Files}, *};
+
+    #[track_caller]
+    fn layered(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<(ServerSettings, LogChoice), String> {
+        let files = Files::of_one("a.yaml", text);
+        let report = Report::new(&files);
+        let root = file::read(&report, 0).unwrap();
+        let sections = [("server", &SERVER), ("log", &LOG)].map(|(name, keys)| {
+            root.get(name).and_then(|node| Section::open(&report, node.span, node, keys))
+        });
+        let environment = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let settings = settings(&report, &environment, flags, sections[0].as_ref(), sections[1].as_ref());
+        drop(sections);
+        settings.ok_or_else(|| report.into_problems().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    }
+
+    #[test]
+    fn a_later_layer_wins() {
+        let file = "server: { listen: 127.0.0.1:1, drain: 1s, page_size: 7 }\nlog: { level: warn }";
+        let flag = Flag { name: "--listen".into(), setting: "server.listen".into(), value: "127.0.0.1:3".into() };
+        let variables = [("GLOSSATOR__SERVER__LISTEN", "127.0.0.1:2"), ("GLOSSATOR__SERVER__DRAIN", "2s"),
+            ("GLOSSATOR__SERVER__ALLOWED_HOSTS", "a.test, b.test:80"), ("GLOSSATOR__LOG__FORMAT", "json"),
+            ("GLOSSATOR__SERVER__NAME", "")];
+        let (server, log) = layered(file, &variables, &[flag]).unwrap();
+        assert_eq!(server.listen.port(), 3);
+        assert_eq!(server.drain, Duration::from_secs(2));
+        assert_eq!((server.page_size, server.name.as_str()), (7, "glossator"));
+        assert_eq!(server.allowed_hosts, ["a.test", "b.test:80"]);
+        assert_eq!((log.level.as_str(), log.format.as_str()), ("warn", "json"));
+    }
+
+    #[test]
+    fn a_problem_names_the_variable_or_the_flag() {
+        let problems = layered("server: {}", &[("GLOSSATOR__SERVER__DRAIN", "30")], &[]).unwrap_err();
+        assert!(problems.starts_with("GLOSSATOR__SERVER__DRAIN: the duration `30` has no unit"), "{problems}");
+        let problems = layered("server: {}", &[("GLOSSATOR__SERVER__LISTNE", "x")], &[]).unwrap_err();
+        assert!(problems.contains("did you mean `GLOSSATOR__SERVER__LISTEN`?"), "{problems}");
+        let flag = Flag { name: "--listen".into(), setting: "server.listen".into(), value: "8080".into() };
+        let problems = layered("server: {}", &[], &[flag]).unwrap_err();
+        assert!(problems.starts_with("--listen: expected an address") && problems.contains("127.0.0.1:8080"), "{problems}");
+    }
+
+    #[test]
+    fn variables_may_stand_in_the_file_and_their_values_are_not_told() {
+        let file = "server: { listen: \"127.0.0.1:${PORT}\", connections: \"${N:-12}\" }";
+        let (server, _) = layered(file, &[("PORT", "9")], &[]).unwrap();
+        assert_eq!((server.listen.port(), server.connection_limit), (9, 12));
+        let problems = layered(file, &[("PORT", "s3cr3t")], &[]).unwrap_err();
+        assert!(problems.contains("${PORT}") && !problems.contains("s3cr3t"), "{problems}");
+    }
+}

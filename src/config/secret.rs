@@ -1,0 +1,275 @@
+//! Values from outside the file: `${VARIABLE}` and `file:`; and what must never be shown.
+
+use std::{collections::BTreeMap, ops::Range, path::Path};
+
+use super::{report::Report, source::Span};
+
+/// The variables that a configuration may name, as they were when it was loaded.
+#[derive(Clone, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// The variables of this process. Names and values that are not UTF-8 are left out.
+    pub fn of_process() -> Self {
+        std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect()
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+impl FromIterator<(String, String)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
+        Self(variables.into_iter().collect())
+    }
+}
+
+/// Names only: a value may be a secret.
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// A text with its variables and files put in.
+pub(super) struct Expanded {
+    /// The text; not to be shown when it is foreign.
+    pub(super) text: String,
+    /// Whether some of it came from outside the file.
+    pub(super) foreign: bool,
+}
+
+/// The longest secret that is read from a file, in bytes.
+const SECRET_LIMIT_BYTES: u64 = 64 * 1024;
+
+/// Puts in `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$${` stands for `${`.
+///
+/// `None` when something is missing; it has been reported at `span` then.
+pub(super) fn expand(report: &Report<'_>, environment: &Environment, span: Span, text: &str) -> Option<Expanded> {
+    let (mut out, mut rest, mut foreign) = (String::new(), text, false);
+    while let Some(at) = rest.find("${") {
+        if rest[..at].ends_with('$') {
+            out.push_str(&rest[..at - 1]);
+            out.push_str("${");
+            rest = &rest[at + 2..];
+            continue;
+        }
+        out.push_str(&rest[..at]);
+        let Some(end) = rest[at..].find('}') else {
+            report.error(span, "`${` is never closed", "write `${NAME}`, or `$${` for the characters themselves");
+            return None;
+        };
+        out.push_str(&value_of(report, environment, span, &rest[at + 2..at + end])?);
+        foreign = true;
+        rest = &rest[at + end + 1..];
+    }
+    out.push_str(rest);
+    Some(Expanded { text: out, foreign })
+}
+
+/// The same for a value that may be `file:/path` as a whole.
+pub(super) fn expand_secret(
+    report: &Report<'_>,
+    environment: &Environment,
+    span: Span,
+    text: &str,
+) -> Option<Expanded> {
+    let Some(path) = text.strip_prefix("file:") else { return expand(report, environment, span, text) };
+    let path = expand(report, environment, span, path)?;
+    Some(Expanded { text: secret_file(report, span, &path.text)?, foreign: true })
+}
+
+fn value_of(report: &Report<'_>, environment: &Environment, span: Span, inside: &str) -> Option<String> {
+    if let Some(path) = inside.strip_prefix("file:") {
+        return secret_file(report, span, path);
+    }
+    let (name, default) = match inside.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (inside, None),
+    };
+    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+    if !is_name {
+        report.error(
+            span,
+            "between `${` and `}` stands the name of an environment variable: letters, digits and `_`",
+            "write `${NAME}`, `${NAME:-default}`, or `$${` for the characters themselves",
+        );
+        return None;
+    }
+    match (environment.get(name).filter(|value| !value.is_empty()), default) {
+        (Some(value), _) => Some(value.to_owned()),
+        (None, Some(default)) => Some(default.to_owned()),
+        (None, None) => {
+            let state = if environment.get(name).is_some() { "empty" } else { "not set" };
+            report.error(
+                span,
+                format!("the environment variable `{name}` is {state}"),
+                format!("set it, or write `${{{name}:-value}}` with a value for when it is not"),
+            );
+            None
+        }
+    }
+}
+
+/// The contents of a file without the line end that editors put there.
+fn secret_file(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
+    let path = path.trim();
+    let refuse = |message: String, help: &str| {
+        report.error(span, message, help);
+        None
+    };
+    if !Path::new(path).is_absolute() {
+        return refuse(format!("`{path}` is no absolute path"), "write it from the root on: `file:/run/secrets/token`");
+    }
+    let read = || -> std::io::Result<Vec<u8>> {
+        let file = std::fs::File::open(path)?;
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut std::io::Read::take(file, SECRET_LIMIT_BYTES + 1), &mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = match read() {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let why = super::folder::why(&error);
+            return refuse(format!("the file `{path}` {why}"), "put the secret there, or correct the path");
+        }
+    };
+    if bytes.len() as u64 > SECRET_LIMIT_BYTES {
+        return refuse(
+            format!("the file `{path}` has more than {SECRET_LIMIT_BYTES} bytes"),
+            "name a file that holds the value alone",
+        );
+    }
+    let Ok(text) = String::from_utf8(bytes) else {
+        return refuse(format!("the file `{path}` is not UTF-8 text"), "name a file that holds the value alone");
+    };
+    let trimmed = text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
+    if trimmed.is_empty() {
+        return refuse(format!("the file `{path}` is empty"), "put the secret there, or correct the path");
+    }
+    Some(trimmed.to_owned())
+}
+
+/// Whether what stands under a key of this name is probably a credential.
+pub(super) fn is_secret_name(name: &str) -> bool {
+    const PARTS: [&str; 10] = [
+        "authorization", "password", "passwd", "secret", "token", "apikey", "cookie", "credential", "privatekey",
+        "passphrase",
+    ];
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    PARTS.iter().any(|part| plain.contains(part))
+}
+
+/// Whether a value gives nothing away: nothing but names of variables and files, and the scheme before them.
+pub(super) fn is_only_references(value: &str) -> bool {
+    if value.starts_with("file:") {
+        return true;
+    }
+    let (mut rest, mut literal) = (value, String::new());
+    while let Some(at) = rest.find("${") {
+        let Some(end) = rest[at..].find('}') else { return false };
+        if rest[at..at + end].contains(":-") {
+            return false;
+        }
+        literal.push_str(&rest[..at]);
+        rest = &rest[at + end + 1..];
+    }
+    literal.push_str(rest);
+    matches!(literal.trim().to_ascii_lowercase().as_str(), "" | "bearer" | "basic" | "token" | "apikey")
+}
+
+/// Values in a line that stand after a key whose name says that they are secret, where the file could not be
+/// read further. `offset` is where the line begins.
+pub(super) fn secrets_by_looks(line: &str, offset: usize) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    let mut from = 0;
+    while let Some(colon) = line[from..].find(':').map(|at| at + from) {
+        from = colon + 1;
+        let key = line[..colon].trim_end_matches(['"', '\'', ' ']);
+        let key = key.rsplit([' ', ',', '{', '[', '"', '\'']).next().unwrap_or_default();
+        let value = line[from..].trim_start();
+        let start = line.len() - value.len();
+        if is_secret_name(key) && !value.is_empty() && !value.starts_with(['{', '[']) && !is_only_references(value.trim()) {
+            let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
+            let end = quote.and_then(|quote| value[1..].find(quote)).map_or(line.len(), |at| start + at + 2);
+            ranges.push(offset + start..offset + end);
+            from = end;
+        }
+    }
+    ranges
+}
+
+/// `user:password` in the URLs of a line.
+pub(super) fn credentials_in_urls(line: &str, offset: usize) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    for (at, _) in line.match_indices("://") {
+        let start = at + 3;
+        let end = line[start..]
+            .find(|c: char| c.is_whitespace() || matches!(c, '/' | '"' | '\'' | ',' | '}' | '?' | '#'))
+            .map_or(line.len(), |length| start + length);
+        if let Some(sign) = line[start..end].rfind('@') {
+            ranges.push(offset + start..offset + start + sign);
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::source::Files, *};
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<&str, &str>) {
+        let files = Files::of_one("a.yaml", text);
+        let report = Report::new(&files);
+        let variables = [("CITY", "Oslo"), ("EMPTY", ""), ("TOKEN", "s3cr3t")];
+        let environment = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
+        let expanded = expand_secret(&report, &environment, files.whole(0), text);
+        let problems = report.into_problems();
+        match (expanded, expected) {
+            (Some(found), Ok(expected)) => assert_eq!(found.text, expected),
+            (None, Err(part)) => assert!(problems[0].message.contains(part), "{}", problems[0]),
+            (found, _) => panic!("found {:?}, expected {expected:?}", found.map(|found| found.text)),
+        }
+        for problem in problems {
+            assert!(!problem.to_string().contains("s3cr3t"));
+        }
+    }
+
+    #[test]
+    fn variables_and_defaults_are_put_in() {
+        check("plain", Ok("plain"));
+        check("a ${CITY} b ${NONE:-http://x:1} $${CITY} $5", Ok("a Oslo b http://x:1 ${CITY} $5"));
+        check("${EMPTY:-x}", Ok("x"));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_without_telling_what_is_there() {
+        check("${NONE}", Err("`NONE` is not set"));
+        check("${TOKEN} ${EMPTY}", Err("`EMPTY` is empty"));
+        check("${TOKEN} ${CITY", Err("never closed"));
+        check("${TO KEN}", Err("name of an environment variable"));
+        check("file:/nowhere/at/all", Err("is not there"));
+        check("file:relative", Err("no absolute path"));
+    }
+
+    #[test]
+    fn a_secret_is_known_by_its_key() {
+        for name in ["Authorization", "X-Api-Key", "api_key", "db_password", "Set-Cookie", "refreshToken"] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        assert!(!is_secret_name("X-Client"));
+        assert!(is_only_references("Bearer ${TOKEN}"));
+        assert!(is_only_references("file:/run/secrets/token"));
+        assert!(!is_only_references("Bearer abc"));
+        assert!(!is_only_references("${TOKEN:-abc}"));
+    }
+}

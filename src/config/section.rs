@@ -1,0 +1,290 @@
+//! One section of the file while it is read: known keys only, and values of the kind that each takes.
+
+use std::time::Duration;
+#[cfg(test)]
+use std::{cell::RefCell, collections::BTreeSet};
+
+use super::{
+    keys::{Keys, Takes},
+    node::{Entry, Key, Kind, Node},
+    report::Report,
+    source::Span,
+    suggest,
+    units::{self, UnitError},
+};
+
+/// A map of the file with the keys that it may have.
+///
+/// What is wrong with a value is reported and the value then treated as absent, so that reading goes on.
+pub(super) struct Section<'s, 'f> {
+    pub(super) report: &'s Report<'f>,
+    pub(super) node: &'s Node,
+    /// Where the section's own key stands: the place of what is missing in it.
+    pub(super) place: Span,
+    keys: &'static Keys,
+    #[cfg(test)]
+    asked: RefCell<BTreeSet<&'static str>>,
+}
+
+impl<'s, 'f> Section<'s, 'f> {
+    /// Opens a map. `None` when it is none; unknown keys and a wrong kind have been reported then.
+    pub(super) fn open(report: &'s Report<'f>, place: Span, node: &'s Node, keys: &'static Keys) -> Option<Self> {
+        let Some(entries) = node.as_map() else {
+            report.error(
+                node.span,
+                format!("expected a map with the keys of {}, found {}", keys.of, node.found()),
+                format!("known keys: {}", suggest::listed(keys.names())),
+            );
+            return None;
+        };
+        for Entry { key, .. } in entries {
+            if keys.get(&key.text).is_none() {
+                report_unknown_key(report, key, keys);
+            }
+        }
+        Some(Self {
+            report,
+            node,
+            place,
+            keys,
+            #[cfg(test)]
+            asked: RefCell::default(),
+        })
+    }
+
+    /// The entry of a key.
+    pub(super) fn entry(&self, name: &'static str) -> Option<&'s Entry> {
+        debug_assert!(self.keys.get(name).is_some(), "`{name}` is no key of {}", self.keys.of);
+        #[cfg(test)]
+        self.asked.borrow_mut().insert(name);
+        self.node.as_map()?.iter().find(|entry| entry.key.text == name)
+    }
+
+    /// The value of a key.
+    pub(super) fn get(&self, name: &'static str) -> Option<&'s Node> {
+        self.entry(name).map(|entry| &entry.value)
+    }
+
+    /// The value of a key that must be there.
+    pub(super) fn required(&self, name: &'static str, help: &str) -> Option<&'s Node> {
+        let found = self.get(name);
+        if found.is_none() {
+            self.report.error(self.place, format!("{} has no `{name}`", self.keys.of), help);
+        }
+        found
+    }
+
+    /// A section inside this one.
+    pub(super) fn section(&self, name: &'static str, keys: &'static Keys) -> Option<Section<'s, 'f>> {
+        let entry = self.entry(name)?;
+        Section::open(self.report, entry.key.span, &entry.value, keys)
+    }
+
+    /// The entries of a map with names of one's own.
+    pub(super) fn map(&self, name: &'static str) -> Option<&'s [Entry]> {
+        let node = self.get(name)?;
+        let entries = node.as_map();
+        if entries.is_none() {
+            self.wrong_kind(name, node, "a map");
+        }
+        entries
+    }
+
+    /// A text.
+    pub(super) fn text(&self, name: &'static str) -> Option<&'s str> {
+        self.text_node(name).map(|(_, text)| text)
+    }
+
+    /// A text and where it stands.
+    pub(super) fn text_node(&self, name: &'static str) -> Option<(&'s Node, &'s str)> {
+        let node = self.get(name)?;
+        let text = text_of(self.report, node, &format!("`{name}`"))?;
+        Some((node, text))
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&self, name: &'static str) -> Option<bool> {
+        flag_of(self.report, self.get(name)?, name)
+    }
+
+    /// One of the words that the key takes.
+    pub(super) fn word(&self, name: &'static str) -> Option<&'static str> {
+        let node = self.get(name)?;
+        let Some(Takes::Word(words)) = self.takes(name) else { return None };
+        word_of(self.report, node, &format!("`{name}`"), words)
+    }
+
+    /// A duration in the range of the key.
+    pub(super) fn duration(&self, name: &'static str) -> Option<Duration> {
+        let node = self.get(name)?;
+        let Some(Takes::Duration(least, most)) = self.takes(name) else { return None };
+        match read_duration(&measure_text(node), least, most) {
+            Ok(duration) => Some(duration),
+            Err(error) => self.unit_error(node, error),
+        }
+    }
+
+    /// A size in bytes, in the range of the key.
+    pub(super) fn size(&self, name: &'static str) -> Option<usize> {
+        let node = self.get(name)?;
+        let Some(Takes::Size(least, most)) = self.takes(name) else { return None };
+        match read_size(&measure_text(node), least, most) {
+            Ok(size) => usize::try_from(size).ok(),
+            Err(error) => self.unit_error(node, error),
+        }
+    }
+
+    /// A whole number in the range of the key.
+    pub(super) fn count(&self, name: &'static str) -> Option<u64> {
+        let node = self.get(name)?;
+        let Some(Takes::Count(least, most)) = self.takes(name) else { return None };
+        let found = match &node.kind {
+            Kind::Number(text) => text.parse().ok().filter(|count| (least..=most).contains(count)),
+            Kind::Nothing | Kind::Flag(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
+        };
+        if found.is_none() {
+            let message = format!("`{name}` must be a whole number from {least} to {most}, found {}", node.found());
+            self.report.error(node.span, message, format!("write a number such as `{}`", least.max(1)));
+        }
+        found
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&self, name: &'static str) -> Option<Vec<(&'s Node, &'s str)>> {
+        let node = self.get(name)?;
+        let Kind::List(items) = &node.kind else {
+            self.wrong_kind(name, node, "a list");
+            return None;
+        };
+        Some(
+            items
+                .iter()
+                .filter_map(|item| Some((item, text_of(self.report, item, &format!("an item of `{name}`"))?)))
+                .collect(),
+        )
+    }
+
+    /// Says that keys have no place beside another.
+    pub(super) fn refuse_beside(&self, names: &[&'static str], other: &str) {
+        for entry in names.iter().filter_map(|name| self.entry(name)) {
+            let message = format!("`{}` has no effect beside `{other}`", entry.key.text);
+            self.report.error(entry.key.span, message, "remove one of the two");
+        }
+    }
+
+    fn takes(&self, name: &str) -> Option<Takes> {
+        self.keys.get(name).map(|key| key.takes)
+    }
+
+    fn unit_error<T>(&self, node: &Node, error: UnitError) -> Option<T> {
+        self.report.error(node.span, error.message, error.help);
+        None
+    }
+
+    fn wrong_kind(&self, name: &str, node: &Node, expected: &str) {
+        self.report.error(node.span, format!("`{name}` takes {expected}, found {}", node.found()), None);
+    }
+}
+
+/// A key that the tables name and nobody reads would have no effect.
+#[cfg(test)]
+impl Drop for Section<'_, '_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let asked = self.asked.borrow();
+        let forgotten: Vec<_> = self.keys.names().filter(|name| !asked.contains(name)).collect();
+        assert!(forgotten.is_empty(), "nobody reads {forgotten:?} of {}", self.keys.of);
+    }
+}
+
+fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
+    let message = format!("unknown key `{}` in {}", key.text, keys.of);
+    if let Some(nearest) = suggest::nearest(&key.text, keys.names()) {
+        return report.error(key.span, message, format!("did you mean `{nearest}`?"));
+    }
+    let elsewhere = [&super::keys::SERVER, &super::keys::LOG, &super::keys::DEFAULTS, &super::keys::ROUTE];
+    let help = match elsewhere.iter().find(|other| other.get(&key.text).is_some()) {
+        Some(other) => format!("`{}` is a key of {}", key.text, other.of),
+        None => format!("known keys: {}", suggest::listed(keys.names())),
+    };
+    report.error(key.span, message, help);
+}
+
+/// A text; `what` says of whom.
+pub(super) fn text_of<'n>(report: &Report<'_>, node: &'n Node, what: &str) -> Option<&'n str> {
+    if let Some(text) = node.as_text() {
+        return Some(text);
+    }
+    let help = match &node.kind {
+        Kind::Flag(_) | Kind::Number(_) => Some("put it in quotes".to_owned()),
+        Kind::Map(_) if report.files().text(node.span)[node.span.start..].starts_with('{') => {
+            Some("a text that begins with `{` is put in quotes".to_owned())
+        }
+        Kind::Nothing | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
+    };
+    report.error(node.span, format!("{what} takes a text, found {}", node.found()), help);
+    None
+}
+
+/// `true` or `false`.
+pub(super) fn flag_of(report: &Report<'_>, node: &Node, name: &str) -> Option<bool> {
+    if let Kind::Flag(flag) = node.kind {
+        return Some(flag);
+    }
+    let help = match node.as_text().map(str::to_ascii_lowercase).as_deref() {
+        Some("yes" | "on" | "true" | "1") => "write `true`",
+        Some("no" | "off" | "false" | "0") => "write `false`",
+        _ => "write `true` or `false`",
+    };
+    report.error(node.span, format!("`{name}` takes `true` or `false`, found {}", node.found()), help);
+    None
+}
+
+/// One of some words.
+pub(super) fn word_of(
+    report: &Report<'_>,
+    node: &Node,
+    what: &str,
+    words: &'static [&'static str],
+) -> Option<&'static str> {
+    let found = node.scalar().unwrap_or_default();
+    if let Some(word) = words.iter().find(|word| **word == found) {
+        return Some(word);
+    }
+    let message = format!("{what} must be one of {}; found {}", suggest::listed(words.iter().copied()), node.found());
+    let nearest = suggest::nearest(&found, words.iter().copied());
+    report.error(node.span, message, nearest.map(|word| format!("did you mean `{word}`?")));
+    None
+}
+
+/// A number without a unit is read too, to be told which unit to write.
+fn measure_text(node: &Node) -> String {
+    node.scalar().unwrap_or_else(|| node.found())
+}
+
+/// A duration of a range in milliseconds.
+pub(super) fn read_duration(text: &str, least: u64, most: u64) -> Result<Duration, UnitError> {
+    let duration = units::duration(text)?;
+    let (shortest, longest) = (units::show_duration(least), units::show_duration(most));
+    in_range(duration.as_millis().into(), least, most, text, &shortest, &longest)?;
+    Ok(duration)
+}
+
+/// A size of a range in bytes.
+pub(super) fn read_size(text: &str, least: u64, most: u64) -> Result<u64, UnitError> {
+    let size = units::size(text)?;
+    in_range(size.into(), least, most, text, &units::show_size(least), &units::show_size(most))?;
+    Ok(size)
+}
+
+fn in_range(amount: u128, least: u64, most: u64, text: &str, shown_least: &str, shown_most: &str) -> Result<(), UnitError> {
+    if (u128::from(least)..=u128::from(most)).contains(&amount) {
+        return Ok(());
+    }
+    Err(UnitError {
+        message: format!("expected from `{shown_least}` to `{shown_most}`, found `{text}`"),
+        help: format!("write a value in that range, such as `{}`", if amount > u128::from(most) { shown_most } else { shown_least }),
+    })
+}

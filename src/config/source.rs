@@ -1,0 +1,142 @@
+//! The files as they were read, and places in them.
+
+use std::{cell::OnceCell, ops::Range};
+
+/// Some words of one file, as byte offsets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) file: usize,
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+/// A place as people count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// From 1.
+    pub(super) line: usize,
+    /// In characters, from 1.
+    pub(super) column: usize,
+}
+
+/// The files of one configuration.
+#[derive(Debug, Default)]
+pub(super) struct Files(Vec<SourceFile>);
+
+#[derive(Debug)]
+struct SourceFile {
+    name: String,
+    text: String,
+    /// Where each line begins.
+    lines: Vec<usize>,
+    /// What must not be shown; unset until the file is read, and then lines are judged by their looks.
+    masked: OnceCell<Vec<Range<usize>>>,
+}
+
+impl Files {
+    /// Adds a file and tells its number.
+    pub(super) fn add(&mut self, name: impl Into<String>, text: String) -> usize {
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        self.0.push(SourceFile { name: name.into(), text, lines, masked: OnceCell::new() });
+        self.0.len() - 1
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_one(name: &str, text: &str) -> Self {
+        let mut files = Self::default();
+        files.add(name, text.to_owned());
+        files
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The name of the file that holds `span`.
+    pub(super) fn name(&self, span: Span) -> &str {
+        &self.0[span.file].name
+    }
+
+    /// The whole text of the file that holds `span`.
+    pub(super) fn text(&self, span: Span) -> &str {
+        &self.0[span.file].text
+    }
+
+    /// The whole file.
+    pub(super) fn whole(&self, file: usize) -> Span {
+        Span { file, start: 0, end: self.0[file].text.len() }
+    }
+
+    /// The first character of a file.
+    pub(super) fn beginning(&self, file: usize) -> Span {
+        Span { file, start: 0, end: 0 }
+    }
+
+    /// Where `span` begins.
+    pub(super) fn place(&self, span: Span) -> Place {
+        let file = &self.0[span.file];
+        let line = self.line_index(span);
+        let start = floor(&file.text, span.start);
+        Place { line: line + 1, column: file.text[file.lines[line]..start].chars().count() + 1 }
+    }
+
+    /// The line in which `span` begins, without its end.
+    pub(super) fn line(&self, span: Span) -> Range<usize> {
+        let line = self.line_index(span);
+        self.line_range(span.file, line)
+    }
+
+    /// The words of the line that is `down` lines below the beginning of `span`, if the file has it.
+    pub(super) fn line_below(&self, span: Span, down: usize) -> Option<Span> {
+        let file = &self.0[span.file];
+        let line = self.line_index(span) + down;
+        (line < file.lines.len()).then(|| {
+            let range = self.line_range(span.file, line);
+            let words = &file.text[range.clone()];
+            let start = range.start + (words.len() - words.trim_start().len());
+            Span { file: span.file, start, end: range.start + words.trim_end().len().max(start - range.start) }
+        })
+    }
+
+    fn line_index(&self, span: Span) -> usize {
+        self.0[span.file].lines.partition_point(|start| *start <= span.start).saturating_sub(1)
+    }
+
+    fn line_range(&self, file: usize, line: usize) -> Range<usize> {
+        let file = &self.0[file];
+        let start = file.lines[line];
+        let end = file.lines.get(line + 1).map_or(file.text.len(), |next| next - 1);
+        let end = start + file.text[start..end].trim_end_matches('\r').len();
+        start..end
+    }
+
+    /// Says what must not be shown of a file.
+    pub(super) fn mask(&self, file: usize, ranges: Vec<Range<usize>>) {
+        // A file is read once; a second answer would be the same.
+        let _ = self.0[file].masked.set(ranges);
+    }
+
+    /// What of a line must not be shown.
+    pub(super) fn masked(&self, span: Span, line: Range<usize>) -> Vec<Range<usize>> {
+        let file = &self.0[span.file];
+        let mut ranges = match file.masked.get() {
+            Some(ranges) => ranges
+                .iter()
+                .filter(|range| range.start < line.end && line.start < range.end)
+                .cloned()
+                .collect(),
+            None => super::secret::secrets_by_looks(&file.text[line.clone()], line.start),
+        };
+        ranges.extend(super::secret::credentials_in_urls(&file.text[line.clone()], line.start));
+        ranges
+    }
+}
+
+/// The nearest boundary of a character at or before `offset`.
+fn floor(text: &str, offset: usize) -> usize {
+    let mut offset = offset.min(text.len());
+    while !text.is_char_boundary(offset) {
+        offset -= 1;
+    }
+    offset
+}
