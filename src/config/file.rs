@@ -394,7 +394,7 @@ fn syntax_words(error: &ScanError) -> (String, Option<&'static str>) {
         ErrorKind::MisplacedFlowCollectionEnd => ("a bracket is closed that was never opened", quoted),
         ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => (
             "a `:` stands where no key can be",
-            "put a text that has `: ` in it in quotes, and look at the indentation",
+            "put a text with `: ` in it in quotes; look at the indentation, and for a bracket that is never closed",
         ),
         ErrorKind::MappingKeyNotAllowed => ("a key stands where none can be", "look at the indentation"),
         ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => {
@@ -468,7 +468,7 @@ mod tests {
         check("# nothing\n", Err("1:1 the file is empty"));
         check("a: \"b\nc: d\n", Err("1:4 a quote is opened here and never closed"));
         check("a:\n\tb: 1\n", Err("2:1 a tab stands where the indentation is; YAML wants spaces"));
-        check("a: [1, 2\nb: 3\n", Err("2:2 expected `,` or `]`"));
+        check("a: [1, 2\nb: 3\n", Err("2:2 a `:` stands where no key can be"));
         check("a: b: c\n", Err("1:5 a `:` stands where no key can be"));
         check("a: *x\n", Err("1:4 no `&` anchor of this name stands before"));
         check("a: 1\n---\nb: 2\n", Err("2:1 a second document begins here; a file holds one"));

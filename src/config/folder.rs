@@ -28,8 +28,15 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
     (files, problems)
 }
 
+/// One file whose text is at hand.
+pub(super) fn of_text(name: &str, text: &str) -> (Files, Vec<Problem>) {
+    let (mut files, mut problems) = (Files::default(), Vec::new());
+    add(&mut files, &mut problems, name, text.as_bytes().to_vec());
+    (files, problems)
+}
+
 /// Adds a file of these bytes, or tells why they are no text.
-pub(super) fn add(files: &mut Files, problems: &mut Vec<Problem>, name: &str, bytes: Vec<u8>) {
+fn add(files: &mut Files, problems: &mut Vec<Problem>, name: &str, bytes: Vec<u8>) {
     match String::from_utf8(bytes) {
         Ok(text) => {
             // Some editors put a mark at the beginning; it is no part of the text.

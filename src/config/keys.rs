@@ -109,14 +109,14 @@ pub(super) static SERVER: Keys = Keys {
             NAMES,
             "Values of `Origin` that are answered, such as `https://app.example.com`; `*` for all. Default: loopback.",
         ),
-        key("body_limit", Size(1, 1 << 30), "The longest request body. Default `1MiB`."),
+        key("body_limit", Size(1, 1 << 30), "The longest request body. Default `4MiB`."),
         key("drain", Duration(0, HOUR), "How long calls in flight may take to end when the process stops. Default `10s`."),
         key("connections", Count(1, 1_000_000), "How many connections are served at once. Default 10000."),
         key("header_timeout", Duration(1, HOUR), "How long a client may take to send its request's head. Default `10s`."),
         key("name", Text, "What MCP clients are told the server is called. Default `glossator`."),
         key("instructions", Text, "What MCP clients are told about using the tools together."),
-        key("page_size", Count(1, 10_000), "How many tools one page of a list has. Default 100."),
-        key("list_ttl", Duration(0, 24 * HOUR), "How long clients may keep a list of tools. Default `5m`."),
+        key("page_size", Count(1, 10_000), "How many tools one page of a list has. Default 200."),
+        key("list_ttl", Duration(0, 24 * HOUR), "How long clients may keep a list of tools. Default `1m`."),
         key("direct_path", Flag, "Whether plain tool calls take the short way past the MCP library. Default `true`."),
     ],
 };
@@ -140,7 +140,7 @@ pub(super) static DEFAULTS: Keys = Keys {
         key("error_text_limit", Size(64, 1 << 20), "The longest error text that a client gets. Default `2KiB`."),
         key("envelope", ENVELOPE, "What REST clients get: the tool result, or the structured value alone. Default `mcp`."),
         key("error_status", ERROR_STATUS, "The HTTP status of a tool error for REST clients. Default `truthful`."),
-        key("in_flight", IN_FLIGHT, "How many calls one upstream gets at once. Default 256."),
+        key("in_flight", IN_FLIGHT, "How many calls one upstream gets at once. Default 128."),
         key("headers", NAMES, "Names of the caller's headers that are sent on to upstreams. Default: none."),
     ],
 };
@@ -216,7 +216,6 @@ pub(super) static BODY: Keys = Keys {
         key("json", Anything, "JSON, in which every text is a template; `\"{{ args }}\"` alone gives the value itself."),
         key("form", Map(&Scalar), "Fields of a form: a template each."),
         key("text", Text, "A text: one template."),
-        key("media_type", Text, "The media type of `text`. Default `text/plain; charset=utf-8`."),
     ],
 };
 
@@ -393,7 +392,7 @@ pub(super) static GIVEN: Keys = Keys {
         key("status", Count(100, 599), "The HTTP status. Default 200."),
         key("type", Text, "The `Content-Type`."),
         key("headers", Map(&Scalar), "Other headers."),
-        key("body", Text, "The body, as text."),
+        key("body", Scalar, "The body, as text."),
         key("body_base64", Text, "The body, in Base64."),
     ],
 };

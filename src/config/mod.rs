@@ -2,25 +2,129 @@
 //!
 //! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in which
 //! every key and value knows its place (`node`); `keys` lists every key there is, `section` reads them;
-//! `compile` makes routes and upstreams of the tree, a file a section; `process` layers `server` and `log` with
-//! the environment and the command line. [`Problem`] tells what is wrong, `suggest` what was probably meant,
-//! `secret` keeps secrets out of it. [`schema`] describes the file for editors.
+//! `compile` makes one configuration of the trees, with a file for each part (`upstreams`, `routes`, `request`,
+//! `schemas`, `reply`, `extract`, `content`, `promise`, `examples`) and `language` for patterns, jq and
+//! templates; `process` layers `server` and `log` with the environment and the command line. [`Problem`] tells
+//! what is wrong, `suggest` what was probably meant, `secret` keeps secrets out of it. [`schema`] describes the
+//! file for editors.
 //!
 //! All problems of all files are found in one run. The only room that reads files or the environment.
 
+mod compile;
+mod content;
+mod ecma;
+mod examples;
+mod extract;
 mod file;
 mod folder;
 mod keys;
+mod language;
 mod node;
 mod problem;
 mod process;
+mod promise;
+mod reply;
 mod report;
+mod request;
+mod routes;
+mod schema;
+mod schemas;
 mod secret;
 mod section;
 mod source;
 mod suggest;
 mod units;
+mod upstreams;
 
+use std::path::PathBuf;
+
+use crate::route::UpstreamName;
+
+pub use examples::{Example, Expectation, Expected, ExpectedContent, Position};
 pub use problem::{Problem, Problems, Severity};
 pub use process::{Flag, LogChoice, ServerSettings};
+pub use routes::RouteFile;
+pub use schema::schema;
 pub use secret::Environment;
+pub use upstreams::UpstreamFile;
+
+/// Where a configuration comes from.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// The file, or the folder of files.
+    pub origin: Origin,
+    /// The variables that it may name, and that may set settings of the process.
+    pub environment: Environment,
+    /// Settings of the process from the command line.
+    pub flags: Vec<Flag>,
+}
+
+/// The files.
+#[derive(Debug, Clone)]
+pub enum Origin {
+    /// A file, or a folder of which every `*.yaml` and `*.yml` is read.
+    Path(PathBuf),
+    /// The contents of one file, and its name in problems.
+    Text {
+        /// What it is called.
+        name: String,
+        /// What stands in it.
+        text: String,
+    },
+}
+
+/// A configuration without errors.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Where and how the process serves.
+    pub server: ServerSettings,
+    /// What is logged, and how.
+    pub log: LogChoice,
+    /// The legacy servers.
+    pub upstreams: Vec<UpstreamFile>,
+    /// The upstream that gets every path which is no route.
+    pub passthrough: Option<UpstreamName>,
+    /// The routes, in the order of the files.
+    pub routes: Vec<RouteFile>,
+    /// What works, but not as its writer thinks.
+    pub warnings: Vec<Problem>,
+}
+
+impl Sources {
+    /// A file or folder with the environment of this process, and no flags.
+    pub fn of_path(path: impl Into<PathBuf>) -> Self {
+        Self { origin: Origin::Path(path.into()), environment: Environment::of_process(), flags: Vec::new() }
+    }
+
+    /// The contents of one file, with an empty environment.
+    pub fn of_text(name: impl Into<String>, text: impl Into<String>) -> Self {
+        let origin = Origin::Text { name: name.into(), text: text.into() };
+        Self { origin, environment: Environment::default(), flags: Vec::new() }
+    }
+}
+
+/// Reads, checks and compiles a configuration.
+///
+/// # Errors
+///
+/// [`Problems`]: everything that is wrong with all of its files, found in one run.
+pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
+    let (files, unread) = match &sources.origin {
+        Origin::Path(path) => folder::read(path),
+        Origin::Text { name, text } => folder::of_text(name, text),
+    };
+    let report = report::Report::new(&files);
+    compile::add_all(&report, unread);
+    let trees: Vec<_> = (0..files.len()).filter_map(|index| file::read(&report, index)).collect();
+    let loaded = compile::compile(&report, &sources.environment, &sources.flags, trees);
+    let refused = report.errors() > 0;
+    let mut found = report.into_problems();
+    problem::sort(&mut found);
+    match loaded {
+        Some(loaded) if !refused => Ok(Loaded { warnings: found, ..loaded }),
+        _ => Err(Problems::of(found)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -127,11 +127,14 @@ impl Problems {
     /// How many problems are told at most; who has more has one that causes the others.
     pub const MOST_TOLD: usize = 500;
 
-    /// Everything that was found, warnings included; `None` when there is nothing.
-    pub(super) fn of(mut list: Vec<Problem>) -> Option<Self> {
-        sort(&mut list);
+    /// Everything that was found, sorted, warnings included.
+    pub(super) fn of(mut list: Vec<Problem>) -> Self {
+        if list.is_empty() {
+            // Who refuses says why; should a reader forget to, the refusal must not be an empty page.
+            list.push(Problem::of_whole("configuration", "it could not be read, for no reason that was told", None));
+        }
         list.truncate(Self::MOST_TOLD);
-        (!list.is_empty()).then_some(Self(list))
+        Self(list)
     }
 
     /// All of them, in the order of the files.

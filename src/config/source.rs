@@ -63,6 +63,7 @@ impl Files {
     }
 
     /// The whole file.
+    #[cfg(test)]
     pub(super) fn whole(&self, file: usize) -> Span {
         Span { file, start: 0, end: self.0[file].text.len() }
     }

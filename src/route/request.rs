@@ -39,6 +39,8 @@ pub enum ValueTemplate {
     Argument(String),
     /// A rendered text; an empty one leaves the parameter out.
     Text(Template),
+    /// Nothing: the parameter is its name alone, as in `?auto`.
+    NameOnly,
 }
 
 /// The body of a request.
@@ -200,6 +202,11 @@ impl Filling<'_> {
     fn encoded(&mut self, parameters: &[(String, ValueTemplate)]) -> Result<String, RequestError> {
         let mut encoded = String::new();
         for (name, value) in parameters {
+            if matches!(value, ValueTemplate::NameOnly) {
+                encoded.push_str(if encoded.is_empty() { "" } else { "&" });
+                encoded.extend(utf8_percent_encode(name, ESCAPED));
+                continue;
+            }
             for text in self.values(value)? {
                 if !encoded.is_empty() {
                     encoded.push('&');
@@ -214,6 +221,7 @@ impl Filling<'_> {
 
     fn values(&mut self, value: &ValueTemplate) -> Result<Vec<String>, RequestError> {
         match value {
+            ValueTemplate::NameOnly => Ok(Vec::new()),
             ValueTemplate::Argument(name) => match self.arguments.get(name) {
                 None | Some(Value::Null) => Ok(Vec::new()),
                 Some(Value::Array(items)) => {
@@ -263,13 +271,14 @@ mod tests {
             ("units".into(), ValueTemplate::Text(text("{{ args.units | default('metric') }}"))),
             ("tag".into(), ValueTemplate::Argument("tags".into())),
             ("none".into(), ValueTemplate::Argument("none".into())),
+            ("auto".into(), ValueTemplate::NameOnly),
         ];
         let request =
             build(&template, json!({"city": "Oslo", "units": "a&b=c", "tags": ["x y", 2]})).unwrap();
-        assert_eq!(request.path_and_query.as_str(), "/v1/Oslo?units=a%26b%3Dc&tag=x%20y&tag=2");
+        assert_eq!(request.path_and_query.as_str(), "/v1/Oslo?units=a%26b%3Dc&tag=x%20y&tag=2&auto");
         assert_eq!(
             build(&template, json!({"city": "Oslo"})).unwrap().path_and_query.as_str(),
-            "/v1/Oslo?units=metric"
+            "/v1/Oslo?units=metric&auto"
         );
     }
 

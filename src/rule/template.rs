@@ -72,6 +72,14 @@ impl Template {
         names.sort();
         names
     }
+
+    /// The same with what is asked of each: `args.city`, `structured`.
+    pub fn paths(&self) -> Vec<String> {
+        let template = self.environment.get_template(NAME).expect("the template was added when it was made");
+        let mut paths: Vec<_> = template.undeclared_variables(true).into_iter().collect();
+        paths.sort();
+        paths
+    }
 }
 
 impl fmt::Debug for Template {

@@ -1,0 +1,192 @@
+//! All trees to one configuration: sections merged, every part read, the parts held against each other.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::{
+    Loaded,
+    keys::{DEFAULTS, FILE, LOG, SERVER},
+    node::{Entry, Kind, Node},
+    problem::Problem,
+    process::{self, Flag},
+    report::Report,
+    request::find_upstream,
+    routes::{self, RouteDefaults, RouteFile, Surroundings},
+    secret::Environment,
+    section::Section,
+    source::Span,
+    upstreams::{self, UpstreamDefaults, UpstreamFile},
+};
+use crate::route::{Conflict, RouteTable, UpstreamName};
+
+/// Compiles the files' trees. `None` when something is wrong; that has been reported then.
+pub(super) fn compile(
+    report: &Report<'_>,
+    environment: &Environment,
+    flags: &[Flag],
+    trees: Vec<Node>,
+) -> Option<Loaded> {
+    let root = merge(report, trees)?;
+    let file = Section::open(report, root.span, &root, &FILE)?;
+    let server = file.section("server", &SERVER);
+    let log = file.section("log", &LOG);
+    let process = process::settings(report, environment, flags, server.as_ref(), log.as_ref());
+    if let (Some((settings, _)), Some(server)) = (&process, &server) {
+        warn_of_closed_door(settings, server);
+    }
+    let (route_defaults, upstream_defaults) = match file.section("defaults", &DEFAULTS) {
+        Some(section) => defaults(&section),
+        None => Default::default(),
+    };
+    let entries = file.map("upstreams").unwrap_or_default();
+    let upstreams: Vec<UpstreamFile> = entries
+        .iter()
+        .filter_map(|entry| upstreams::read(report, environment, upstream_defaults, entry))
+        .collect();
+    let names: Vec<(UpstreamName, Span)> =
+        entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
+    let passthrough = file
+        .text_node("passthrough")
+        .and_then(|(node, name)| find_upstream(report, &names, node.span, name));
+    let around = Surroundings { defaults: &route_defaults, names: &names, upstreams: &upstreams };
+    let written = file.map("routes").unwrap_or_default();
+    let routes: Vec<RouteFile> = written.iter().filter_map(|entry| routes::read(report, &around, entry)).collect();
+    if written.is_empty() && file.get("passthrough").is_none() && report.errors() == 0 {
+        let place = file.entry("routes").map_or(report.files().beginning(root.span.file), |entry| entry.key.span);
+        let help = "write `routes: { NAME: { request: GET UPSTREAM/path } }`, or `passthrough: UPSTREAM`";
+        report.error(place, "there are no routes", help);
+    }
+    warn_unused(report, &names, &routes, passthrough.as_ref(), written);
+    refuse_conflicts(report, &routes);
+    let (server, log) = process?;
+    (report.errors() == 0).then(|| Loaded { server, log, upstreams, passthrough, routes, warnings: Vec::new() })
+}
+
+/// One tree of all files: sections are joined, and a name in two files is a problem.
+fn merge(report: &Report<'_>, trees: Vec<Node>) -> Option<Node> {
+    let mut merged: Option<(Span, Vec<Entry>)> = None;
+    for tree in trees {
+        let Kind::Map(entries) = tree.kind else {
+            let help = "the file begins with keys: `upstreams:`, `routes:`";
+            report.error(tree.span, format!("expected a map with the keys of the file, found {}", tree.found()), help);
+            continue;
+        };
+        match &mut merged {
+            None => merged = Some((tree.span, entries)),
+            Some((_, known)) => join(report, known, entries, true),
+        }
+    }
+    merged.map(|(span, entries)| Node { span, kind: Kind::Map(entries), secret: false })
+}
+
+fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections: bool) {
+    let mut places: HashMap<String, usize> =
+        known.iter().enumerate().map(|(index, entry)| (entry.key.text.clone(), index)).collect();
+    for entry in more {
+        let Some(&index) = places.get(&entry.key.text) else {
+            places.insert(entry.key.text.clone(), known.len());
+            known.push(entry);
+            continue;
+        };
+        let first = &mut known[index];
+        match (&mut first.value.kind, entry.value.kind) {
+            (Kind::Map(known), Kind::Map(more)) if sections => join(report, known, more, false),
+            _ => {
+                let message = format!("`{}` is in two files; the other is {}", entry.key.text, report.place(first.key.span));
+                report.error(entry.key.span, message, "keep one of them, or give one another name");
+            }
+        }
+    }
+}
+
+fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
+    let own = RouteDefaults::default();
+    let routes = RouteDefaults {
+        deadline: section.duration("deadline").unwrap_or(own.deadline),
+        reply_limit_bytes: section.size("reply_limit").unwrap_or(own.reply_limit_bytes),
+        error_text_bytes: section.size("error_text_limit").unwrap_or(own.error_text_bytes),
+        envelope: routes::envelope(section).unwrap_or(own.envelope),
+        error_status: routes::error_status(section).unwrap_or(own.error_status),
+        headers: routes::headers(section, "headers"),
+    };
+    let upstreams = UpstreamDefaults {
+        connect_timeout: section.duration("connect_timeout"),
+        in_flight: section.count("in_flight").and_then(|count| usize::try_from(count).ok()),
+    };
+    (routes, upstreams)
+}
+
+/// Reached from everywhere, and answering nobody.
+fn warn_of_closed_door(settings: &process::ServerSettings, section: &Section<'_, '_>) {
+    let asked = section.get("listen").filter(|_| section.get("allowed_hosts").is_none());
+    let loopback_only = settings.allowed_hosts.iter().all(|host| matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]"));
+    if let Some(node) = asked
+        && settings.listen.ip().is_unspecified()
+        && loopback_only
+    {
+        section.report.warning(
+            node.span,
+            "other machines can connect, and are refused: only the hosts of this machine are allowed",
+            "write `allowed_hosts: [NAME]` with the names that clients use, or `[\"*\"]`",
+        );
+    }
+}
+
+fn warn_unused(
+    report: &Report<'_>,
+    names: &[(UpstreamName, Span)],
+    routes: &[RouteFile],
+    passthrough: Option<&UpstreamName>,
+    written: &[Entry],
+) {
+    // A route that could not be read may be the one that uses it.
+    if routes.len() < written.len() {
+        return;
+    }
+    for (name, span) in names {
+        if passthrough != Some(name) && !routes.iter().any(|file| &file.route.upstream == name) {
+            report.warning(*span, format!("the upstream `{name}` is used by no route"), "remove it, or write a route for it");
+        }
+    }
+}
+
+/// Routes that one request would fit, told at the later of the two.
+fn refuse_conflicts(report: &Report<'_>, routes: &[RouteFile]) {
+    let mut left: Vec<&RouteFile> = routes.iter().collect();
+    loop {
+        let table = RouteTable::new(left.iter().map(|file| Arc::clone(&file.route)).collect());
+        let Err(conflict) = table else { return };
+        let (Conflict::Tool { tool } | Conflict::Endpoint { tool, .. }) = &conflict;
+        let Some(index) = left.iter().position(|file| file.route.definition.name == *tool) else { return };
+        let file = left.remove(index);
+        let span = file.rest_span.unwrap_or(file.name_span);
+        let other = left.iter().filter(|other| same_shape(other, file)).min_by_key(|other| (other.name_span.file, other.name_span.start));
+        let (message, help) = match (&conflict, other) {
+            (Conflict::Endpoint { method, path, .. }, Some(other)) => (
+                format!(
+                    "`{method} {path}` is the endpoint of the route `{}` too, at {}",
+                    other.route.definition.name,
+                    report.place(other.rest_span.unwrap_or(other.name_span)),
+                ),
+                "give one of them another path or method",
+            ),
+            _ => (conflict.to_string(), "give one of them another name or path"),
+        };
+        report.error(span, message, help);
+    }
+}
+
+fn same_shape(left: &RouteFile, right: &RouteFile) -> bool {
+    let shape = |file: &RouteFile| {
+        file.route.rest.as_ref().map(|rest| {
+            let segments: Vec<&str> =
+                rest.path.split('/').map(|segment| if segment.contains('{') { "{}" } else { segment }).collect();
+            (rest.method.clone(), segments.join("/"))
+        })
+    };
+    shape(left).is_some() && shape(left) == shape(right)
+}
+
+/// Adds problems that were found before there was a report.
+pub(super) fn add_all(report: &Report<'_>, problems: Vec<Problem>) {
+    problems.into_iter().for_each(|problem| report.add(problem));
+}

@@ -1,0 +1,157 @@
+//! `content`: what people and models see of a reply.
+
+use super::{
+    extract::media_type,
+    keys::{BLOCK, BLOCK_ANNOTATIONS, RESOURCE, RESOURCE_LINK},
+    language,
+    node::{Kind, Node},
+    report::Report,
+    section::{self, Section},
+    source::Span,
+};
+use crate::{
+    rule::{
+        BlockTemplate, ContentTemplate, Payload, Template,
+        extract::{Binary, BinaryKind},
+    },
+    tool::Annotations,
+};
+
+/// Reads `content`. `None` when something is wrong with it; that has been reported then.
+pub(super) fn read(report: &Report<'_>, node: &Node, place: Span, names: &[&str]) -> Option<ContentTemplate> {
+    let blocks = match &node.kind {
+        Kind::List(items) if items.is_empty() => {
+            report.error(node.span, "`content` has no block", "a result has at least one; leave `content` out for the default");
+            return None;
+        }
+        Kind::List(items) => {
+            let blocks: Vec<_> = items.iter().map(|item| block(report, item, item.span, names)).collect();
+            blocks.into_iter().collect::<Option<Vec<_>>>()?
+        }
+        Kind::Map(_) => vec![block(report, node, place, names)?],
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {
+            let template = language::template(report, node, "`content`", names)?;
+            vec![BlockTemplate { payload: Payload::Text(template), annotations: None }]
+        }
+    };
+    Some(ContentTemplate::Blocks(blocks))
+}
+
+fn block(report: &Report<'_>, node: &Node, place: Span, names: &[&str]) -> Option<BlockTemplate> {
+    let section = Section::open(report, place, node, &BLOCK)?;
+    let annotations = match section.section("annotations", &BLOCK_ANNOTATIONS) {
+        Some(section) => Some(annotations(&section)?),
+        None => None,
+    };
+    const KINDS: [&str; 6] = ["text", "as", "image", "audio", "resource", "resource_link"];
+    let kinds: Vec<_> = KINDS.into_iter().filter_map(|name| section.entry(name)).collect();
+    let [one] = kinds[..] else {
+        let (message, span) = match kinds.get(1) {
+            None => ("a block of content shows nothing".to_owned(), section.place),
+            Some(second) => ("a block of content shows one thing, found several".to_owned(), second.key.span),
+        };
+        report.error(span, message, "write `- text: …`, and another `-` for the next block");
+        return None;
+    };
+    if !matches!(one.key.text.as_str(), "image" | "audio" | "resource") {
+        section.refuse_beside(&["media_type"], &one.key.text);
+    }
+    let media = media_type(&section);
+    let payload = match one.key.text.as_str() {
+        "text" => Payload::Text(language::template(report, &one.value, "`text`", names)?),
+        "as" => match section.word("as")? {
+            "json" => Payload::Json,
+            "json-pretty" => Payload::JsonPretty,
+            _ => Payload::Verbatim,
+        },
+        "image" => data(&section, &one.value, BinaryKind::Image, media, names)?,
+        "audio" => data(&section, &one.value, BinaryKind::Audio, media, names)?,
+        "resource" if one.value.as_text() == Some("reply") => {
+            Payload::Bytes(Binary { kind: Some(BinaryKind::Resource), media_type: media })
+        }
+        "resource" => {
+            section.refuse_beside(&["media_type"], "resource: {…}");
+            let inner = Section::open(report, one.key.span, &one.value, &RESOURCE)?;
+            let uri = template(&inner, "uri", names);
+            let (media_type, text) = (media_type(&inner), optional(&inner, "text", names));
+            inner.required("uri", "write `uri: report://today`");
+            Payload::Resource { uri: uri?, media_type, text: text? }
+        }
+        _ => {
+            let inner = Section::open(report, one.key.span, &one.value, &RESOURCE_LINK)?;
+            let (uri, name) = (template(&inner, "uri", names), template(&inner, "name", names));
+            let (description, media_type) = (optional(&inner, "description", names), media_type(&inner));
+            inner.required("uri", "write `uri: https://example.com/report`");
+            inner.required("name", "write `name: report`");
+            Payload::ResourceLink { uri: uri?, name: name?, description: description?, media_type }
+        }
+    };
+    Some(BlockTemplate { payload, annotations })
+}
+
+fn data(section: &Section<'_, '_>, node: &Node, kind: BinaryKind, media: Option<String>, names: &[&str]) -> Option<Payload> {
+    if node.as_text() == Some("reply") {
+        return Some(Payload::Bytes(Binary { kind: Some(kind), media_type: media }));
+    }
+    let data = language::template(section.report, node, "the data of a block", names)?;
+    let Some(media_type) = media else {
+        if section.get("media_type").is_none() {
+            let help = "write `media_type: image/png` beside it, or `reply` for the reply's own bytes and type";
+            section.report.error(node.span, "data from a template has no media type", help);
+        }
+        return None;
+    };
+    Some(match kind {
+        BinaryKind::Audio => Payload::Audio { data, media_type },
+        BinaryKind::Image | BinaryKind::Resource => Payload::Image { data, media_type },
+    })
+}
+
+fn template(section: &Section<'_, '_>, name: &'static str, names: &[&str]) -> Option<Template> {
+    language::template(section.report, section.get(name)?, &format!("`{name}`"), names)
+}
+
+/// A template that may be left out; the outer `None` is for one that is wrong.
+fn optional(section: &Section<'_, '_>, name: &'static str, names: &[&str]) -> Option<Option<Template>> {
+    match section.get(name) {
+        None => Some(None),
+        Some(_) => template(section, name, names).map(Some),
+    }
+}
+
+fn annotations(section: &Section<'_, '_>) -> Option<Annotations> {
+    let report = section.report;
+    let mut good = true;
+    let mut audience = Vec::new();
+    for (node, _) in section.texts("audience").unwrap_or_default() {
+        match section::word_of(report, node, "an item of `audience`", &["user", "assistant"]) {
+            Some(word) => audience.push(word.to_owned()),
+            None => good = false,
+        }
+    }
+    let priority = section.get("priority").map(|node| {
+        let number = match &node.kind {
+            Kind::Number(text) => text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number)),
+            Kind::Nothing | Kind::Flag(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
+        };
+        if number.is_none() {
+            report.error(node.span, format!("`priority` is a number from 0 to 1, found {}", node.found()), "write `0.5`");
+        }
+        number
+    });
+    let last_modified = section.text_node("lastModified").map(|(node, text)| {
+        let good = is_rfc_3339(text);
+        if !good {
+            let message = format!("`lastModified` is a moment as RFC 3339 writes it, found {}", node.found());
+            report.error(node.span, message, "write `\"2026-11-21T09:30:00Z\"`");
+        }
+        good.then(|| text.to_owned())
+    });
+    let missing = matches!(priority, Some(None)) || matches!(last_modified, Some(None));
+    (good && !missing).then(|| Annotations { audience, priority: priority.flatten(), last_modified: last_modified.flatten() })
+}
+
+fn is_rfc_3339(text: &str) -> bool {
+    const SHAPE: &str = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$";
+    regex::Regex::new(SHAPE).is_ok_and(|shape| shape.is_match(text))
+}

@@ -1,0 +1,196 @@
+//! `tests`: examples of a route, to be run by `glossator test`.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde_json::{Map, Value};
+
+use super::{
+    keys::{EXAMPLE, EXPECT, GIVEN},
+    node::{Entry, Kind, Node},
+    report::Report,
+    section::Section,
+    source::Span,
+    upstreams::scalar,
+};
+use crate::reply::Reply;
+
+/// One example: a reply, and what clients get of it.
+#[derive(Debug, Clone)]
+pub struct Example {
+    /// What it shows.
+    pub name: Option<String>,
+    /// Where it stands.
+    pub position: Position,
+    /// The arguments of the call.
+    pub args: Map<String, Value>,
+    /// What the upstream answers.
+    pub given: Reply,
+    /// What clients get.
+    pub expect: Expectation,
+}
+
+/// What is expected of a result; what is not named is not compared.
+#[derive(Debug, Clone, Default)]
+pub struct Expectation {
+    /// The structured content.
+    pub structured: Option<Expected<Value>>,
+    /// The content.
+    pub content: Option<Expected<ExpectedContent>>,
+    /// Whether it is a tool error; compared always.
+    pub is_error: bool,
+    /// Where `isError` stands, if it does.
+    pub is_error_position: Option<Position>,
+    /// Words that the text of the first block has in it.
+    pub text: Option<Expected<String>>,
+}
+
+/// Something expected, and where it stands.
+#[derive(Debug, Clone)]
+pub struct Expected<T> {
+    /// What.
+    pub value: T,
+    /// Where.
+    pub position: Position,
+}
+
+/// The content that is expected.
+#[derive(Debug, Clone)]
+pub enum ExpectedContent {
+    /// The text of the first block, letter for letter.
+    FirstText(String),
+    /// All blocks, as clients get them.
+    Blocks(Vec<Value>),
+}
+
+/// A place in a file of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Position {
+    /// The file's name, as given.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+}
+
+impl Position {
+    pub(super) fn of(report: &Report<'_>, span: Span) -> Self {
+        let place = report.files().place(span);
+        Self { file: report.files().name(span).to_owned(), line: place.line, column: place.column }
+    }
+}
+
+impl std::fmt::Display for Position {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// Reads `tests`; what is wrong is reported and left out.
+pub(super) fn read(report: &Report<'_>, node: &Node) -> Vec<Example> {
+    let Kind::List(items) = &node.kind else {
+        let help = "write `tests: [ { given: { body: \"…\" }, expect: { … } } ]`";
+        report.error(node.span, format!("`tests` takes a list, found {}", node.found()), help);
+        return Vec::new();
+    };
+    items.iter().filter_map(|item| example(report, item)).collect()
+}
+
+fn example(report: &Report<'_>, node: &Node) -> Option<Example> {
+    let place = node.as_map().and_then(|entries| entries.first()).map_or(node.span, |entry| entry.key.span);
+    let section = Section::open(report, place, node, &EXAMPLE)?;
+    let name = section.text("name").map(str::to_owned);
+    let args = section.map("args").map(Node::entries_to_json).unwrap_or_default();
+    section.required("given", "write `given: { status: 200, type: text/plain, body: \"…\" }`");
+    let given = section.section("given", &GIVEN).and_then(|section| given(&section));
+    let expect_place = section.required("expect", "write `expect: { structuredContent: { … } }`");
+    let expect = section.section("expect", &EXPECT).and_then(|section| expectation(&section));
+    expect_place?;
+    Some(Example { name, position: Position::of(report, place), args, given: given?, expect: expect? })
+}
+
+fn given(section: &Section<'_, '_>) -> Option<Reply> {
+    let report = section.report;
+    let before = report.errors();
+    let status = section.count("status").and_then(|status| u16::try_from(status).ok()).unwrap_or(200);
+    let mut headers = HeaderMap::new();
+    if let Some((node, text)) = section.text_node("type") {
+        match HeaderValue::from_str(text) {
+            Ok(value) => {
+                headers.insert(header::CONTENT_TYPE, value);
+            }
+            Err(_) => report.error(node.span, "this is no value of a header", "write `text/plain; charset=utf-8`"),
+        }
+    }
+    for Entry { key, value } in section.map("headers").unwrap_or_default() {
+        let Some(text) = scalar(report, value, "a header") else { continue };
+        match (key.text.parse::<http::HeaderName>(), HeaderValue::from_str(&text)) {
+            (Ok(name), Ok(content)) => {
+                headers.append(name, content);
+            }
+            (Err(_), _) => report.error(key.span, format!("`{}` is no name of a header", key.text), "write letters, digits and `-`"),
+            (_, Err(_)) => report.error(value.span, "this is no value of a header", "leave line breaks out"),
+        }
+    }
+    let body = match (section.get("body"), section.text_node("body_base64")) {
+        (Some(_), Some((node, _))) => {
+            report.error(node.span, "`body_base64` has no effect beside `body`", "remove one of the two");
+            None
+        }
+        (Some(node), None) => match &node.kind {
+            // A number keeps the digits that it was written with.
+            Kind::Number(_) => Some(report.files().text(node.span)[node.span.start..node.span.end].trim().to_owned()),
+            Kind::Nothing => Some(String::new()),
+            Kind::Flag(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => scalar(report, node, "`body`"),
+        }
+        .map(Bytes::from),
+        (None, Some((node, text))) => {
+            let text: String = text.split_ascii_whitespace().collect();
+            let decoded = BASE64_STANDARD.decode(text);
+            decoded
+                .map_err(|error| report.error(node.span, format!("this is not Base64: {error}"), "write text under `body`"))
+                .ok()
+                .map(Bytes::from)
+        }
+        (None, None) => Some(Bytes::new()),
+    };
+    let status = StatusCode::from_u16(status).ok()?;
+    (report.errors() == before).then_some(Reply { status, headers, body: body? })
+}
+
+fn expectation(section: &Section<'_, '_>) -> Option<Expectation> {
+    let report = section.report;
+    let before = report.errors();
+    let at = |node: &Node| Position::of(report, node.span);
+    let structured =
+        section.get("structuredContent").map(|node| Expected { value: node.to_json(), position: at(node) });
+    let content = section.get("content").map(|node| {
+        let value = match &node.kind {
+            Kind::Text(text) => ExpectedContent::FirstText(text.text.clone()),
+            Kind::List(items) => ExpectedContent::Blocks(items.iter().map(Node::to_json).collect()),
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Map(_) => {
+                let help = "write the text of the first block, or `[{ type: text, text: \"…\" }]`";
+                report.error(node.span, format!("`content` takes a text or a list of blocks, found {}", node.found()), help);
+                ExpectedContent::Blocks(Vec::new())
+            }
+        };
+        Expected { value, position: at(node) }
+    });
+    let is_error = section.flag("isError");
+    let is_error_position = section.get("isError").map(at);
+    let text = section
+        .text_node("text")
+        .map(|(node, text)| Expected { value: text.to_owned(), position: at(node) });
+    if section.node.as_map().is_some_and(<[_]>::is_empty) {
+        let help = "write `structuredContent`, `content`, `text` or `isError`";
+        report.error(section.place, "`expect` expects nothing", help);
+    }
+    (report.errors() == before).then_some(Expectation {
+        structured,
+        content,
+        is_error: is_error.unwrap_or(false),
+        is_error_position,
+        text,
+    })
+}

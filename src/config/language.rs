@@ -1,0 +1,138 @@
+//! The small languages inside the file, patterns, jq and templates: compiled, with what is wrong put in its place.
+
+use regex::Regex;
+
+use super::{
+    node::{Kind, Node, Style},
+    report::Report,
+    section,
+    source::Span,
+    suggest,
+};
+use crate::rule::{Jq, Pattern, Template};
+
+/// A regular expression.
+pub(super) fn pattern(report: &Report<'_>, node: &Node, what: &str) -> Option<Pattern> {
+    let text = section::text_of(report, node, what)?;
+    match Pattern::compile(text) {
+        Ok(pattern) => Some(pattern),
+        Err(error) => {
+            let help = if text.contains("(?=") || text.contains("(?!") || text.contains("(?<=") || text.contains("(?<!") {
+                "patterns run in linear time, so they can't look ahead or back: match what surrounds the words, and \
+                 capture them with `(?<name>…)`"
+            } else {
+                "the syntax is that of the `regex` crate; in YAML, single quotes leave backslashes alone"
+            };
+            report.error(node.span, format!("{what} is no regular expression: {error}"), help);
+            None
+        }
+    }
+}
+
+/// A jq filter.
+pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str) -> Option<Jq> {
+    let text = section::text_of(report, node, what)?;
+    match Jq::compile(text) {
+        Ok(jq) => Some(jq),
+        Err(error) => {
+            let help = "the value is `.`; beside it stand `$args`, `$status` and `$headers`";
+            report.error(node.span, format!("{what} is no jq filter: {error}"), help);
+            None
+        }
+    }
+}
+
+/// A template that may use these names.
+pub(super) fn template(report: &Report<'_>, node: &Node, what: &str, names: &[&str]) -> Option<Template> {
+    let text = match &node.kind {
+        Kind::Flag(_) | Kind::Number(_) => node.scalar()?,
+        Kind::Nothing | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => section::text_of(report, node, what)?.to_owned(),
+    };
+    let template = match Template::compile(&text) {
+        Ok(template) => template,
+        Err(error) => {
+            let span = line_of(report, node, error.line);
+            let help = "`{{ name }}` puts a value in, `{% if … %}` chooses, `{{ x | default('y') }}` stands in";
+            report.error(span, format!("{what} is no template: {error}"), help);
+            return None;
+        }
+    };
+    let mut known = true;
+    for name in template.names() {
+        if !names.contains(&name.as_str()) {
+            known = false;
+            let message = format!("a template can't use `{name}` here");
+            let help = suggest::help(&name, "it can use", names.iter().copied());
+            report.error(words_in(report, node.span, &name), message, help);
+        }
+    }
+    known.then_some(template)
+}
+
+/// The line of a text that its parser names, where the text is written line by line; else all of it.
+fn line_of(report: &Report<'_>, node: &Node, line: Option<usize>) -> Span {
+    let literal = matches!(&node.kind, Kind::Text(text) if text.style == Style::Literal);
+    match line {
+        Some(line) if literal => {
+            // Some parsers place a block at its `|`, which stands a line above its first.
+            let before = usize::from(report.files().text(node.span)[node.span.start..].starts_with('|'));
+            report.files().line_below(node.span, line - 1 + before).unwrap_or(node.span)
+        }
+        _ => node.span,
+    }
+}
+
+/// Where a name stands in the words of a span; all of it when it can't be found as written.
+pub(super) fn words_in(report: &Report<'_>, span: Span, name: &str) -> Span {
+    let text = &report.files().text(span)[span.start..span.end];
+    let found = Regex::new(&format!(r"\b{}\b", regex::escape(name))).ok().and_then(|regex| regex.find(text));
+    match found {
+        Some(found) => Span { file: span.file, start: span.start + found.start(), end: span.start + found.end() },
+        None => span,
+    }
+}
+
+/// What a template asks of the arguments: names and whether it can do without. `None` for all arguments at once.
+pub(super) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
+    let mut arguments = Vec::new();
+    for path in template.paths() {
+        match path.split('.').collect::<Vec<_>>()[..] {
+            ["args"] => return None,
+            ["args", name, ..] => {
+                if !arguments.iter().any(|(known, _)| known == name) {
+                    arguments.push((name.to_owned(), can_do_without(template.source(), name)));
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(arguments)
+}
+
+/// Whether the template says what happens when the argument is missing.
+fn can_do_without(source: &str, name: &str) -> bool {
+    let name = regex::escape(name);
+    let expression = format!(r"\bargs\.{name}\s*\|\s*default\b|\b(if|elif)\b[^%}}]*\bargs\.{name}\b|\bargs\.{name}\s+is\s+(not\s+)?defined");
+    Regex::new(&expression).is_ok_and(|regex| regex.is_match(source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(source: &str, expected: Option<&[(&str, bool)]>) {
+        let found = arguments_of(&Template::compile(source).unwrap());
+        let expected = expected.map(|list| list.iter().map(|(name, optional)| ((*name).to_owned(), *optional)).collect());
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_template_tells_its_arguments_and_whether_it_needs_them() {
+        check("{{ args.units | default('metric') }}", Some(&[("units", true)]));
+        check("{{ args.city }} and {{ status }}", Some(&[("city", false)]));
+        check("{% if args.city %}{{ args.city }}{% endif %}", Some(&[("city", true)]));
+        check("{{ args.where.street }}", Some(&[("where", false)]));
+        check("{{ args | tojson }}", None);
+    }
+}

@@ -1,0 +1,370 @@
+//! `request` and `rest`: what the upstream is asked, and where REST clients find the tool.
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+
+use super::{
+    keys::{BODY, REQUEST},
+    language,
+    node::{Entry, Kind, Node},
+    report::Report,
+    schemas::Asked,
+    section::{self, Section},
+    source::Span,
+    suggest,
+    upstreams::{header_name, scalar},
+};
+use crate::{
+    route::{BodyTemplate, JsonTemplate, PathTemplate, RequestTemplate, RestEndpoint, UpstreamName, ValueTemplate},
+    rule::Template,
+};
+
+/// Names that the templates of a request may use.
+const NAMES: [&str; 1] = ["args"];
+const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+/// Paths of the REST face that are its own.
+const RESERVED: [&str; 7] = ["/mcp", "/message", "/tools", "/health", "/status", "/openapi.json", "/"];
+
+/// A request as written, and what it asks of the arguments.
+pub(super) struct Compiled {
+    pub(super) upstream: UpstreamName,
+    pub(super) template: RequestTemplate,
+}
+
+/// Reads the parts of a request one by one.
+struct Reader<'s, 'f> {
+    report: &'s Report<'f>,
+    upstreams: &'s [(UpstreamName, Span)],
+    asked: &'s mut Asked,
+}
+
+/// Reads `request`. `None` when something is wrong with it; that has been reported then.
+pub(super) fn read(
+    report: &Report<'_>,
+    upstreams: &[(UpstreamName, Span)],
+    node: &Node,
+    place: Span,
+    asked: &mut Asked,
+) -> Option<Compiled> {
+    let mut reader = Reader { report, upstreams, asked };
+    match &node.kind {
+        Kind::Text(text) => reader.line(node, &text.text),
+        Kind::Map(_) => reader.map(node, place),
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {
+            let message = format!("`request` is a line or a map, found {}", node.found());
+            report.error(node.span, message, "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`");
+            None
+        }
+    }
+}
+
+impl Reader<'_, '_> {
+    fn line(&mut self, node: &Node, text: &str) -> Option<Compiled> {
+        let span = node.span;
+        let help = "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`";
+        let Some((method, target)) = text.trim().split_once(char::is_whitespace) else {
+            self.report.error(span, format!("a request has a method and a path, found {}", node.found()), help);
+            return None;
+        };
+        let method = method_of(self.report, language::words_in(self.report, span, method), method);
+        let target = target.trim();
+        if target.contains("://") {
+            self.report.error(span, "a request names an upstream, not an address", help);
+            return None;
+        }
+        let slash = target.find(['/', '?']).unwrap_or(target.len());
+        let (upstream, path) = target.split_at(slash);
+        let upstream = match upstream {
+            "" => self.only_upstream(span),
+            name => self.upstream(language::words_in(self.report, span, name), name),
+        };
+        let (path, query) = self.target(node, if path.is_empty() { "/" } else { path })?;
+        let mut template = RequestTemplate::new(method?, path);
+        template.query = query;
+        Some(Compiled { upstream: upstream?, template })
+    }
+
+    fn map(&mut self, node: &Node, place: Span) -> Option<Compiled> {
+        let report = self.report;
+        let section = Section::open(report, place, node, &REQUEST)?;
+        let upstream = match section.text_node("upstream") {
+            Some((node, name)) => self.upstream(node.span, name),
+            None if section.get("upstream").is_some() => None,
+            None => self.only_upstream(place),
+        };
+        let target = section.required("path", "write `path: /forecast/{city}`").and_then(|node| {
+            let text = section::text_of(report, node, "`path`")?;
+            self.target(node, text)
+        });
+        let more = self.values(section.map("query"));
+        let headers = self.headers(section.map("headers"));
+        let body = section.section("body", &BODY).map(|body| self.body(&body));
+        let method = match section.text_node("method") {
+            Some((node, method)) => method_of(report, node.span, method)?,
+            None if body.is_some() => Method::POST,
+            None => Method::GET,
+        };
+        if body.is_some() && matches!(method, Method::GET | Method::HEAD) {
+            let message = format!("a `{method}` request has no body");
+            report.error(place, message, "write `method: POST`, or send the values in `query`");
+            return None;
+        }
+        let (path, mut query) = target?;
+        query.extend(more?);
+        let mut template = RequestTemplate::new(method, path);
+        (template.query, template.headers) = (query, headers?);
+        template.body = match body {
+            Some(body) => Some(body?),
+            None => None,
+        };
+        Some(Compiled { upstream: upstream?, template })
+    }
+
+    fn only_upstream(&self, span: Span) -> Option<UpstreamName> {
+        match self.upstreams {
+            [(only, _)] => return Some(only.clone()),
+            [] => self.report.error(span, "there is no upstream to ask", "name one: `upstreams: { NAME: http://HOST:PORT }`"),
+            several => {
+                let names = suggest::listed(several.iter().map(|(name, _)| name.as_str()));
+                let help = "write `METHOD UPSTREAM/path`, or `upstream: NAME`";
+                self.report.error(span, format!("there are several upstreams, {names}: name the one to ask"), help);
+            }
+        }
+        None
+    }
+
+    fn upstream(&self, span: Span, name: &str) -> Option<UpstreamName> {
+        find_upstream(self.report, self.upstreams, span, name)
+    }
+
+    /// A path with arguments, and the query after its `?`.
+    fn target(&mut self, node: &Node, text: &str) -> Option<(PathTemplate, Vec<(String, ValueTemplate)>)> {
+        let (path, query) = text.split_once('?').unwrap_or((text, ""));
+        let path = match PathTemplate::parse(path) {
+            Ok(path) => path,
+            Err(error) => {
+                self.report.error(node.span, error.to_string(), "write `/forecast/{city}`");
+                return None;
+            }
+        };
+        for name in path.arguments() {
+            self.asked.add(name, false, language::words_in(self.report, node.span, name));
+        }
+        let mut parameters = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+            match pair.split_once('=') {
+                None => parameters.push((decode(pair), ValueTemplate::NameOnly)),
+                Some((name, value)) => parameters.push((decode(name), self.query_value(node, &decode(value))?)),
+            }
+        }
+        Some((path, parameters))
+    }
+
+    /// The value of a parameter in a line: a text with `{argument}` in it.
+    fn query_value(&mut self, node: &Node, value: &str) -> Option<ValueTemplate> {
+        if value.contains("{{") {
+            let help = "in a line an argument is written `{name}`; templates go into the map form, under `query`";
+            self.report.error(node.span, "a request in a line takes no templates", help);
+            return None;
+        }
+        let path = match PathTemplate::parse(&format!("/{}", value.replace(|c: char| c != '{' && c != '}' && !is_name(c), "-"))) {
+            Ok(path) => path,
+            Err(error) => {
+                self.report.error(node.span, error.to_string(), "write `?units={units}`");
+                return None;
+            }
+        };
+        for name in path.arguments() {
+            self.asked.add(name, false, language::words_in(self.report, node.span, name));
+        }
+        if let Some(name) = value.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).filter(|name| name.chars().all(is_name)) {
+            return Some(ValueTemplate::Argument(name.to_owned()));
+        }
+        let jinja = value.replace('{', "{{ args.").replace('}', " }}");
+        match Template::compile(&jinja) {
+            Ok(template) => Some(ValueTemplate::Text(template)),
+            Err(error) => {
+                self.report.error(node.span, format!("the query can't be read: {error}"), "use the map form, with `query`");
+                None
+            }
+        }
+    }
+
+    fn values(&mut self, entries: Option<&[Entry]>) -> Option<Vec<(String, ValueTemplate)>> {
+        let mut values = Vec::new();
+        let mut good = true;
+        for Entry { key, value } in entries.unwrap_or_default() {
+            let items = match &value.kind {
+                Kind::List(items) => items.as_slice(),
+                Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => std::slice::from_ref(value),
+            };
+            for item in items {
+                match self.value(item, &format!("`{}`", key.text)) {
+                    Some(template) => values.push((key.text.clone(), template)),
+                    None => good = false,
+                }
+            }
+        }
+        good.then_some(values)
+    }
+
+    fn value(&mut self, node: &Node, what: &str) -> Option<ValueTemplate> {
+        if let Some(name) = node.as_text().and_then(single_argument) {
+            self.asked.add(name, false, language::words_in(self.report, node.span, name));
+            return Some(ValueTemplate::Argument(name.to_owned()));
+        }
+        self.template(node, what).map(ValueTemplate::Text)
+    }
+
+    fn headers(&mut self, entries: Option<&[Entry]>) -> Option<Vec<(http::HeaderName, Template)>> {
+        let mut headers = Vec::new();
+        let mut good = true;
+        for Entry { key, value } in entries.unwrap_or_default() {
+            let name = header_name(self.report, &key.text, key.span);
+            if value.as_text().is_some_and(|text| text.contains("${") || text.starts_with("file:")) {
+                let help = "put it under `headers` of the upstream; the headers of a request are templates";
+                self.report.error(value.span, "variables and files are not read here", help);
+                good = false;
+                continue;
+            }
+            match (name, self.template(value, &format!("the header `{}`", key.text))) {
+                (Some(name), Some(template)) => headers.push((name, template)),
+                _ => good = false,
+            }
+        }
+        good.then_some(headers)
+    }
+
+    fn body(&mut self, section: &Section<'_, '_>) -> Option<BodyTemplate> {
+        let (json, form, text) = (section.get("json"), section.map("form"), section.get("text"));
+        match (json, form, text) {
+            (Some(json), None, None) => self.json(json).map(BodyTemplate::Json),
+            (None, Some(form), None) => self.values(Some(form)).map(BodyTemplate::Form),
+            (None, None, Some(text)) => self.template(text, "`text`").map(BodyTemplate::Text),
+            _ if section.get("form").is_some() && form.is_none() => None,
+            _ => {
+                let message = "`body` has one of `json`, `form` and `text`";
+                section.report.error(section.place, message, "write `body: { json: \"{{ args }}\" }`");
+                None
+            }
+        }
+    }
+
+    fn json(&mut self, node: &Node) -> Option<JsonTemplate> {
+        Some(match &node.kind {
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => JsonTemplate::Fixed(node.to_json()),
+            Kind::Text(text) if expression(&text.text) == Some("args") => {
+                self.asked.all = true;
+                JsonTemplate::AllArguments
+            }
+            Kind::Text(text) => match single_argument(&text.text) {
+                Some(name) => {
+                    self.asked.add(name, false, language::words_in(self.report, node.span, name));
+                    JsonTemplate::Argument(name.to_owned())
+                }
+                None if !text.text.contains("{{") && !text.text.contains("{%") => JsonTemplate::Fixed(node.to_json()),
+                None => JsonTemplate::Text(self.template(node, "a text of `json`")?),
+            },
+            Kind::List(items) => JsonTemplate::Array(items.iter().map(|item| self.json(item)).collect::<Option<_>>()?),
+            Kind::Map(entries) => JsonTemplate::Object(
+                entries
+                    .iter()
+                    .map(|entry| Some((entry.key.text.clone(), self.json(&entry.value)?)))
+                    .collect::<Option<_>>()?,
+            ),
+        })
+    }
+
+    fn template(&mut self, node: &Node, what: &str) -> Option<Template> {
+        let text = scalar(self.report, node, what)?;
+        let bare = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        if let Some(name) = bare.filter(|name| !name.is_empty() && name.chars().all(is_name)) {
+            let help = format!("write `{{{{ args.{name} }}}}`; `{{{name}}}` is for paths and for requests in a line");
+            self.report.error(node.span, format!("{what} takes a template, found `{text}`"), help);
+            return None;
+        }
+        let template = language::template(self.report, node, what, &NAMES)?;
+        match language::arguments_of(&template) {
+            None => self.asked.all = true,
+            Some(arguments) => {
+                for (name, optional) in arguments {
+                    self.asked.add(&name, optional, language::words_in(self.report, node.span, &name));
+                }
+            }
+        }
+        Some(template)
+    }
+}
+
+/// Reads `rest`.
+pub(super) fn rest(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Option<RestEndpoint> {
+    let text = section::text_of(report, node, "`rest`")?;
+    let help = "write `METHOD /path/{argument}`, such as `POST /weather`";
+    let Some((method, path)) = text.trim().split_once(char::is_whitespace) else {
+        report.error(node.span, format!("`rest` has a method and a path, found {}", node.found()), help);
+        return None;
+    };
+    let path = path.trim();
+    let method = method_of(report, language::words_in(report, node.span, method), method)?;
+    if matches!(method, Method::HEAD | Method::OPTIONS) {
+        report.error(node.span, format!("a tool can't be called by `{method}`"), "take `GET` or `POST`");
+        return None;
+    }
+    let template = match PathTemplate::parse(path) {
+        Ok(template) => template,
+        Err(error) => {
+            report.error(node.span, error.to_string(), help);
+            return None;
+        }
+    };
+    let own = |reserved: &str| path == reserved || (reserved != "/" && path.starts_with(&format!("{reserved}/")));
+    if let Some(reserved) = RESERVED.into_iter().find(|reserved| own(reserved)) {
+        let message = format!("the path `{path}` is not free: `{reserved}` is one of the program's own");
+        report.error(node.span, message, "choose another, such as `/weather`; `POST /tools/NAME` is there anyway");
+        return None;
+    }
+    for name in template.arguments() {
+        asked.add(name, false, language::words_in(report, node.span, name));
+    }
+    Some(RestEndpoint { method, path: path.to_owned() })
+}
+
+/// The upstream of a name, or a problem with a suggestion.
+pub(super) fn find_upstream(
+    report: &Report<'_>,
+    upstreams: &[(UpstreamName, Span)],
+    span: Span,
+    name: &str,
+) -> Option<UpstreamName> {
+    let found = upstreams.iter().find(|(known, _)| known.as_str() == name);
+    if found.is_none() {
+        let help = suggest::help(name, "known upstreams", upstreams.iter().map(|(name, _)| name.as_str()));
+        report.error(span, format!("unknown upstream `{name}`"), help);
+    }
+    found.map(|(name, _)| name.clone())
+}
+
+fn method_of(report: &Report<'_>, span: Span, text: &str) -> Option<Method> {
+    if METHODS.contains(&text) {
+        return text.parse().ok();
+    }
+    let help = suggest::help(text, "known methods", METHODS);
+    report.error(span, format!("unknown method `{text}`"), help);
+    None
+}
+
+/// `city` of `{{ args.city }}` and nothing else.
+fn single_argument(text: &str) -> Option<&str> {
+    let name = expression(text)?.strip_prefix("args.")?;
+    (!name.is_empty() && name.chars().all(is_name)).then_some(name)
+}
+
+/// What stands in the only braces of a template that is nothing else.
+fn expression(text: &str) -> Option<&str> {
+    text.trim().strip_prefix("{{")?.strip_suffix("}}").map(str::trim)
+}
+
+fn is_name(character: char) -> bool {
+    character.is_ascii_alphanumeric() || character == '_'
+}

@@ -1,0 +1,206 @@
+//! `routes`: one tool each, put together from its parts.
+
+use std::{sync::Arc, time::Duration};
+
+use http::HeaderName;
+use serde_json::{Map, Value};
+
+use super::{
+    examples::{self, Example, Position},
+    keys::{ANNOTATIONS, ROUTE},
+    node::Entry,
+    promise, reply,
+    report::Report,
+    request,
+    schemas::{self, Asked},
+    section::Section,
+    source::Span,
+    upstreams::{UpstreamFile, header_name},
+};
+use crate::{
+    route::{Envelope, ErrorStatus, Route, UpstreamName},
+    rule::{Otherwise, TranslationLimits, Translator, Wrap},
+    tool::{ToolDefinition, ToolName},
+};
+
+/// One route as it was written.
+#[derive(Debug, Clone)]
+pub struct RouteFile {
+    /// The compiled route.
+    pub route: Arc<Route>,
+    /// Its examples.
+    pub tests: Vec<Example>,
+    /// Where its name stands.
+    pub position: Position,
+    pub(super) name_span: Span,
+    pub(super) rest_span: Option<Span>,
+}
+
+/// What routes take where they and their upstream say nothing.
+#[derive(Debug, Clone)]
+pub(super) struct RouteDefaults {
+    pub(super) deadline: Duration,
+    pub(super) reply_limit_bytes: usize,
+    pub(super) error_text_bytes: usize,
+    pub(super) envelope: Envelope,
+    pub(super) error_status: ErrorStatus,
+    pub(super) headers: Vec<HeaderName>,
+}
+
+impl Default for RouteDefaults {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(30),
+            reply_limit_bytes: 8 << 20,
+            error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES,
+            envelope: Envelope::Mcp,
+            error_status: ErrorStatus::Truthful,
+            headers: Vec::new(),
+        }
+    }
+}
+
+/// What a route is read with.
+pub(super) struct Surroundings<'a> {
+    pub(super) defaults: &'a RouteDefaults,
+    /// Every name that is written, good or not, so that one mistake is told once.
+    pub(super) names: &'a [(UpstreamName, Span)],
+    pub(super) upstreams: &'a [UpstreamFile],
+}
+
+/// Reads one route. `None` when something is wrong with it; that has been reported then.
+pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry) -> Option<RouteFile> {
+    let before = report.errors();
+    let name = match entry.key.text.parse::<ToolName>() {
+        Ok(name) => Some(name),
+        Err(error) => {
+            report.error(entry.key.span, error.to_string(), "the name of a route is the name of its tool: `get_forecast`");
+            None
+        }
+    };
+    let section = Section::open(report, entry.key.span, &entry.value, &ROUTE)?;
+    let mut asked = Asked::default();
+    let request = section
+        .required("request", "write `request: GET UPSTREAM/path`")
+        .zip(section.entry("request"))
+        .and_then(|(node, entry)| request::read(report, around.names, node, entry.key.span, &mut asked));
+    let rest = section.get("rest").map(|node| request::rest(report, node, &mut asked));
+    let mut used = Asked { all: asked.all, ..Asked::default() };
+    asked.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
+    let rules = match section.entry("reply") {
+        Some(entry) => reply::read(report, entry, &mut used),
+        None => Some(Vec::new()),
+    };
+    let request_is_good = request.is_some() && !matches!(rest, Some(None));
+    let input = if request_is_good && rules.is_some() {
+        schemas::input(report, section.entry("input"), &asked, &used)
+    } else {
+        section.entry("input").and_then(|entry| schemas::input(report, Some(entry), &Asked::default(), &Asked { all: true, ..Asked::default() }))
+    };
+    let wrap = if section.word("wrap") == Some("older") { Wrap::Older } else { Wrap::Always };
+    let otherwise = if section.word("otherwise") == Some("text") { Otherwise::Text } else { Otherwise::Error };
+    if let (Some(entry), None) = (section.entry("otherwise"), section.entry("reply")) {
+        report.warning(entry.key.span, "`otherwise` has no effect without `reply`", "leave it out: every reply is read by its media type");
+    }
+    let written = section.get("output").map(|node| schemas::output(report, node, wrap));
+    let output = match (&written, &rules) {
+        (None, Some(rules)) => promise::derived(report, rules, otherwise, wrap),
+        (Some(_), Some(rules)) => {
+            let written = written.flatten();
+            if let (Some(written), Some(entry)) = (&written, section.entry("output")) {
+                promise::compare(report, written, &entry.value, rules);
+            }
+            written
+        }
+        (_, None) => None,
+    };
+    let forward = forwarded(&section, around.defaults);
+    let (title, description) = (section.text("title"), section.text("description"));
+    let annotations = section.section("annotations", &ANNOTATIONS).map(|section| annotations(&section));
+    let (deadline, reply_limit) = (section.duration("deadline"), section.size("reply_limit"));
+    let (envelope, error_status) = (envelope(&section), error_status(&section));
+    let tests = section.get("tests").map(|node| examples::read(report, node)).unwrap_or_default();
+    if description.is_none() && section.get("description").is_none() {
+        report.warning(entry.key.span, format!("the route `{}` has no `description`", entry.key.text), "a model reads it to decide whether to call the tool");
+    }
+    if report.errors() > before {
+        return None;
+    }
+    let mut request = request?;
+    request.template.forwarded = forward;
+    let upstream = around.upstreams.iter().find(|upstream| upstream.settings.name == request.upstream);
+    let defaults = around.defaults;
+    let input = input?;
+    let route = Route {
+        definition: ToolDefinition {
+            name: name?,
+            title: title.map(str::to_owned),
+            description: description.map(|text| text.trim_end().to_owned()),
+            annotations,
+            input_schema: input.document().clone(),
+            output_schema: output.as_ref().map(crate::rule::OutputSchema::advertised),
+            bare_output_schema: output.as_ref().and_then(crate::rule::OutputSchema::advertised_bare),
+        },
+        input,
+        rest: rest.flatten(),
+        upstream: request.upstream,
+        request: request.template,
+        translator: Translator {
+            rules: rules?.into_iter().map(|compiled| compiled.rule).collect(),
+            otherwise,
+            output,
+            wrap,
+            limits: TranslationLimits { error_text_bytes: defaults.error_text_bytes },
+        },
+        deadline: deadline.or_else(|| upstream?.deadline).unwrap_or(defaults.deadline),
+        reply_limit_bytes: reply_limit.or_else(|| upstream?.reply_limit_bytes).unwrap_or(defaults.reply_limit_bytes),
+        envelope: envelope.unwrap_or(defaults.envelope),
+        error_status: error_status.unwrap_or(defaults.error_status),
+    };
+    Some(RouteFile {
+        route: Arc::new(route),
+        tests,
+        position: Position::of(report, entry.key.span),
+        name_span: entry.key.span,
+        rest_span: section.get("rest").map(|node| node.span),
+    })
+}
+
+/// `envelope` of a route or of `defaults`.
+pub(super) fn envelope(section: &Section<'_, '_>) -> Option<Envelope> {
+    section.word("envelope").map(|word| if word == "plain" { Envelope::Plain } else { Envelope::Mcp })
+}
+
+/// `error_status` of a route or of `defaults`.
+pub(super) fn error_status(section: &Section<'_, '_>) -> Option<ErrorStatus> {
+    section.word("error_status").map(|word| if word == "ok" { ErrorStatus::Ok } else { ErrorStatus::Truthful })
+}
+
+/// Names of headers of the caller that may cross.
+pub(super) fn headers(section: &Section<'_, '_>, name: &'static str) -> Vec<HeaderName> {
+    let texts = section.texts(name).unwrap_or_default();
+    texts.into_iter().filter_map(|(node, text)| header_name(section.report, text, node.span)).collect()
+}
+
+fn forwarded(section: &Section<'_, '_>, defaults: &RouteDefaults) -> Vec<HeaderName> {
+    let mut names = defaults.headers.clone();
+    for name in headers(section, "forward_headers") {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn annotations(section: &Section<'_, '_>) -> Map<String, Value> {
+    let mut annotations = Map::new();
+    if let Some(title) = section.text("title") {
+        annotations.insert("title".into(), title.into());
+    }
+    for name in ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"] {
+        if let Some(flag) = section.flag(name) {
+            annotations.insert(name.into(), flag.into());
+        }
+    }
+    annotations
+}

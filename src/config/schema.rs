@@ -1,0 +1,80 @@
+//! The JSON Schema of the file, made from the same table that the reader reads.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::keys::{FILE, Keys, Takes};
+
+/// The JSON Schema (2020-12) of a configuration file, for editors.
+pub fn schema() -> Value {
+    let mut definitions = BTreeMap::new();
+    let mut root = section(&FILE, &mut definitions);
+    let mut schema = Map::new();
+    schema.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
+    schema.insert("title".into(), "Configuration of glossator".into());
+    schema.append(&mut root);
+    let definitions: Map<_, _> = definitions.into_iter().map(|(id, schema)| (id.to_owned(), Value::Object(schema))).collect();
+    schema.insert("$defs".into(), Value::Object(definitions));
+    Value::Object(schema)
+}
+
+type Definitions = BTreeMap<&'static str, Map<String, Value>>;
+
+fn section(keys: &'static Keys, definitions: &mut Definitions) -> Map<String, Value> {
+    let mut properties = Map::new();
+    for key in keys.list {
+        let mut schema = takes(key.takes, definitions);
+        schema.insert("description".into(), key.means.into());
+        properties.insert(key.name.into(), Value::Object(schema));
+    }
+    let mut schema = Map::new();
+    schema.insert("type".into(), "object".into());
+    schema.insert("properties".into(), Value::Object(properties));
+    schema.insert("additionalProperties".into(), false.into());
+    schema
+}
+
+fn takes(kind: Takes, definitions: &mut Definitions) -> Map<String, Value> {
+    let value = match kind {
+        Takes::Text => json!({ "type": "string" }),
+        Takes::Word(words) => json!({ "enum": words }),
+        Takes::Flag => json!({ "type": "boolean" }),
+        Takes::Duration(..) => json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$|\$\{" }),
+        Takes::Size(..) => json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(B|KB|KiB|MB|MiB|GB|GiB)$|\$\{" }),
+        Takes::Count(least, most) => {
+            json!({ "anyOf": [
+                { "type": "integer", "minimum": least, "maximum": most },
+                { "type": "string", "pattern": r"\$\{" },
+            ] })
+        }
+        Takes::Fraction => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
+        Takes::Scalar => json!({ "type": ["string", "number", "boolean"] }),
+        Takes::List(item) => json!({ "type": "array", "items": takes(*item, definitions) }),
+        Takes::OneOrMore(item) => {
+            let item = takes(*item, definitions);
+            json!({ "anyOf": [item, { "type": "array", "items": item }] })
+        }
+        Takes::Map(value) => json!({ "type": "object", "additionalProperties": takes(*value, definitions) }),
+        Takes::Section(keys) => {
+            if !definitions.contains_key(keys.id) {
+                // Held open while it is written, should it contain itself.
+                definitions.insert(keys.id, Map::new());
+                let written = section(keys, definitions);
+                definitions.insert(keys.id, written);
+            }
+            // Some may be left without options: `pairs:` alone.
+            json!({ "$ref": format!("#/$defs/{}", keys.id) })
+        }
+        Takes::Either(kinds) => {
+            let kinds: Vec<_> = kinds.iter().map(|kind| takes(*kind, definitions)).collect();
+            json!({ "anyOf": kinds })
+        }
+        Takes::JsonSchema => json!({ "$ref": "https://json-schema.org/draft/2020-12/schema" }),
+        Takes::Anything => json!({}),
+    };
+    match value {
+        Value::Object(map) => map,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    }
+}

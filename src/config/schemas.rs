@@ -1,0 +1,206 @@
+//! `input` and `output`: JSON Schemas that every client can read.
+
+use serde_json::{Map, Value};
+
+use super::{
+    ecma,
+    node::{Entry, Kind, Node},
+    report::Report,
+    suggest,
+};
+use crate::{
+    route::InputSchema,
+    rule::{OutputSchema, OutputSchemaError, Wrap},
+    tool::SchemaError,
+};
+
+/// What the parts of a request ask of the arguments, in order.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    pub(super) arguments: Vec<AskedArgument>,
+    /// Whether something takes all arguments together.
+    pub(super) all: bool,
+}
+
+/// One argument that a request names.
+#[derive(Debug)]
+pub(super) struct AskedArgument {
+    pub(super) name: String,
+    pub(super) optional: bool,
+    pub(super) span: super::source::Span,
+}
+
+impl Asked {
+    /// Notes an argument; who needs it once needs it always.
+    pub(super) fn add(&mut self, name: &str, optional: bool, span: super::source::Span) {
+        match self.arguments.iter_mut().find(|known| known.name == name) {
+            Some(known) => known.optional &= optional,
+            None => self.arguments.push(AskedArgument { name: name.to_owned(), optional, span }),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.arguments.iter().any(|argument| argument.name == name)
+    }
+}
+
+/// The input schema: as written, or inferred from what the request asks.
+pub(super) fn input(report: &Report<'_>, entry: Option<&Entry>, asked: &Asked, used: &Asked) -> Option<InputSchema> {
+    let document = match entry {
+        Some(entry) => written_input(report, entry, asked, used)?,
+        None => inferred(asked),
+    };
+    match InputSchema::new(&document) {
+        Ok(schema) => Some(schema),
+        Err(error) => {
+            if let Some(entry) = entry {
+                report_schema(report, &entry.value, &error);
+            }
+            None
+        }
+    }
+}
+
+fn inferred(asked: &Asked) -> Map<String, Value> {
+    let properties: Map<_, _> = asked
+        .arguments
+        .iter()
+        .map(|argument| (argument.name.clone(), serde_json::json!({ "type": "string" })))
+        .collect();
+    let required: Vec<Value> =
+        asked.arguments.iter().filter(|argument| !argument.optional).map(|argument| argument.name.as_str().into()).collect();
+    let mut document = Map::new();
+    document.insert("type".into(), "object".into());
+    document.insert("properties".into(), properties.into());
+    if !required.is_empty() {
+        document.insert("required".into(), required.into());
+    }
+    if !asked.all {
+        document.insert("additionalProperties".into(), false.into());
+    }
+    document
+}
+
+fn written_input(report: &Report<'_>, entry: &Entry, asked: &Asked, used: &Asked) -> Option<Map<String, Value>> {
+    let mut document = document(report, "input", &entry.value)?;
+    match document.get("type") {
+        None => {
+            let rest = std::mem::take(&mut document);
+            document.insert("type".into(), "object".into());
+            document.extend(rest);
+        }
+        Some(Value::String(kind)) if kind == "object" => {}
+        Some(_) => {
+            let node = entry.value.get("type").unwrap_or(&entry.value);
+            let message = format!("the root of `input` must be of type `object`, found {}", node.found());
+            report.error(node.span, message, "arguments are an object; name each under `properties`");
+            return None;
+        }
+    }
+    // Names may hide behind `$ref`, `allOf` and the like; then only the call can tell.
+    let plain = !["$ref", "allOf", "anyOf", "oneOf", "patternProperties", "if"].iter().any(|key| document.contains_key(*key));
+    let open = document.get("additionalProperties").is_some_and(|value| value != &Value::Bool(false));
+    let properties = entry.value.get("properties").and_then(Node::as_map).unwrap_or_default();
+    let names = || properties.iter().map(|property| property.key.text.as_str());
+    let required = document.get("required").and_then(Value::as_array);
+    for argument in &asked.arguments {
+        if plain && !open && !names().any(|name| name == argument.name) {
+            report.error(
+                argument.span,
+                format!("`input` has no property `{}`", argument.name),
+                suggest::help(&argument.name, "its properties", names())
+                    .unwrap_or_else(|| "add it under `input: properties`, or leave `input` out".to_owned()),
+            );
+        }
+    }
+    for name in required.into_iter().flatten().filter_map(Value::as_str) {
+        if plain && !open && !names().any(|known| known == name) {
+            let place = entry.value.get("required").unwrap_or(&entry.value).span;
+            let message = format!("`{name}` is required, and is no property of `input`");
+            let help = suggest::help(name, "its properties", names());
+            report.error(super::language::words_in(report, place, name), message, help);
+        }
+    }
+    if !used.all {
+        for property in properties.iter().filter(|property| !used.has(&property.key.text)) {
+            report.warning(
+                property.key.span,
+                format!("the argument `{}` is used nowhere in the route", property.key.text),
+                format!("put it into the request: `{{{}}}` in the path, `{{{{ args.{} }}}}` elsewhere", property.key.text, property.key.text),
+            );
+        }
+    }
+    Some(document)
+}
+
+/// The output schema as written.
+pub(super) fn output(report: &Report<'_>, node: &Node, wrap: Wrap) -> Option<OutputSchema> {
+    let document = document(report, "output", node)?;
+    match OutputSchema::new(document, wrap) {
+        Ok(schema) => Some(schema),
+        Err(OutputSchemaError::Schema(error)) => {
+            report_schema(report, node, &error);
+            None
+        }
+        Err(error @ OutputSchemaError::RootReference) => {
+            report.error(node.span, error.to_string(), "write `$ref: \"#/$defs/NAME\"`");
+            None
+        }
+    }
+}
+
+/// The schema as JSON, once it is known that clients can read it.
+fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, Value>> {
+    let Some(entries) = node.as_map() else {
+        let help = "write a JSON Schema: `{ type: object, properties: { … } }`";
+        report.error(node.span, format!("`{name}` takes a JSON Schema, found {}", node.found()), help);
+        return None;
+    };
+    let before = report.errors();
+    refuse_what_clients_cannot_read(report, node);
+    (report.errors() == before).then(|| Node::entries_to_json(entries))
+}
+
+fn refuse_what_clients_cannot_read(report: &Report<'_>, node: &Node) {
+    match &node.kind {
+        Kind::Map(entries) => {
+            for Entry { key, value } in entries {
+                match (key.text.as_str(), value.as_text()) {
+                    // What stands here are values, not schemas.
+                    ("const" | "enum" | "default" | "examples", _) => continue,
+                    ("$ref" | "$dynamicRef", Some(reference)) if !reference.starts_with('#') => report.error(
+                        value.span,
+                        format!("`{reference}` is another document, which clients don't read"),
+                        "put the schema under `$defs`, and write `$ref: \"#/$defs/NAME\"`",
+                    ),
+                    ("pattern", Some(pattern)) => check_pattern(report, value, pattern),
+                    ("patternProperties", _) => {
+                        for entry in value.as_map().unwrap_or_default() {
+                            let key = Node { span: entry.key.span, kind: Kind::Nothing, secret: false };
+                            check_pattern(report, &key, &entry.key.text);
+                        }
+                    }
+                    _ => {}
+                }
+                refuse_what_clients_cannot_read(report, value);
+            }
+        }
+        Kind::List(items) => items.iter().for_each(|item| refuse_what_clients_cannot_read(report, item)),
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
+    }
+}
+
+fn check_pattern(report: &Report<'_>, node: &Node, pattern: &str) {
+    if let Some(why) = ecma::refused_by_clients(pattern) {
+        report.error(
+            node.span,
+            format!("clients run patterns on ECMAScript's engine, which refuses {}", why.split("; ").next().unwrap_or(&why)),
+            why.split_once("; ").map_or("write it in the common syntax", |(_, help)| help),
+        );
+    }
+}
+
+fn report_schema(report: &Report<'_>, node: &Node, error: &SchemaError) {
+    let place = node.at_pointer(&error.pointer);
+    report.error(place.span, format!("not a JSON Schema: {error}"), "see https://json-schema.org/understanding-json-schema");
+}

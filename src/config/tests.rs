@@ -1,0 +1,216 @@
+//! The room as a whole: what loads, what never panics, what the table of keys promises.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+const MINIMAL: &str = "\
+upstreams:
+  weather: http://127.0.0.1:9000
+routes:
+  get_forecast:
+    description: Weather forecast for a city.
+    request: GET weather/forecast/{city}
+";
+
+/// Every key of the file, each in a form that is right.
+const FULL: &str = include_str!("tests/full.yaml");
+
+#[track_caller]
+fn loaded(text: &str) -> Loaded {
+    let mut sources = Sources::of_text("glossator.yaml", text);
+    sources.environment = [("TOKEN", "s3cr3t"), ("PORT", "9000")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into_iter()
+        .collect();
+    load(&sources).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+#[test]
+fn three_lines_are_enough() {
+    let loaded = loaded(MINIMAL);
+    let route = &loaded.routes[0].route;
+    assert_eq!(
+        Value::Object(route.definition.input_schema.clone()),
+        json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+            "additionalProperties": false})
+    );
+    assert_eq!((route.deadline, route.reply_limit_bytes), (Duration::from_secs(30), 8 << 20));
+    assert_eq!(loaded.server.listen.to_string(), "127.0.0.1:8080");
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+}
+
+#[test]
+fn every_key_of_the_table_is_read() {
+    let loaded = loaded(FULL);
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    let written: BTreeSet<String> = keys_of(&serde_json::to_value(tree(FULL)).unwrap());
+    let mut missing = Vec::new();
+    for (section, definition) in sections(&schema()) {
+        for key in definition {
+            if !written.contains(&key) {
+                missing.push(format!("{section}.{key}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "tests/full.yaml does not show {missing:?}");
+}
+
+fn tree(text: &str) -> Value {
+    let files = source::Files::of_one("full.yaml", text);
+    let report = report::Report::new(&files);
+    file::read(&report, 0).unwrap().to_json()
+}
+
+fn keys_of(value: &Value) -> BTreeSet<String> {
+    match value {
+        Value::Object(members) => {
+            members.iter().flat_map(|(key, value)| std::iter::once(key.clone()).chain(keys_of(value))).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(keys_of).collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+fn sections(schema: &Value) -> Vec<(String, Vec<String>)> {
+    let names = |section: &Value| section["properties"].as_object().unwrap().keys().cloned().collect();
+    let definitions = schema["$defs"].as_object().unwrap();
+    let mut sections: Vec<_> = definitions.iter().map(|(id, section)| (id.clone(), names(section))).collect();
+    sections.push(("file".to_owned(), names(schema)));
+    sections
+}
+
+#[test]
+fn the_schema_describes_what_is_read_and_nothing_else() {
+    // References to other documents are not followed here; every schema is an object.
+    let mut schema = schema();
+    for key in ["input", "output"] {
+        schema["$defs"]["route"]["properties"][key] = json!({ "type": "object" });
+    }
+    let schema = crate::tool::Schema::compile(schema.as_object().unwrap()).unwrap();
+    for text in [MINIMAL, FULL] {
+        let found = schema.violations(&tree(text), 3);
+        assert!(found.is_empty(), "{found:?}");
+    }
+    assert!(!schema.admits(&tree("upstrems: {}")));
+    assert!(!schema.admits(&tree("server: { drain: 10 }")));
+}
+
+#[test]
+fn defaults_are_those_that_the_table_names() {
+    let loaded = loaded(MINIMAL);
+    let (server, route) = (&loaded.server, &loaded.routes[0].route);
+    let upstream = &loaded.upstreams[0];
+    let millis = |duration: Duration| units::show_duration(u64::try_from(duration.as_millis()).unwrap());
+    let found = [
+        (&keys::SERVER, "listen", format!("`{}`", server.listen)),
+        (&keys::SERVER, "body_limit", format!("`{}`", units::show_size(server.body_limit_bytes as u64))),
+        (&keys::SERVER, "drain", format!("`{}`", millis(server.drain))),
+        (&keys::SERVER, "connections", server.connection_limit.to_string()),
+        (&keys::SERVER, "header_timeout", format!("`{}`", millis(server.header_timeout))),
+        (&keys::SERVER, "page_size", server.page_size.to_string()),
+        (&keys::SERVER, "list_ttl", format!("`{}`", millis(server.list_ttl))),
+        (&keys::DEFAULTS, "deadline", format!("`{}`", millis(route.deadline))),
+        (&keys::DEFAULTS, "reply_limit", format!("`{}`", units::show_size(route.reply_limit_bytes as u64))),
+        (
+            &keys::DEFAULTS,
+            "error_text_limit",
+            format!("`{}`", units::show_size(route.translator.limits.error_text_bytes as u64)),
+        ),
+        (&keys::DEFAULTS, "connect_timeout", format!("`{}`", millis(upstream.settings.connect_timeout))),
+        (&keys::DEFAULTS, "in_flight", upstream.policy.in_flight_limit.to_string()),
+    ];
+    for (section, key, value) in found {
+        let means = section.get(key).unwrap().means;
+        assert!(means.ends_with(&format!("Default {value}.")), "{key}: {means}, found {value}");
+    }
+}
+
+#[test]
+fn secrets_go_into_headers_and_nowhere_else() {
+    let text = "upstreams: { a: { url: \"http://127.0.0.1:${PORT}\", headers: { Authorization: \"Bearer ${TOKEN}\" } } }\n\
+        routes: { t: { description: x, request: GET a/ } }";
+    let loaded = loaded(text);
+    let value = &loaded.upstreams[0].settings.headers["authorization"];
+    assert_eq!(value, "Bearer s3cr3t");
+    assert!(value.is_sensitive());
+    assert!(!format!("{loaded:?}").contains("s3cr3t"));
+}
+
+#[test]
+fn fields_make_the_output_schema() {
+    let text = "upstreams: { a: http://127.0.0.1:1 }\nroutes:\n  t:\n    description: x\n    request: GET a/\n    reply:\n      \
+        - { when: { status: 404 }, error: none }\n      \
+        - { extract: { regex: { pattern: '(?<n>\\d+) (?<s>\\w+)', each: line, fields: { n: integer, s: string? } } } }\n";
+    let loaded = loaded(text);
+    let advertised = loaded.routes[0].route.definition.output_schema.clone().unwrap();
+    assert_eq!(
+        advertised["properties"]["result"],
+        json!({"type": "array", "items": {"type": "object",
+            "properties": {"n": {"type": "integer"}, "s": {"type": "string"}}, "required": ["n"]}})
+    );
+}
+
+#[test]
+fn a_number_in_a_schema_keeps_its_digits() {
+    let text = MINIMAL.to_owned()
+        + "    input: { properties: { city: { type: string }, n: { type: number, maximum: 12345678901234567890.10 } } }\n";
+    let input = loaded(&text).routes[0].route.definition.input_schema.clone();
+    assert_eq!(input["properties"]["n"]["maximum"].to_string(), "12345678901234567890.10");
+    assert_eq!(input.keys().next().unwrap(), "type");
+}
+
+#[track_caller]
+fn holds_for(text: &str) {
+    let sources = Sources::of_text("a.yaml", text);
+    let Err(problems) = load(&sources) else { return };
+    let problems = problems.as_slice();
+    assert!(!problems.is_empty());
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    for problem in problems {
+        let _ = problem.to_string();
+        let (Some(line), Some(column)) = (problem.line, problem.column) else { continue };
+        let found = text.split('\n').nth(line - 1);
+        assert!(found.is_some_and(|found| column <= found.chars().count() + 1), "{problem} is outside the file");
+    }
+    assert!(problems.iter().any(|problem| problem.line.is_some()), "no problem has a place: {problems:?}");
+}
+
+proptest! {
+    #[test]
+    fn any_text_loads_or_has_a_problem_in_it(text in "\\PC{0,80}|[ \\n\\t:{}\\[\\],\"'|>&*!%@a-c0-9-]{0,120}") {
+        holds_for(&text);
+    }
+
+    #[test]
+    fn any_bytes_are_told_of(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let folder = tempfile(&bytes);
+        let sources = Sources { origin: Origin::Path(folder.clone()), environment: Environment::default(), flags: Vec::new() };
+        let result = load(&sources);
+        std::fs::remove_file(folder).unwrap();
+        if let Err(problems) = result {
+            prop_assert!(problems.as_slice().iter().any(|problem| problem.line.is_some()));
+        }
+    }
+
+    #[test]
+    fn a_valid_file_with_a_slip_loads_or_has_a_problem_in_it(
+        at in 0..FULL.len(), length in 0..12_usize, instead in "\\PC{0,6}|[ \\n:{}\\[\\],\"'|>&*-]{0,4}",
+    ) {
+        let floor = |mut at: usize| { while !FULL.is_char_boundary(at) { at -= 1 } at };
+        let (start, end) = (floor(at), floor((at + length).min(FULL.len())));
+        holds_for(&format!("{}{instead}{}", &FULL[..start], &FULL[end..]));
+    }
+}
+
+fn tempfile(bytes: &[u8]) -> PathBuf {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("glossator-{}-{number}.yaml", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    path
+}

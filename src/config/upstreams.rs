@@ -1,0 +1,182 @@
+//! `upstreams`: where the legacy servers are, and how each is asked.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{
+    keys::UPSTREAM,
+    node::{Entry, Kind, Node},
+    report::Report,
+    secret::{self, Environment},
+    section::Section,
+    source::Span,
+};
+use crate::{
+    policy::PolicySettings,
+    route::UpstreamName,
+    upstream::{Address, AddressError, UpstreamSettings},
+};
+
+/// One legacy server, and how carefully it is asked.
+#[derive(Debug, Clone)]
+pub struct UpstreamFile {
+    /// Where it is, and how it is reached.
+    pub settings: UpstreamSettings,
+    /// The guards round it.
+    pub policy: PolicySettings,
+    /// What its routes take where they say nothing.
+    pub(super) deadline: Option<Duration>,
+    pub(super) reply_limit_bytes: Option<usize>,
+}
+
+/// What upstreams take where they say nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct UpstreamDefaults {
+    pub(super) connect_timeout: Option<Duration>,
+    pub(super) in_flight: Option<usize>,
+}
+
+/// Headers that belong to the message or the connection, not to whoever writes a file.
+pub(super) const OWN_HEADERS: [&str; 9] = [
+    "connection", "content-length", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+];
+
+/// Reads one upstream. `None` when something is wrong with it; that has been reported then.
+pub(super) fn read(
+    report: &Report<'_>,
+    environment: &Environment,
+    defaults: UpstreamDefaults,
+    entry: &Entry,
+) -> Option<UpstreamFile> {
+    let name = match entry.key.text.parse::<UpstreamName>() {
+        Ok(name) => Some(name),
+        Err(error) => {
+            report.error(entry.key.span, error.to_string(), "the name is yours to choose: `weather`, `billing-v1`");
+            None
+        }
+    };
+    if let Some(text) = entry.value.as_text() {
+        let address = address(report, environment, &entry.value, text)?;
+        return Some(plain(name?, address, defaults));
+    }
+    if !matches!(entry.value.kind, Kind::Map(_)) {
+        let message = format!("an upstream is a URL or a map, found {}", entry.value.found());
+        report.error(entry.value.span, message, "write `NAME: http://127.0.0.1:9000`");
+        return None;
+    }
+    let section = Section::open(report, entry.key.span, &entry.value, &UPSTREAM)?;
+    let url = section.required("url", "write `url: http://127.0.0.1:9000`");
+    let address = url.and_then(|node| {
+        let text = super::section::text_of(report, node, "`url`")?;
+        address(report, environment, node, text)
+    });
+    let (connect_timeout, redirects) = (section.duration("connect_timeout"), section.count("redirects"));
+    let headers = headers(&section, environment);
+    let (in_flight, deadline, reply_limit_bytes) =
+        (section.count("in_flight"), section.duration("deadline"), section.size("reply_limit"));
+    let mut upstream = plain(name?, address?, defaults);
+    if let Some(connect_timeout) = connect_timeout {
+        upstream.settings.connect_timeout = connect_timeout;
+    }
+    if let Some(redirects) = redirects {
+        upstream.settings.redirects = u8::try_from(redirects).unwrap_or(u8::MAX);
+    }
+    if let Some(in_flight) = in_flight {
+        upstream.policy.in_flight_limit = usize::try_from(in_flight).unwrap_or(usize::MAX);
+    }
+    upstream.settings.headers = headers;
+    Some(UpstreamFile { deadline, reply_limit_bytes, ..upstream })
+}
+
+fn plain(name: UpstreamName, address: Address, defaults: UpstreamDefaults) -> UpstreamFile {
+    let mut settings = UpstreamSettings::new(name, address);
+    let mut policy = PolicySettings::default();
+    if let Some(connect_timeout) = defaults.connect_timeout {
+        settings.connect_timeout = connect_timeout;
+    }
+    if let Some(in_flight) = defaults.in_flight {
+        policy.in_flight_limit = in_flight;
+    }
+    UpstreamFile { settings, policy, deadline: None, reply_limit_bytes: None }
+}
+
+fn address(report: &Report<'_>, environment: &Environment, node: &Node, text: &str) -> Option<Address> {
+    let expanded = secret::expand(report, environment, node.span, text)?;
+    let text = expanded.text.trim();
+    let error = match text.parse::<Address>() {
+        Ok(address) => return Some(address),
+        Err(error) => error,
+    };
+    let subject = if expanded.foreign { "with its variables put in, the URL" } else { "the URL" };
+    let (message, help) = match error {
+        AddressError::Scheme if text.starts_with("https://") => (
+            "is `https://`: TLS to upstreams is not there yet".to_owned(),
+            "write an `http://` address, or put a TLS client such as stunnel between".to_owned(),
+        ),
+        AddressError::Scheme => ("is not `http://`".to_owned(), "write `http://HOST:PORT`".to_owned()),
+        AddressError::Credentials => (
+            "has a user or password in it".to_owned(),
+            "leave them out, and write `headers: { Authorization: \"Basic ${NAME}\" }`".to_owned(),
+        ),
+        AddressError::Query => {
+            ("has a query or a fragment in it".to_owned(), "leave it out; queries belong to routes".to_owned())
+        }
+        AddressError::NotAUrl => {
+            let guess = text.split(['/', '?']).next().unwrap_or_default();
+            let help = match guess.parse::<http::uri::Authority>() {
+                Ok(_) if !expanded.foreign && !text.contains("://") => format!("write `http://{text}`"),
+                _ => "write `http://HOST:PORT`, with a port from 1 to 65535".to_owned(),
+            };
+            ("is no URL that can be reached".to_owned(), help)
+        }
+    };
+    report.error(node.span, format!("{subject} {message}"), help);
+    None
+}
+
+fn headers(section: &Section<'_, '_>, environment: &Environment) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for Entry { key, value } in section.map("headers").unwrap_or_default() {
+        let name = header_name(section.report, &key.text, key.span);
+        let text = scalar(section.report, value, &format!("the header `{}`", key.text));
+        let (Some(name), Some(text)) = (name, text) else { continue };
+        let Some(expanded) = secret::expand_secret(section.report, environment, value.span, &text) else { continue };
+        let Ok(mut content) = HeaderValue::from_str(&expanded.text) else {
+            section.report.error(
+                value.span,
+                format!("the value of the header `{name}` has line breaks or characters that are not ASCII"),
+                "look for a line break at the end of the secret",
+            );
+            continue;
+        };
+        content.set_sensitive(expanded.foreign || value.secret || secret::is_secret_name(&key.text));
+        if headers.insert(name, content).is_some() {
+            section.report.error(key.span, format!("the header `{}` is here twice", key.text), "keep one of them");
+        }
+    }
+    headers
+}
+
+/// The name of a header that a file may set or let through.
+pub(super) fn header_name(report: &Report<'_>, text: &str, span: Span) -> Option<HeaderName> {
+    let Ok(name) = text.parse::<HeaderName>() else {
+        report.error(span, format!("`{text}` is no name of a header"), "write letters, digits and `-`: `X-Request-Id`");
+        return None;
+    };
+    if OWN_HEADERS.contains(&name.as_str()) {
+        let message = format!("the header `{name}` belongs to the connection and is written by the proxy itself");
+        report.error(span, message, "leave it out");
+        return None;
+    }
+    Some(name)
+}
+
+/// A text, number or flag, as text.
+pub(super) fn scalar(report: &Report<'_>, node: &Node, what: &str) -> Option<String> {
+    let text = node.scalar();
+    if text.is_none() {
+        report.error(node.span, format!("{what} takes a text, found {}", node.found()), None);
+    }
+    text
+}
