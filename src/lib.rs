@@ -25,5 +25,6 @@ pub mod upstream;
 pub mod policy;
 pub mod gateway;
 pub mod face;
-pub mod serve;
 pub mod config;
+pub mod serve;
+pub mod cli;

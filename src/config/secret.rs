@@ -31,6 +31,12 @@ impl FromIterator<(String, String)> for Environment {
     }
 }
 
+impl Extend<(String, String)> for Environment {
+    fn extend<I: IntoIterator<Item = (String, String)>>(&mut self, variables: I) {
+        self.0.extend(variables);
+    }
+}
+
 /// Names only: a value may be a secret.
 impl std::fmt::Debug for Environment {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -101,6 +101,14 @@ fn json_is_handed_on_as_it_came() {
 }
 
 #[test]
+fn a_text_that_a_schema_types_is_shown_as_the_value_it_became() {
+    let rules = || vec![success(ExtractorKind::Text(Text { trim: true }), None, None)];
+    let typed = translator(rules(), Some(json!({"type": "integer"})));
+    check(&typed, &reply(200, "text/plain", "3\n"), r#"{"result":3}"#, Some(r#"{"result":3}"#));
+    check(&translator(rules(), None), &reply(200, "text/plain", " 3\n"), "3", Some(r#"{"result":"3"}"#));
+}
+
+#[test]
 fn an_empty_json_body_is_missing_not_null() {
     let expects = translator(vec![], Some(json!({"type": "object"})));
     for result in [run(&expects, &reply(200, "application/json", "")), run(&expects, &reply(200, "", ""))] {

@@ -337,6 +337,10 @@ impl Job<'_> {
         captures: &Captures,
     ) -> Result<ToolResult, String> {
         let extracted = self.extract(rule, reading)?;
+        let whole_text = match &extracted {
+            Extracted::Text(text) => Some(text.clone()),
+            Extracted::Raw(_) | Extracted::Value(_) | Extracted::Block(_) => None,
+        };
         let (value, mut block) = match extracted {
             Extracted::Block(content) => (None, Some(content)),
             other => (Some(other), None),
@@ -348,7 +352,7 @@ impl Job<'_> {
         let content = match &rule.content {
             ContentTemplate::Default => match block.take() {
                 Some(block) => vec![block],
-                None => vec![Content::from(Block::Text(default_text(reading, rule, structured.as_ref())?))],
+                None => vec![Content::from(Block::Text(default_text(whole_text, structured.as_ref())))],
             },
             ContentTemplate::Blocks(blocks) => {
                 let names = self.names(&asked, reading, captures, value.as_ref(), structured.as_ref());
@@ -518,22 +522,10 @@ impl Job<'_> {
 /// How much of a value a step of a trace shows, in bytes.
 const LONGEST_TRACED: usize = 4000;
 
-/// The default text of a block: the structure's JSON, or for the whole text the text itself.
-fn default_text(
-    reading: &Reading<'_>,
-    rule: &SuccessRule,
-    structured: Option<&Structured>,
-) -> Result<Text, String> {
-    let whole_text = rule.structured.is_none()
-        && match &rule.extract {
-            Some(extractor) => matches!(extractor.kind, ExtractorKind::Text(_)) && extractor.fields.is_none(),
-            None => matches!(by_media_type(reading), ExtractorKind::Text(_)),
-        };
-    if structured.is_some() && !whole_text {
-        return Ok(Text::OfStructure);
-    }
-    let bytes = reading.text_bytes()?.clone();
-    Text::shared(bytes).ok_or_else(|| "the text is not UTF-8".to_owned())
+/// The default text of a block: the text of the reply where that is the whole value, else the structure's JSON.
+fn default_text(whole_text: Option<Bytes>, structured: Option<&Structured>) -> Text {
+    let is_string = structured.is_none_or(|structured| structured.json().as_str().starts_with('"'));
+    whole_text.filter(|_| is_string).and_then(Text::shared).unwrap_or(Text::OfStructure)
 }
 
 /// The extractor for a reply that no rule has one for.

@@ -4,6 +4,7 @@
 //! connections until it is told to stop and then drains; `connection` is one client's HTTP/1.1, `stop` the
 //! signals of the operating system.
 
+mod assemble;
 mod connection;
 mod stop;
 
@@ -21,6 +22,7 @@ use tracing::{info, warn};
 use crate::face::{MCP_PATHS, mcp::Mcp, rest::Rest};
 use connection::Phase;
 
+pub use assemble::{Assembled, assemble, log_settings};
 pub use stop::stop_signal;
 
 /// How the server treats its clients.

@@ -54,7 +54,10 @@ async fn answer(mut stream: TcpStream) -> io::Result<()> {
         // The client has hung up; nobody is left to answer.
         _ = stream.read_u8() => return Ok(()),
     };
-    let head = format!("HTTP/1.0 {}\r\nServer: StationD/2.1 (Unix)\r\nContent-Type: {}\r\n\r\n", page.status, page.media_type);
+    let head = format!(
+        "HTTP/1.0 {}\r\nServer: StationD/2.1 (Unix)\r\nContent-Type: {}\r\n\r\n",
+        page.status, page.media_type
+    );
     stream.write_all(head.as_bytes()).await?;
     stream.write_all(page.body.as_bytes()).await?;
     stream.shutdown().await

@@ -1,0 +1,195 @@
+//! `glossator explain`: one reply, step by step.
+
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+use clap::Args;
+use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use serde_json::{Map, Value, json};
+
+use super::{
+    ConfigArgument, Failure, Output,
+    screen::{Paint, Screen},
+};
+use crate::{
+    reply::Reply,
+    route::Route,
+    rule::{Facts, Trace, Translation, translate},
+    tool::{Arguments, Shapes, write_result},
+};
+
+/// The longest recording that is read, in bytes.
+const RECORDING_LIMIT_BYTES: u64 = 64 << 20;
+
+#[derive(Debug, Args)]
+pub(super) struct ExplainArguments {
+    /// The route, by its tool's name
+    route: String,
+    /// A recorded reply: a body, or status line, headers and body as `curl -i` prints them; `-` for standard input
+    #[arg(long, value_name = "FILE")]
+    reply: Option<PathBuf>,
+    /// The call's arguments, a JSON object; without `--reply`, shows the request that is made of them
+    #[arg(long, value_name = "JSON")]
+    args: Option<String>,
+    /// The reply's status, where the recording is a body alone
+    #[arg(long, value_name = "CODE")]
+    status: Option<u16>,
+    /// The reply's media type, where the recording is a body alone
+    #[arg(long = "type", value_name = "TYPE")]
+    media_type: Option<String>,
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// The form of what is printed
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Result<(), Failure> {
+    let loaded = arguments.config.load(Vec::new(), screen)?;
+    let routes = loaded.routes.iter().map(|file| &file.route);
+    let route =
+        routes.clone().find(|route| route.definition.name.as_str() == arguments.route).ok_or_else(|| {
+            let names: Vec<_> = routes.map(|route| format!("`{}`", route.definition.name)).collect();
+            Failure::told(format!("there is no route `{}`; there are {}", arguments.route, names.join(", ")))
+        })?;
+    let given = given_arguments(arguments.args.as_deref())?;
+    match &arguments.reply {
+        Some(file) => explain_reply(arguments, route, given, recorded(arguments, file)?, screen),
+        None if arguments.args.is_some() => explain_request(arguments.output, route, given, screen),
+        None => {
+            Err(Failure::told("give a recorded reply with `--reply FILE`, or arguments with `--args JSON`"))
+        }
+    }
+}
+
+fn given_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
+    match json.map(serde_json::from_str) {
+        None => Ok(Map::new()),
+        Some(Ok(Value::Object(map))) => Ok(map),
+        Some(Ok(_)) => Err(Failure::told("`--args` takes a JSON object, such as '{\"city\": \"Oslo\"}'")),
+        Some(Err(error)) => Err(Failure::told(format!("`--args` takes a JSON object: {error}"))),
+    }
+}
+
+fn recorded(arguments: &ExplainArguments, file: &Path) -> Result<Reply, Failure> {
+    let shown = file.display();
+    let failed = |error: std::io::Error| Failure::told(format!("{shown}: {error}"));
+    let mut recording = Vec::new();
+    let read = if file == Path::new("-") {
+        std::io::stdin().take(RECORDING_LIMIT_BYTES).read_to_end(&mut recording)
+    } else {
+        std::fs::File::open(file)
+            .and_then(|file| file.take(RECORDING_LIMIT_BYTES).read_to_end(&mut recording))
+    };
+    read.map_err(failed)?;
+    let recording = Bytes::from(recording);
+    let mut reply =
+        Reply::from_recording(&recording).map_err(|error| Failure::told(format!("{shown}: {error}")))?;
+    if let Some(status) = arguments.status {
+        reply.status = StatusCode::from_u16(status)
+            .map_err(|_| Failure::told(format!("`--status` takes an HTTP status, found {status}")))?;
+    }
+    if let Some(media_type) = &arguments.media_type {
+        let value = HeaderValue::from_str(media_type)
+            .map_err(|_| Failure::told(format!("`--type` takes a media type, found {media_type:?}")))?;
+        reply.headers.insert(CONTENT_TYPE, value);
+    }
+    Ok(reply)
+}
+
+fn explain_reply(
+    arguments: &ExplainArguments,
+    route: &Route,
+    given: Map<String, Value>,
+    reply: Reply,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    let mut trace = Trace::on();
+    let args = Value::Object(given);
+    let facts = Facts { tool: &route.definition.name, args: &args };
+    let Translation { result, rule, notes } = translate(&route.translator, facts, &reply, &mut trace);
+    let mut written = Vec::new();
+    write_result(&result, Shapes::ObjectsOnly, &mut written);
+    let written: Value = serde_json::from_slice(&written).expect("a result is written as JSON");
+    let steps = trace.into_steps();
+    if arguments.output == Output::Json {
+        let steps: Vec<_> =
+            steps.iter().map(|step| json!({ "what": step.what, "found": step.found })).collect();
+        let notes: Vec<_> = notes.iter().map(ToString::to_string).collect();
+        let rule = rule.map(|index| index + 1);
+        screen.json(&json!({ "rule": rule, "steps": steps, "notes": notes, "result": written }));
+        return Ok(());
+    }
+    let media_type = reply.media_type().unwrap_or_else(|| "no media type".into());
+    screen.line(format!("reply        {}, {media_type}, {} bytes", reply.status, reply.body.len()));
+    for step in &steps {
+        show_step(screen, &step.what, &step.found);
+    }
+    for note in &notes {
+        show_step(screen, "log", &note.to_string());
+    }
+    let outcome = if result.is_error() { Paint::Bad } else { Paint::Good };
+    let title = screen.paint(outcome, if result.is_error() { "tool error" } else { "tool result" });
+    screen.line(format!("\n{title}"));
+    screen.json(&written);
+    Ok(())
+}
+
+/// What is done stands in a column of its own where it fits.
+fn show_step(screen: &mut Screen, what: &str, found: &str) {
+    const COLUMN: usize = 13;
+    let indented = found.replace('\n', &format!("\n{}", " ".repeat(COLUMN)));
+    let name = screen.paint(Paint::Strong, what);
+    if what.len() < COLUMN {
+        let gap = " ".repeat(COLUMN - what.len());
+        screen.line(format!("{name}{gap}{indented}"));
+    } else {
+        screen.line(format!("{name}\n{}{indented}", " ".repeat(COLUMN)));
+    }
+}
+
+fn explain_request(
+    output: Output,
+    route: &Route,
+    given: Map<String, Value>,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    let built = route.input.check(Arguments::from(given)).and_then(|checked| {
+        route.request.build(&checked, &http::HeaderMap::new()).map_err(|error| error.to_string())
+    });
+    match built {
+        Err(error) => {
+            let result = json!({ "content": [{ "type": "text", "text": error }], "isError": true });
+            if output == Output::Text {
+                show_step(screen, "arguments", "do not fit; the upstream is not asked");
+            }
+            screen.json(&result);
+        }
+        Ok(request) => {
+            let headers: Map<String, Value> = request
+                .headers
+                .iter()
+                .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into()))
+                .collect();
+            let body = String::from_utf8_lossy(&request.body).into_owned();
+            let (method, target) = (request.method.as_str(), request.path_and_query.as_str());
+            if output == Output::Json {
+                screen
+                    .json(&json!({ "upstream": route.upstream.as_str(), "method": method, "target": target,
+                    "headers": headers, "body": body }));
+                return Ok(());
+            }
+            screen.line(format!("{method} {target}   (to upstream `{}`)", route.upstream));
+            for (name, value) in &headers {
+                screen.line(format!("{name}: {}", value.as_str().unwrap_or_default()));
+            }
+            if !body.is_empty() {
+                screen.line(format!("\n{body}"));
+            }
+        }
+    }
+    Ok(())
+}

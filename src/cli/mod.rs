@@ -1,0 +1,113 @@
+//! The command line. One file a command; each is thin, since what it does lives in the rooms below.
+//!
+//! Exit status: 0, 1 (problems were found, a test failed), 2 (used wrongly, or something outside is in the way).
+
+mod check;
+mod demo;
+mod explain;
+mod run;
+mod schema;
+mod screen;
+mod test;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::{Environment, Flag, Loaded, Origin, Sources};
+use screen::Screen;
+
+/// Puts a legacy server's plain replies into MCP tool results.
+#[derive(Debug, Parser)]
+#[command(name = "glossator", version, args_conflicts_with_subcommands = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: run::RunArguments,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve (also what is done without a command)
+    Run(run::RunArguments),
+    /// Serve in front of a small legacy server that comes along; nothing else is needed
+    Demo(demo::DemoArguments),
+    /// Tell everything that is wrong with a configuration, each with its place and a way out
+    Check(check::CheckArguments),
+    /// Run the examples that stand in the routes
+    Test(test::TestArguments),
+    /// Show step by step what becomes of one reply
+    Explain(explain::ExplainArguments),
+    /// Print the JSON Schema of the configuration file, for editors
+    Schema,
+}
+
+/// Which configuration a command reads.
+#[derive(Debug, Args)]
+struct ConfigArgument {
+    /// The configuration: a YAML file, or a folder of them
+    #[arg(long, short, value_name = "PATH", default_value = "config/glossator.yaml")]
+    config: PathBuf,
+}
+
+/// The form of what a command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+/// Why a command did not do its work.
+#[derive(Debug)]
+enum Failure {
+    /// Problems were found, or a test failed; they have been shown.
+    Found,
+    /// Used wrongly, or something outside is in the way.
+    Told(String),
+}
+
+impl Failure {
+    fn told(text: impl Into<String>) -> Self {
+        Self::Told(text.into())
+    }
+}
+
+/// Runs the program: reads the command line, does what it says, and gives the exit status.
+pub fn main() -> ExitCode {
+    let command_line = CommandLine::parse();
+    let mut screen = Screen::new();
+    let done = match command_line.command.unwrap_or(Command::Run(command_line.run)) {
+        Command::Run(arguments) => run::run(&arguments, &mut screen),
+        Command::Demo(arguments) => demo::demo(&arguments, &mut screen),
+        Command::Check(arguments) => check::check(&arguments, &mut screen),
+        Command::Test(arguments) => test::test(&arguments, &mut screen),
+        Command::Explain(arguments) => explain::explain(&arguments, &mut screen),
+        Command::Schema => schema::schema(&mut screen),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Found) => ExitCode::from(1),
+        Err(Failure::Told(text)) => {
+            screen.complain(&text);
+            ExitCode::from(2)
+        }
+    }
+}
+
+impl ConfigArgument {
+    fn sources(&self, flags: Vec<Flag>) -> Sources {
+        let origin = Origin::Path(self.config.clone());
+        Sources { origin, environment: Environment::of_process(), flags }
+    }
+
+    /// Reads the configuration, or shows what is wrong with it.
+    fn load(&self, flags: Vec<Flag>, screen: &mut Screen) -> Result<Loaded, Failure> {
+        crate::config::load(&self.sources(flags)).map_err(|problems| {
+            screen.problems(problems.as_slice());
+            Failure::Found
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! `glossator run`: serve.
+
+use std::{future::Future, net::SocketAddr};
+
+use clap::Args;
+use tokio::{net::TcpListener, runtime::Runtime};
+
+use super::{ConfigArgument, Failure, screen::Screen};
+use crate::{
+    config::{Flag, Loaded},
+    observe::{Chain, log},
+    serve::{self, Assembled, Drained},
+};
+
+#[derive(Debug, Args)]
+pub(super) struct RunArguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+/// Settings of the process that the command line gives; they go before the environment and the file.
+#[derive(Debug, Args)]
+pub(super) struct Overrides {
+    /// The address to listen on; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// How much is logged: off, error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// The form of the log: text or json
+    #[arg(long, value_name = "FORM")]
+    log_format: Option<String>,
+}
+
+impl Overrides {
+    pub(super) fn flags(&self) -> Vec<Flag> {
+        let flag = |name: &str, setting: &str, value: &Option<String>| {
+            value.clone().map(|value| Flag { name: name.into(), setting: setting.into(), value })
+        };
+        [
+            flag("--listen", "server.listen", &self.listen),
+            flag("--log-level", "log.level", &self.log_level),
+            flag("--log-format", "log.format", &self.log_format),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), Failure> {
+    let loaded = arguments.config.load(arguments.overrides.flags(), screen)?;
+    screen.problems(&loaded.warnings);
+    let runtime = prepare(&loaded)?;
+    runtime.block_on(async {
+        let server = Server::bind(&loaded).await?;
+        let address = server.address()?;
+        screen.line(format!("listening on http://{address}"));
+        server.serve().await
+    })
+}
+
+/// Starts the log and the runtime.
+pub(super) fn prepare(loaded: &Loaded) -> Result<Runtime, Failure> {
+    let told = |error: &dyn std::error::Error| Failure::told(Chain(error).to_string());
+    let settings = serve::log_settings(loaded).map_err(|error| told(&error))?;
+    log::init(&settings).map_err(|error| told(&error))?;
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| told(&error))
+}
+
+/// A server that is bound and not yet serving.
+pub(super) struct Server {
+    listener: TcpListener,
+    assembled: Assembled,
+}
+
+impl Server {
+    pub(super) async fn bind(loaded: &Loaded) -> Result<Self, Failure> {
+        let assembled = serve::assemble(loaded).map_err(|error| Failure::told(error.to_string()))?;
+        let listener = serve::bind(assembled.settings.listen).await.map_err(|error| {
+            Failure::told(format!("{}; another address is given with `--listen`", Chain(&error)))
+        })?;
+        Ok(Self { listener, assembled })
+    }
+
+    pub(super) fn address(&self) -> Result<SocketAddr, Failure> {
+        self.listener.local_addr().map_err(|error| Failure::told(error.to_string()))
+    }
+
+    /// Serves until SIGTERM or Ctrl-C, and lets calls in flight end.
+    pub(super) async fn serve(self) -> Result<(), Failure> {
+        let stop = serve::stop_signal().map_err(|error| Failure::told(Chain(&error).to_string()))?;
+        self.serve_until(stop).await
+    }
+
+    async fn serve_until(self, stop: impl Future<Output = ()>) -> Result<(), Failure> {
+        let Assembled { settings, router, .. } = self.assembled;
+        match serve::serve(self.listener, settings, router, stop).await {
+            Drained::All => Ok(()),
+            // It has been logged; the process did end as it was told to.
+            Drained::CutOff { .. } => Ok(()),
+        }
+    }
+}

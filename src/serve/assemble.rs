@@ -1,0 +1,91 @@
+//! From a configuration to something that serves.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::Router;
+
+use super::{ServerSettings, router};
+use crate::{
+    config::{Loaded, UpstreamFile},
+    face::{
+        door::{Door, DoorSettings},
+        mcp::{Mcp, McpSettings},
+        rest::Rest,
+    },
+    gateway::{Gateway, Snapshot},
+    observe::log::{LogError, LogFormat, LogSettings},
+    policy::guard,
+    route::{Conflict, RouteTable},
+    upstream::Upstream,
+};
+
+/// What a server runs with, made of a configuration.
+#[derive(Debug)]
+pub struct Assembled {
+    /// How clients are treated.
+    pub settings: ServerSettings,
+    /// Every path and its face.
+    pub router: Router,
+    /// The way to the tools.
+    pub gateway: Gateway,
+}
+
+/// Puts the parts together. Nothing is bound or connected yet.
+///
+/// # Errors
+///
+/// [`Conflict`] when one request would fit two routes; a loaded configuration was checked for that.
+pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
+    let gateway = Gateway::new(snapshot(loaded)?);
+    let server = &loaded.server;
+    let door = Door::new(&DoorSettings {
+        allowed_hosts: server.allowed_hosts.clone(),
+        allowed_origins: server.allowed_origins.clone(),
+        body_limit_bytes: server.body_limit_bytes,
+        ..DoorSettings::default()
+    });
+    let mcp = McpSettings {
+        server_name: server.name.clone(),
+        instructions: server.instructions.clone(),
+        page_size: server.page_size,
+        list_ttl: server.list_ttl,
+        ..McpSettings::default()
+    };
+    let settings = ServerSettings {
+        listen: server.listen,
+        connection_limit: server.connection_limit,
+        header_read_timeout: server.header_timeout,
+        drain_timeout: server.drain,
+        ..ServerSettings::default()
+    };
+    let router = router(Rest::new(gateway.clone(), door.clone()), Mcp::new(gateway.clone(), mcp, door));
+    Ok(Assembled { settings, router, gateway })
+}
+
+/// The settings of the log.
+///
+/// # Errors
+///
+/// [`LogError`] when the level or the form is none.
+pub fn log_settings(loaded: &Loaded) -> Result<LogSettings, LogError> {
+    let format = match loaded.log.format.as_str() {
+        "json" => LogFormat::Json,
+        _ => LogFormat::Text,
+    };
+    let level = &loaded.log.level;
+    // The MCP library tells every request at `info`; that is our line to write.
+    Ok(LogSettings { filter: format!("{level},rmcp=warn"), format })
+}
+
+fn snapshot(loaded: &Loaded) -> Result<Snapshot, Conflict> {
+    let table = RouteTable::new(loaded.routes.iter().map(|file| Arc::clone(&file.route)).collect())?;
+    let upstream = |file: &UpstreamFile| Upstream::new(file.settings.clone());
+    let guarded =
+        loaded.upstreams.iter().map(|file| (file.settings.name.clone(), guard(upstream(file), file.policy)));
+    let guarded: HashMap<_, _> = guarded.collect();
+    let passthrough = loaded
+        .passthrough
+        .as_ref()
+        .and_then(|name| loaded.upstreams.iter().find(|file| file.settings.name == *name).map(upstream));
+    Ok(Snapshot::new(table, guarded, passthrough))
+}
