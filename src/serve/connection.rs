@@ -24,6 +24,9 @@ use crate::{
     observe::{Chain, RequestId},
 };
 
+/// How much of a body is read at a time, at most.
+const READ_BUFFER_BYTES: usize = 64 << 10;
+
 /// What the server is about to do with its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
@@ -59,7 +62,8 @@ pub(super) async fn serve(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(settings.header_read_timeout)
-        .max_buf_size(settings.head_limit_bytes.max(ServerSettings::HEAD_LIMIT_BYTES_LEAST))
+        .max_header_size(settings.head_limit_bytes)
+        .max_buf_size(settings.head_limit_bytes.max(READ_BUFFER_BYTES))
         .max_headers(settings.header_count_limit)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
