@@ -1,5 +1,14 @@
-//! Everything that needs more than one room: a gateway, a socket, a second implementation.
+//! The program over real sockets: a scripted upstream behind it, a client that writes and reads bytes before it.
+//!
+//! The clock runs, ports are the system's choice, and a test waits for a state, never for a while.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail their test")]
 
+mod cancel;
+mod floors;
 mod mcp;
+mod passthrough;
+mod rest;
+mod serve;
+mod support;
+mod upstream;

@@ -1,0 +1,193 @@
+//! The house has floors: each room uses only rooms below it, and each outside word is at home in one room.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// One source file, without its comments and its tests.
+struct Source {
+    room: String,
+    path: String,
+    code: String,
+}
+
+fn source_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// The rooms from the ground floor up, as `src/lib.rs` declares them.
+fn rooms() -> Vec<String> {
+    let text = fs::read_to_string(source_folder().join("lib.rs")).unwrap();
+    let names = text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    names.map(str::to_owned).collect()
+}
+
+fn sources() -> Vec<Source> {
+    fn visit(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                visit(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let mut paths = Vec::new();
+    visit(&source_folder(), &mut paths);
+    paths.sort();
+    let read = |path: PathBuf| {
+        let inside = path.strip_prefix(source_folder()).unwrap().to_str().unwrap().replace('\\', "/");
+        let room = inside.split('/').next().unwrap().trim_end_matches(".rs").to_owned();
+        Source { room, code: code_of(&fs::read_to_string(&path).unwrap()), path: inside }
+    };
+    let all: Vec<Source> = paths.into_iter().map(read).collect();
+    // What stands in its own file for tests only.
+    all.into_iter().filter(|source| !source.path.ends_with("/tests.rs")).collect()
+}
+
+/// Drops comments, and everything from the first test module on: tests may look upstairs.
+fn code_of(text: &str) -> String {
+    let mut lines = text.lines().peekable();
+    let mut kept = String::new();
+    while let Some(line) = lines.next() {
+        let is_test = line.trim() == "#[cfg(test)]" && lines.peek().is_some_and(|next| next.ends_with('{'));
+        if is_test {
+            break;
+        }
+        if !line.trim_start().starts_with("//") {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
+/// Whether `code` has `word` with nothing before and after it that would make another word of it. After `::`
+/// anything may come.
+fn has_word(code: &str, word: &str) -> bool {
+    let part = |character: char| character.is_alphanumeric() || character == '_';
+    code.match_indices(word).any(|(start, _)| {
+        let after = &code[start + word.len()..];
+        !code[..start].ends_with(part) && (word.ends_with("::") || !after.starts_with(part))
+    })
+}
+
+/// The rooms that a file imports or names: `crate::room`, and each member of `crate::{…}`.
+fn rooms_named(code: &str) -> Vec<String> {
+    let mut named = Vec::new();
+    for (start, _) in code.match_indices("crate::") {
+        // `$crate` and `some_crate::` are not ours.
+        if code[..start].ends_with(|before: char| before.is_alphanumeric() || before == '_') {
+            continue;
+        }
+        let rest = &code[start + "crate::".len()..];
+        match rest.strip_prefix('{') {
+            Some(list) => named.extend(members(list)),
+            None => named.extend(first_word(rest)),
+        }
+    }
+    named
+}
+
+/// The first word of each member of a list, up to its closing brace.
+fn members(list: &str) -> Vec<String> {
+    let (mut depth, mut at_start, mut found) = (0_u32, true, Vec::new());
+    for (index, character) in list.char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => at_start = true,
+            _ if at_start && !character.is_whitespace() => {
+                found.extend(first_word(&list[index..]));
+                at_start = false;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn first_word(text: &str) -> Option<String> {
+    let word: String = text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    (!word.is_empty()).then_some(word)
+}
+
+#[test]
+fn a_room_uses_only_rooms_below_it() {
+    let rooms = rooms();
+    assert!(rooms.len() >= 10 && rooms[0] == "reply", "{rooms:?}");
+    let floor = |name: &str| rooms.iter().position(|room| room == name);
+    let mut wrong = Vec::new();
+    for source in sources() {
+        // The library's front page and the program are outside of the rooms.
+        let Some(own) = floor(&source.room) else { continue };
+        for named in rooms_named(&source.code) {
+            if floor(&named).is_some_and(|other| other > own) {
+                wrong.push(format!("src/{} uses `{named}`, which is above `{}`", source.path, source.room));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn outside_words_stay_in_their_rooms() {
+    /// Words, and the beginnings of the paths where they may be.
+    const HOMES: [(&[&str], &[&str]); 4] = [
+        (&["rmcp::", "use rmcp"], &["face/mcp/", "upstream/mcp"]),
+        (&["hyper_util::client", "hyper::client", "HttpConnector"], &["upstream/"]),
+        (&["client::legacy"], &["upstream/"]),
+        (&["serde_saphyr::", "use serde_saphyr"], &["config/"]),
+    ];
+    let mut wrong = Vec::new();
+    for source in sources() {
+        for (words, homes) in HOMES {
+            for word in words {
+                if has_word(&source.code, word) && !homes.iter().any(|home| source.path.starts_with(home)) {
+                    wrong.push(format!("src/{} names `{word}`, which is at home in {homes:?}", source.path));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn pure_rooms_know_no_clock_log_environment_or_wire() {
+    const PURE: [&str; 4] = ["reply", "tool", "rule", "route"];
+    const UNKNOWN: [&str; 14] = [
+        "async",
+        "await",
+        "tokio",
+        "tracing",
+        "hyper",
+        "hyper_util",
+        "axum",
+        "tower",
+        "Instant",
+        "SystemTime",
+        "std::env",
+        "std::fs",
+        "std::net",
+        "println",
+    ];
+    let mut wrong = Vec::new();
+    for source in sources().iter().filter(|source| PURE.contains(&source.room.as_str())) {
+        for word in UNKNOWN {
+            if has_word(&source.code, word) {
+                wrong.push(format!("src/{} names `{word}`", source.path));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_reader_of_imports_sees_every_form() {
+    let code = "use crate::tool::Name;\nuse crate::{\n    reply::Reply,\n    rule::{a, b},\n    route,\n};\nother_crate::config::x";
+    assert_eq!(rooms_named(code), ["tool", "reply", "rule", "route"]);
+    assert!(has_word("a tokio::x", "tokio") && !has_word("my_tokio", "tokio"));
+}

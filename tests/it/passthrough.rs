@@ -1,0 +1,147 @@
+//! Every other path: streamed to an upstream, unchanged.
+
+use std::net::TcpListener;
+
+use crate::support::{Gate, Proxy, Scripted, Setup, Step, reply};
+
+async fn before(upstream: &Scripted) -> Proxy {
+    let mut setup = Setup::new(upstream.address);
+    setup.passthrough = true;
+    setup.start().await
+}
+
+#[tokio::test]
+async fn a_request_crosses_unchanged_and_says_who_asked() {
+    let upstream = Scripted::answering("HTTP/1.1 418 Teapot\r\nX-Old: a\r\nX-Old: b\r\nConnection: x-hop\r\nX-Hop: 1\r\nSet-Cookie: a=b\r\nContent-Length: 3\r\n\r\nhot").await;
+    let proxy = before(&upstream).await;
+    let headers = [
+        "Cookie: session=1",
+        "Accept-Encoding: gzip",
+        "X-Forwarded-For: 192.0.2.1",
+        "Connection: X-Mine, keep-alive",
+        "X-Mine: hop",
+        "TE: trailers",
+        "Authorization: Basic callers",
+    ];
+    let response = proxy.ask("PATCH /a%2Fb/../c;d?x=%20y&z", &headers, "body").await;
+    assert_eq!((response.status, response.text()), (418, "hot"));
+    assert_eq!(response.header("x-old").as_deref(), Some("a, b"));
+    assert_eq!(response.header("set-cookie").as_deref(), Some("a=b"));
+    assert_eq!(response.header("via").as_deref(), Some("1.1 glossator"));
+    assert_eq!(response.header("x-hop"), None);
+    assert!(response.header("x-request-id").is_some());
+
+    let state = upstream.state();
+    let asked = &state.asked[0];
+    assert_eq!(asked.line(), "PATCH /a%2Fb/../c;d?x=%20y&z HTTP/1.1");
+    assert_eq!(asked.body, b"body");
+    for (name, expected) in [
+        ("cookie", "session=1"),
+        ("accept-encoding", "gzip"),
+        ("authorization", "Basic callers"),
+        ("content-length", "4"),
+        ("x-forwarded-for", "192.0.2.1, 127.0.0.1"),
+        ("x-forwarded-proto", "http"),
+        ("via", "1.1 glossator"),
+        ("host", &upstream.address.to_string()),
+        ("x-forwarded-host", &proxy.address.to_string()),
+    ] {
+        assert_eq!(asked.header(name), [expected], "{name}");
+    }
+    for absent in ["x-mine", "te", "connection", "transfer-encoding", "user-agent"] {
+        assert!(asked.header(absent).is_empty(), "{absent} in {}", asked.head);
+    }
+}
+
+#[tokio::test]
+async fn both_bodies_are_streamed() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let upstream = Scripted::start(move |_| {
+        let first = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n";
+        vec![
+            Step::Send(first.into()),
+            Step::Hold(held.clone()),
+            Step::Send("6\r\nsecond\r\n0\r\n\r\n".into()),
+        ]
+    })
+    .await;
+    let proxy = before(&upstream).await;
+    let mut client = proxy.connect().await;
+    client
+        .write("POST /old HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+        .await;
+    upstream
+        .until("the first part has come", |state| {
+            state.asked.first().is_some_and(|asked| asked.body == b"one")
+        })
+        .await;
+    client.write("3\r\ntwo\r\n0\r\n\r\n").await;
+    client.read_until("first").await;
+    assert_eq!(upstream.state().asked[0].body, b"onetwo");
+    gate.open();
+    assert_eq!(client.read(false).await.text(), "firstsecond");
+}
+
+#[tokio::test]
+async fn a_body_larger_than_our_own_limits_crosses() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", &"b".repeat(5 << 20))).await;
+    let proxy = before(&upstream).await;
+    let response = proxy.ask("PUT /old", &[], &"a".repeat(6 << 20)).await;
+    assert_eq!((response.status, response.body.len()), (200, 5 << 20));
+    assert_eq!(upstream.state().asked[0].body.len(), 6 << 20);
+}
+
+#[tokio::test]
+async fn our_own_paths_are_not_handed_through() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let proxy = before(&upstream).await;
+    for path in ["/health", "/tools", "/status", "/tools/unknown"] {
+        assert_ne!(proxy.get(path).await.text(), "old", "{path}");
+    }
+    assert_eq!(upstream.state().asked.len(), 0);
+    assert_eq!(proxy.get("/").await.text(), "old");
+    assert_eq!(proxy.ask("HEAD /other", &[], "").await.header("content-length").as_deref(), Some("3"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_handed_through_is_refused_cleanly() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let proxy = before(&upstream).await;
+    let websocket = proxy.ask("GET /socket", &["Connection: Upgrade", "Upgrade: websocket"], "").await;
+    assert_eq!(websocket.status, 501);
+    assert!(websocket.json()["error"].as_str().unwrap().contains("`websocket`"));
+    assert_eq!(proxy.ask("OPTIONS *", &[], "").await.status, 400);
+    assert_eq!(proxy.ask("CONNECT example.com:443", &[], "").await.status, 501);
+    assert_eq!(upstream.state().asked.len(), 0);
+    let h2c = proxy
+        .ask("GET /", &["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AA"], "")
+        .await;
+    assert_eq!(h2c.text(), "old");
+    assert!(upstream.state().asked[0].header("http2-settings").is_empty());
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_gone_is_a_bad_gateway() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut setup = Setup::new(address);
+    setup.passthrough = true;
+    let response = setup.start().await.get("/old").await;
+    assert_eq!((response.status, response.text()), (502, r#"{"error":"the upstream can't be reached"}"#));
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_is_not_passed_for_a_whole_one() {
+    let upstream = Scripted::start(|_| {
+        vec![
+            Step::Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n".into()),
+            Step::Close,
+        ]
+    })
+    .await;
+    let proxy = before(&upstream).await;
+    let mut client = proxy.connect().await;
+    client.write("GET /old HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let seen = client.read_to_end().await;
+    assert!(seen.contains("first") && !seen.ends_with("0\r\n\r\n"), "{seen}");
+}

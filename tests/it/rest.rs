@@ -1,0 +1,243 @@
+//! The REST face as its clients see it.
+
+use std::time::Duration;
+
+use glossator::{
+    face::door::DoorSettings,
+    route::{BodyTemplate, Envelope, ErrorStatus, JsonTemplate},
+};
+use serde_json::{Value, json};
+
+use crate::support::{Proxy, Response, RouteExt, Scripted, Setup, reply, route};
+
+const JSON: &str = "Content-Type: application/json";
+
+/// A proxy whose upstream sends back the JSON body that it is sent: all arguments.
+async fn echo(endpoint: &str, schema: Value) -> (Proxy, Scripted) {
+    let upstream = Scripted::start(|asked| {
+        let body = String::from_utf8(asked.body.clone()).unwrap();
+        vec![crate::support::Step::Send(reply("200 OK", "application/json", &body))]
+    })
+    .await;
+    let mut echo = route("echo", "POST /echo").at(endpoint).taking(schema);
+    echo.request.body = Some(BodyTemplate::Json(JsonTemplate::AllArguments));
+    let mut setup = Setup::new(upstream.address);
+    setup.routes = vec![echo];
+    (setup.start().await, upstream)
+}
+
+async fn answering(status: &str, media_type: &str, body: &str) -> Setup {
+    let upstream = Scripted::answering(reply(status, media_type, body)).await;
+    Setup::new(upstream.address)
+}
+
+#[track_caller]
+fn check_structured(response: &Response, expected: Value) {
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert_eq!(response.json()["structuredContent"], expected);
+}
+
+/// An error of the face itself.
+#[track_caller]
+fn check_error(response: &Response, status: u16, words: &str) {
+    assert_eq!(response.status, status, "{}", response.text());
+    let error = response.json()["error"].as_str().expect("an error").to_owned();
+    assert!(error.contains(words), "{error}");
+    assert_eq!(response.header("content-type").as_deref(), Some("application/json"));
+    assert!(response.header("x-request-id").is_some());
+}
+
+#[tokio::test]
+async fn a_get_endpoint_takes_arguments_from_path_and_query_with_their_types() {
+    let schema = json!({ "type": "object", "properties": {
+        "city": { "type": "string" }, "days": { "type": "integer" }, "wind": { "type": "boolean" },
+        "tags": { "type": "array", "items": { "type": "string" } } } });
+    let (proxy, _upstream) = echo("GET /weather/{city}", schema).await;
+    let response = proxy.get("/weather/S%C3%A3o%20Paulo?days=5&wind=true&tags=a&tags=b+c").await;
+    let expected = json!({ "city": "São Paulo", "days": 5, "wind": true, "tags": ["a", "b c"] });
+    check_structured(&response, expected);
+    let wrong = proxy.get("/weather/oslo?days=five").await;
+    assert_eq!(wrong.status, 400);
+    assert_eq!(wrong.told(), "argument `days` must be an integer; found `five`");
+    check_error(&proxy.get("/weather/oslo?city=bergen").await, 400, "`city` is given more than once");
+}
+
+#[tokio::test]
+async fn a_head_is_answered_like_a_get_without_its_body() {
+    let (proxy, upstream) = echo("GET /weather/{city}", json!({ "type": "object" })).await;
+    let mut client = proxy.connect().await;
+    let response = client.ask("HEAD /weather/oslo", &[], "").await;
+    assert_eq!((response.status, response.body.len()), (200, 0));
+    assert!(response.header("content-length").unwrap().parse::<usize>().unwrap() > 0);
+    assert_eq!(client.ask("HEAD /health", &[], "").await.status, 200);
+    assert_eq!(upstream.state().asked.len(), 1);
+}
+
+#[tokio::test]
+async fn a_post_takes_arguments_from_a_json_body() {
+    let (proxy, _upstream) = echo("POST /weather", json!({ "type": "object" })).await;
+    let body = r#"{"big": 12345678901234567890, "one": 1.0}"#;
+    for endpoint in ["/weather", "/tools/echo"] {
+        let response = proxy.ask(&format!("POST {endpoint}"), &[JSON], body).await;
+        assert_eq!(response.status, 200);
+        assert!(response.text().contains("12345678901234567890"), "{}", response.text());
+        assert!(response.text().contains("1.0"), "{}", response.text());
+    }
+    check_structured(&proxy.ask("POST /weather", &[], "").await, json!({}));
+    check_structured(&proxy.ask("POST /weather", &[], r#"{"a":1}"#).await, json!({ "a": 1 }));
+    check_structured(
+        &proxy.ask("POST /weather?b=2", &[JSON], r#"{"a":1}"#).await,
+        json!({ "a": 1, "b": "2" }),
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_json_object_is_told_apart() {
+    let (proxy, upstream) = echo("POST /weather", json!({ "type": "object" })).await;
+    check_error(&proxy.call("echo", "[1]").await, 400, "found an array");
+    check_error(&proxy.call("echo", "{\"a\":").await, 400, "the body is not JSON");
+    check_error(&proxy.call("echo", &"[".repeat(100_000)).await, 400, "the body is not JSON");
+    let form = proxy.ask("POST /weather", &["Content-Type: application/x-www-form-urlencoded"], "a=b").await;
+    check_error(&form, 415, "expected a body of type `application/json`");
+    assert_eq!(upstream.state().asked.len(), 0);
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused_however_it_comes() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.door = DoorSettings { body_limit_bytes: 100, ..DoorSettings::default() };
+    let proxy = setup.start().await;
+    let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(100));
+    check_error(&proxy.call("get_thing", &long).await, 413, "longer than 100 bytes");
+    let mut client = proxy.connect().await;
+    client
+        .write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .await;
+    client.write(format!("{:x}\r\n{long}\r\n", long.len())).await;
+    check_error(&client.read(false).await, 413, "longer than 100 bytes");
+    assert_eq!(upstream.state().asked.len(), 0);
+}
+
+#[tokio::test]
+async fn a_body_that_never_ends_is_not_waited_for() {
+    let mut setup = answering("200 OK", "text/plain", "ok").await;
+    setup.door.body_timeout = Duration::from_millis(20);
+    let proxy = setup.start().await;
+    let mut client = proxy.connect().await;
+    client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{").await;
+    check_error(&client.read(false).await, 408, "not complete within");
+}
+
+#[tokio::test]
+async fn the_plain_envelope_is_the_value_alone() {
+    let upstream = Scripted::start(|asked| {
+        let (status, body) = match asked.line().split(' ').nth(1).unwrap() {
+            "/object" => ("200 OK", r#"{"b": 1.0}"#),
+            "/array" => ("200 OK", "[1, 2]"),
+            _ => ("404 Not Found", r#"{"message": "no such thing"}"#),
+        };
+        vec![crate::support::Step::Send(reply(status, "application/json", body))]
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.routes = ["object", "array", "missing"].map(|name| route(name, &format!("GET /{name}"))).into();
+    setup.routes.iter_mut().for_each(|route| route.envelope = Envelope::Plain);
+    let proxy = setup.start().await;
+    assert_eq!(proxy.call("object", "").await.text(), r#"{"b": 1.0}"#);
+    assert_eq!(proxy.call("array", "").await.text(), r#"{"result":[1, 2]}"#);
+    let missing = proxy.call("missing", "").await;
+    assert_eq!((missing.status, missing.text()), (404, r#"{"error":"no such thing"}"#));
+
+    let asked = proxy.ask("POST /tools/object", &["Accept: application/vnd.glossator.mcp+json"], "").await;
+    assert_eq!(asked.json()["isError"], false);
+    assert_eq!(asked.header("content-type").as_deref(), Some("application/vnd.glossator.mcp+json"));
+    assert_eq!(asked.header("vary").as_deref(), Some("accept"));
+}
+
+#[tokio::test]
+async fn the_status_tells_the_truth_unless_it_must_not() {
+    for (theirs, ours) in
+        [("404 Not Found", 404), ("429 Slow Down", 429), ("500 Oops", 502), ("302 Found", 502)]
+    {
+        let setup = answering(theirs, "text/plain", "what went wrong").await;
+        let response = setup.start().await.call("get_thing", "").await;
+        assert_eq!((response.status, &response.json()["isError"]), (ours, &json!(true)), "{theirs}");
+        let mut setup = answering(theirs, "text/plain", "what went wrong").await;
+        setup.routes[0].error_status = ErrorStatus::Ok;
+        let response = setup.start().await.call("get_thing", "").await;
+        assert_eq!((response.status, &response.json()["isError"]), (200, &json!(true)), "{theirs}");
+    }
+}
+
+#[tokio::test]
+async fn a_500_keeps_its_body_to_itself() {
+    let trace = "Traceback: File \"/srv/app.py\" password=hunter2";
+    let response = answering("500 Oops", "text/plain", trace).await.start().await.call("get_thing", "").await;
+    assert!(!response.text().contains("hunter2") && !response.text().contains("/srv"), "{}", response.text());
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_told_apart_from_what_is_asked_wrongly() {
+    let mut setup = answering("200 OK", "text/plain", "ok").await;
+    setup.routes = vec![route("get_thing", "GET /thing").at("GET /thing")];
+    let proxy = setup.start().await;
+    check_error(&proxy.call("get_thin", "{}").await, 404, "unknown tool `get_thin`");
+    check_error(&proxy.get("/nothing").await, 404, "`GET /tools` lists all tools");
+    let wrong = proxy.ask("DELETE /thing", &[], "").await;
+    check_error(&wrong, 405, "`DELETE` is not possible here; GET, HEAD is");
+    assert_eq!(wrong.header("allow").as_deref(), Some("GET, HEAD"));
+    let wrong = proxy.get("/tools/get_thing").await;
+    assert_eq!((wrong.status, wrong.header("allow").as_deref()), (405, Some("POST")));
+    let wrong = proxy.ask("POST /health", &[], "").await;
+    assert_eq!((wrong.status, wrong.header("allow").as_deref()), (405, Some("GET, HEAD")));
+    let options = proxy.ask("OPTIONS /thing", &[], "").await;
+    assert_eq!((options.status, options.header("allow").as_deref()), (204, Some("GET, HEAD")));
+}
+
+#[tokio::test]
+async fn the_manifest_says_where_each_tool_is() {
+    let mut setup = answering("200 OK", "text/plain", "ok").await;
+    setup.routes = vec![route("b", "GET /b/{id}").at("GET /b/{id}"), route("a", "GET /a")];
+    let proxy = setup.start().await;
+    let tools = proxy.get("/tools").await.json()["tools"].clone();
+    let place = |index: usize| {
+        ["name", "endpoint", "method"].map(|key| tools[index][key].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(place(0), ["a", "/tools/a", "POST"]);
+    assert_eq!(place(1), ["b", "/b/{id}", "GET"]);
+    assert_eq!(tools[1]["inputSchema"]["required"], json!(["id"]));
+    assert_eq!(proxy.get("/health").await.json(), json!({ "status": "ok" }));
+    let status = proxy.get("/status").await.json();
+    assert_eq!((&status["name"], &status["tools"]), (&json!("glossator"), &json!(2)));
+}
+
+#[tokio::test]
+async fn strangers_are_refused_and_probes_are_not() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.passthrough = true;
+    let proxy = setup.start().await;
+    let mut client = proxy.connect().await;
+    for path in ["/tools", "/elsewhere"] {
+        client.write(format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n\r\n")).await;
+        check_error(&client.read(false).await, 403, "host `evil.example` is not allowed");
+        let refused = client.ask(&format!("GET {path}"), &["Origin: https://evil.example"], "").await;
+        check_error(&refused, 403, "origin `https://evil.example` is not allowed");
+    }
+    client.write("GET /health HTTP/1.1\r\nHost: 10.0.0.7:8080\r\n\r\n").await;
+    assert_eq!(client.read(false).await.status, 200);
+    assert_eq!(upstream.state().connections, 0);
+    let page = client.ask("GET /tools", &["Origin: http://localhost:6274"], "").await;
+    assert_eq!(page.header("access-control-allow-origin").as_deref(), Some("http://localhost:6274"));
+}
+
+#[tokio::test]
+async fn a_request_keeps_the_id_that_it_came_with() {
+    let proxy = answering("500 Oops", "text/plain", "").await.start().await;
+    let response = proxy.ask("POST /tools/get_thing", &["X-Request-Id: trace-7"], "").await;
+    assert_eq!(response.header("x-request-id").as_deref(), Some("trace-7"));
+    assert_eq!(response.json()["_meta"]["glossator/requestId"], "trace-7");
+    let unfit = proxy.ask("POST /tools/get_thing", &["X-Request-Id: two words"], "").await;
+    assert_ne!(unfit.header("x-request-id").as_deref(), Some("two words"));
+}

@@ -1,0 +1,26 @@
+//! What the tests stand on: a [`Scripted`] upstream, the program as a [`Proxy`] before it, a raw [`Client`].
+
+mod client;
+mod proxy;
+mod scripted;
+
+use std::{fmt::Display, future::Future, time::Duration};
+
+pub(crate) use client::{Client, Response};
+pub(crate) use proxy::{Proxy, RouteExt, Setup, route};
+pub(crate) use scripted::{Asked, Gate, Scripted, Step, reply};
+
+/// Fails a test that would otherwise hang. No test passes because of it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits for something that is bound to come.
+#[track_caller]
+pub(crate) fn soon<F: Future>(what: impl Display, future: F) -> impl Future<Output = F::Output> {
+    let what = format!("{what} (at {})", std::panic::Location::caller());
+    async move {
+        match tokio::time::timeout(PATIENCE, future).await {
+            Ok(output) => output,
+            Err(_) => panic!("waited in vain: {what}"),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The program itself, in this process, before one upstream.
+
+use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use glossator::{
+    face::{
+        door::{Door, DoorSettings},
+        mcp::{Mcp, McpSettings},
+        rest::Rest,
+    },
+    gateway::{Gateway, Snapshot},
+    policy::{self, PolicySettings},
+    route::{
+        Envelope, ErrorStatus, InputSchema, PathTemplate, RequestTemplate, RestEndpoint, Route, RouteTable,
+    },
+    rule::{Otherwise, TranslationLimits, Translator, Wrap},
+    serve::{self, Drained, ServerSettings},
+    tool::ToolDefinition,
+    upstream::{Upstream, UpstreamSettings},
+};
+use serde_json::{Value, json};
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use super::{Client, Response, soon};
+
+/// What a test wants otherwise than usual.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) routes: Vec<Route>,
+    pub(crate) upstream: UpstreamSettings,
+    pub(crate) policy: PolicySettings,
+    pub(crate) passthrough: bool,
+    pub(crate) door: DoorSettings,
+    pub(crate) server: ServerSettings,
+}
+
+impl Setup {
+    /// Defaults, with one tool `get_thing` that asks `GET /thing`.
+    pub(crate) fn new(upstream: SocketAddr) -> Self {
+        let address = format!("http://{upstream}").parse().unwrap();
+        Self {
+            routes: vec![route("get_thing", "GET /thing")],
+            upstream: UpstreamSettings::new("old".parse().unwrap(), address),
+            policy: PolicySettings::default(),
+            passthrough: false,
+            door: DoorSettings::default(),
+            server: ServerSettings::default(),
+        }
+    }
+
+    pub(crate) async fn start(self) -> Proxy {
+        Proxy::start(self).await
+    }
+}
+
+/// A route with default rules; `request` is `METHOD /path/{argument}`, and each argument is a required string.
+pub(crate) fn route(tool: &str, request: &str) -> Route {
+    let (method, path) = request.split_once(' ').unwrap();
+    let path = PathTemplate::parse(path).unwrap();
+    let names: Vec<String> = path.arguments().map(str::to_owned).collect();
+    let properties: Value = names.iter().map(|name| (name.clone(), json!({ "type": "string" }))).collect();
+    let mut route = Route {
+        definition: ToolDefinition {
+            name: tool.parse().unwrap(),
+            title: None,
+            description: None,
+            annotations: None,
+            input_schema: serde_json::Map::new(),
+            output_schema: None,
+            bare_output_schema: None,
+        },
+        input: InputSchema::new(&serde_json::Map::new()).unwrap(),
+        rest: None,
+        upstream: "old".parse().unwrap(),
+        request: RequestTemplate::new(method.parse().unwrap(), path),
+        translator: Translator {
+            rules: Vec::new(),
+            otherwise: Otherwise::Text,
+            output: None,
+            wrap: Wrap::Always,
+            limits: TranslationLimits { error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES },
+        },
+        deadline: Duration::from_secs(15),
+        reply_limit_bytes: 1 << 20,
+        envelope: Envelope::Mcp,
+        error_status: ErrorStatus::Truthful,
+    };
+    set_input(&mut route, json!({ "type": "object", "properties": properties, "required": names }));
+    route
+}
+
+fn set_input(route: &mut Route, schema: Value) {
+    let Value::Object(schema) = schema else { panic!("a schema is an object") };
+    route.input = InputSchema::new(&schema).unwrap();
+    route.definition.input_schema = schema;
+}
+
+/// Small changes to a route, in the order of a sentence.
+pub(crate) trait RouteExt {
+    fn at(self, endpoint: &str) -> Self;
+    fn taking(self, schema: Value) -> Self;
+}
+
+impl RouteExt for Route {
+    fn at(mut self, endpoint: &str) -> Self {
+        let (method, path) = endpoint.split_once(' ').unwrap();
+        self.rest = Some(RestEndpoint { method: method.parse().unwrap(), path: path.to_owned() });
+        self
+    }
+
+    fn taking(mut self, schema: Value) -> Self {
+        set_input(&mut self, schema);
+        self
+    }
+}
+
+/// The running program.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    pub(crate) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    ended: JoinHandle<Drained>,
+}
+
+impl Proxy {
+    async fn start(setup: Setup) -> Self {
+        let upstream = Upstream::new(setup.upstream);
+        let guarded = policy::guard(upstream.clone(), setup.policy);
+        let upstreams = HashMap::from([(upstream.name().clone(), guarded)]);
+        let table = RouteTable::new(setup.routes.into_iter().map(Arc::new).collect()).unwrap();
+        let passthrough = setup.passthrough.then_some(upstream);
+        let gateway = Gateway::new(Snapshot::new(table, upstreams, passthrough));
+        let door = Door::new(&setup.door);
+        let rest = Rest::new(gateway.clone(), door.clone());
+        let mcp = Mcp::new(gateway, McpSettings::default(), door);
+
+        let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let ended = tokio::spawn(serve::serve(listener, setup.server, serve::router(rest, mcp), async {
+            // A test that is over drops its end, which stops the server as well.
+            let _ = stopped.await;
+        }));
+        Self { address, stop: Some(stop), ended }
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        Client::connect(self.address).await
+    }
+
+    /// Asks over a connection of its own.
+    pub(crate) async fn ask(&self, line: &str, headers: &[&str], body: &str) -> Response {
+        self.connect().await.ask(line, headers, body).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Response {
+        self.ask(&format!("GET {path}"), &[], "").await
+    }
+
+    /// Calls a tool with arguments.
+    pub(crate) async fn call(&self, tool: &str, arguments: &str) -> Response {
+        self.ask(&format!("POST /tools/{tool}"), &["Content-Type: application/json"], arguments).await
+    }
+
+    /// Tells it to stop.
+    pub(crate) fn stop(&mut self) {
+        self.stop.take().expect("stopped once").send(()).unwrap();
+    }
+
+    /// Waits until it has.
+    pub(crate) async fn ended(self) -> Drained {
+        soon("the end of the server", self.ended).await.unwrap()
+    }
+}

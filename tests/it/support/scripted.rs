@@ -1,0 +1,224 @@
+//! A legacy server that does, byte for byte, what a test tells it.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+};
+
+use super::soon;
+
+/// One thing that a server does to a request.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// Writes these bytes.
+    Send(Vec<u8>),
+    /// Writes these bytes again and again until the peer goes.
+    Endlessly(Vec<u8>),
+    /// Does nothing until told, or until the peer goes.
+    Hold(Gate),
+    /// Closes the connection.
+    Close,
+}
+
+/// Opened by a test when a held server may go on.
+#[derive(Debug, Clone)]
+pub(crate) struct Gate(Arc<Semaphore>);
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(0)))
+    }
+
+    pub(crate) fn open(&self) {
+        self.0.close();
+    }
+
+    async fn opened(&self) {
+        let _closed = self.0.acquire().await;
+    }
+}
+
+/// A request as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// Which connection it came over, from 0.
+    pub(crate) connection: usize,
+    /// Request line and headers.
+    pub(crate) head: String,
+    /// As much of the body as has come, framing removed.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Asked {
+    /// Such as `GET /path HTTP/1.1`.
+    pub(crate) fn line(&self) -> &str {
+        self.head.lines().next().unwrap_or_default()
+    }
+
+    /// All values of a header, in order.
+    pub(crate) fn header(&self, name: &str) -> Vec<&str> {
+        let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        fields.filter(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).collect()
+    }
+}
+
+/// What has happened so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct State {
+    /// The requests.
+    pub(crate) asked: Vec<Asked>,
+    /// How many connections were accepted.
+    pub(crate) connections: usize,
+    /// How many of them the peer closed.
+    pub(crate) left: usize,
+}
+
+/// The server.
+#[derive(Debug)]
+pub(crate) struct Scripted {
+    pub(crate) address: SocketAddr,
+    state: watch::Receiver<State>,
+}
+
+type Script = dyn Fn(&Asked) -> Vec<Step> + Send + Sync;
+
+impl Scripted {
+    /// Starts one that does to each request what `script` says.
+    pub(crate) async fn start(script: impl Fn(&Asked) -> Vec<Step> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (state, watching) = watch::channel(State::default());
+        let (state, script): (_, Arc<Script>) = (Arc::new(state), Arc::new(script));
+        tokio::spawn(async move {
+            for connection in 0.. {
+                let (stream, _) = listener.accept().await.unwrap();
+                state.send_modify(|state| state.connections += 1);
+                let (script, state) = (script.clone(), state.clone());
+                tokio::spawn(async move {
+                    let conversation = Conversation { stream, connection, state: &state, script: &*script };
+                    if conversation.hold().await == Ended::ByPeer {
+                        state.send_modify(|state| state.left += 1);
+                    }
+                });
+            }
+        });
+        Self { address, state: watching }
+    }
+
+    /// Starts one that gives every request the same reply.
+    pub(crate) async fn answering(reply: impl Into<Vec<u8>>) -> Self {
+        let reply = reply.into();
+        Self::start(move |_| vec![Step::Send(reply.clone())]).await
+    }
+
+    /// What has happened so far.
+    pub(crate) fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// Waits until something has happened.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, test: impl Fn(&State) -> bool) -> impl Future<Output = State> {
+        let mut state = self.state.clone();
+        soon(what, async move { state.wait_for(|state| test(state)).await.unwrap().clone() })
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    ByPeer,
+    ByUs,
+}
+
+struct Conversation<'a> {
+    stream: TcpStream,
+    connection: usize,
+    state: &'a watch::Sender<State>,
+    script: &'a Script,
+}
+
+impl Conversation<'_> {
+    async fn hold(mut self) -> Ended {
+        loop {
+            let Some(asked) = self.read_request().await else { return Ended::ByPeer };
+            for step in (self.script)(&asked) {
+                match step {
+                    Step::Send(bytes) => {
+                        if self.stream.write_all(&bytes).await.is_err() {
+                            return Ended::ByPeer;
+                        }
+                    }
+                    Step::Endlessly(bytes) => {
+                        while self.stream.write_all(&bytes).await.is_ok() {}
+                        return Ended::ByPeer;
+                    }
+                    Step::Hold(gate) => {
+                        let mut byte = [0];
+                        tokio::select! {
+                            () = gate.opened() => {}
+                            read = self.stream.read(&mut byte) => match read {
+                                Ok(1) => panic!("the peer went on talking to a held server"),
+                                Ok(_) | Err(_) => return Ended::ByPeer,
+                            },
+                        }
+                    }
+                    Step::Close => return Ended::ByUs,
+                }
+            }
+        }
+    }
+
+    async fn read_request(&mut self) -> Option<Asked> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(self.stream.read_u8().await.ok()?);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let asked = Asked { connection: self.connection, head, body: Vec::new() };
+        let place = self.state.borrow().asked.len();
+        self.state.send_modify(|state| state.asked.push(asked.clone()));
+        if asked.header("transfer-encoding") == ["chunked"] {
+            loop {
+                let size = self.read_line().await?;
+                let size = usize::from_str_radix(size.split(';').next()?.trim(), 16).unwrap();
+                self.read_body(place, size).await?;
+                self.read_line().await?;
+                if size == 0 {
+                    break;
+                }
+            }
+        } else if let Some(length) = asked.header("content-length").first() {
+            self.read_body(place, length.parse().unwrap()).await?;
+        }
+        Some(self.state.borrow().asked[place].clone())
+    }
+
+    async fn read_line(&mut self) -> Option<String> {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            line.push(self.stream.read_u8().await.ok()?);
+        }
+        String::from_utf8(line).ok()
+    }
+
+    async fn read_body(&mut self, place: usize, mut left: usize) -> Option<()> {
+        let mut buffer = vec![0; 64 << 10];
+        while left > 0 {
+            let wanted = left.min(buffer.len());
+            let count = self.stream.read(&mut buffer[..wanted]).await.ok().filter(|count| *count > 0)?;
+            left -= count;
+            self.state.send_modify(|state| state.asked[place].body.extend_from_slice(&buffer[..count]));
+        }
+        Some(())
+    }
+}
+
+/// A reply with a length and a type.
+pub(crate) fn reply(status: &str, media_type: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n{body}")
+        .into()
+}

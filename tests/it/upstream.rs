@@ -1,0 +1,267 @@
+//! Upstreams as they are: slow, silent, cut off, too large, not HTTP. Each is a tool error of its own.
+
+use std::{net::TcpListener, time::Duration};
+
+use glossator::policy::PolicySettings;
+use http::{HeaderValue, header};
+use serde_json::json;
+
+use crate::support::{Gate, Response, Scripted, Setup, Step, reply};
+
+/// A tool error with a safe sentence.
+#[track_caller]
+fn check_error(response: &Response, status: u16, words: &str) {
+    assert_eq!(response.status, status, "{}", response.text());
+    assert_eq!(response.json()["isError"], true);
+    assert!(response.json().get("structuredContent").is_none());
+    let told = response.told();
+    assert!(told.contains(words), "{told}");
+    for unsafe_word in ["127.0.0.1", "/thing", "old", "hyper", "os error", "tcp"] {
+        assert!(!told.contains(unsafe_word), "`{unsafe_word}` in {told}");
+    }
+    assert_eq!(
+        response.json()["_meta"]["glossator/requestId"],
+        response.header("x-request-id").unwrap().as_str()
+    );
+}
+
+async fn answer_of(steps: Vec<Step>) -> Response {
+    let upstream = Scripted::start(move |_| steps.clone()).await;
+    Setup::new(upstream.address).start().await.call("get_thing", "").await
+}
+
+fn send(text: &str) -> Step {
+    Step::Send(text.into())
+}
+
+#[tokio::test]
+async fn what_an_upstream_says_becomes_a_result() {
+    let upstream = Scripted::answering(reply("200 OK", "application/json", r#"{"b": 1.0, "a": 2}"#)).await;
+    let response = Setup::new(upstream.address).start().await.call("get_thing", "").await;
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert!(response.text().contains(r#""structuredContent":{"b": 1.0, "a": 2}"#), "{}", response.text());
+    assert_eq!(response.json()["isError"], false);
+}
+
+#[tokio::test]
+async fn a_port_where_nobody_listens_is_an_unreachable_service() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let response = Setup::new(address).start().await.call("get_thing", "").await;
+    check_error(&response, 502, "can't be reached");
+}
+
+#[tokio::test]
+async fn a_host_name_that_leads_nowhere_is_an_unreachable_service() {
+    let mut setup = Setup::new("127.0.0.1:1".parse().unwrap());
+    setup.upstream.address = "http://no-such-host.invalid".parse().unwrap();
+    check_error(&setup.start().await.call("get_thing", "").await, 502, "can't be reached");
+}
+
+#[tokio::test]
+async fn a_connection_closed_without_a_word_is_a_break() {
+    check_error(&answer_of(vec![Step::Close]).await, 502, "broke off");
+}
+
+#[tokio::test]
+async fn a_head_cut_off_is_a_break() {
+    check_error(&answer_of(vec![send("HTTP/1.1 200 OK\r\nContent-"), Step::Close]).await, 502, "broke off");
+}
+
+#[tokio::test]
+async fn a_body_cut_off_is_a_break_and_no_result() {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n";
+    check_error(&answer_of(vec![send(head), send("{}"), Step::Close]).await, 502, "broke off");
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
+    check_error(&answer_of(vec![send(chunked), Step::Close]).await, 502, "broke off");
+    let broken = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n";
+    check_error(&answer_of(vec![send(broken), Step::Close]).await, 502, "broke off");
+}
+
+#[tokio::test]
+async fn a_body_without_length_ends_with_the_connection() {
+    let response =
+        answer_of(vec![send("HTTP/1.0 200 OK\nContent-Type: text/plain\n\nhello"), Step::Close]).await;
+    assert_eq!(response.told(), "hello");
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_told_apart() {
+    for words in ["SSH-2.0-OpenSSH_9.2\r\n\r\n", "\u{0}\u{1}\u{2}\u{3}binary\r\n\r\n", "HTTP/1.1 abc\r\n\r\n"]
+    {
+        check_error(&answer_of(vec![send(words), Step::Close]).await, 502, "not HTTP");
+    }
+    let switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
+    check_error(&answer_of(vec![send(switched), Step::Close]).await, 502, "not HTTP");
+}
+
+#[tokio::test]
+async fn a_head_without_end_is_not_read_to_its_end() {
+    let steps = vec![
+        send("HTTP/1.1 200 OK\r\n"),
+        Step::Endlessly(b"X-Filler: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n".to_vec()),
+    ];
+    check_error(&answer_of(steps).await, 502, "more headers than are read");
+    let steps = vec![send("HTTP/1.1 200 OK\r\nX-Filler: "), Step::Endlessly(vec![b'a'; 1024])];
+    check_error(&answer_of(steps).await, 502, "more headers than are read");
+}
+
+#[tokio::test]
+async fn a_body_that_announces_more_than_the_limit_is_not_read() {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 99999999999\r\n\r\n";
+    let upstream = Scripted::start(move |_| vec![send(head), Step::Hold(Gate::new())]).await;
+    let response = Setup::new(upstream.address).start().await.call("get_thing", "").await;
+    check_error(&response, 502, "longer than the limit of 1 MiB");
+    upstream.until("the connection is closed", |state| state.left == 1).await;
+}
+
+#[tokio::test]
+async fn an_endless_body_is_read_to_the_limit_and_no_further() {
+    let steps = vec![
+        send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"),
+        Step::Endlessly(vec![b'a'; 10_000]),
+    ];
+    check_error(&answer_of(steps).await, 502, "longer than the limit of 1 MiB");
+}
+
+#[tokio::test]
+async fn a_body_of_exactly_the_limit_is_read() {
+    for (size, status) in [(1_usize << 20, 200), ((1 << 20) + 1, 502)] {
+        let body = "a".repeat(size);
+        let whole = reply("200 OK", "text/plain", &body);
+        let upstream = Scripted::answering(whole).await;
+        let response = Setup::new(upstream.address).start().await.call("get_thing", "").await;
+        assert_eq!(response.status, status, "{size}");
+        let upstream = Scripted::start(move |_| {
+            let chunked = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n{size:x}\r\n{body}\r\n0\r\n\r\n"
+            );
+            vec![send(&chunked)]
+        })
+        .await;
+        let response = Setup::new(upstream.address).start().await.call("get_thing", "").await;
+        assert_eq!(response.status, status, "{size} chunked");
+    }
+}
+
+#[tokio::test]
+async fn a_silent_or_trickling_upstream_meets_the_deadline() {
+    let silent = vec![Step::Hold(Gate::new())];
+    let half = vec![send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"), Step::Hold(Gate::new())];
+    for steps in [silent, half] {
+        let upstream = Scripted::start(move |_| steps.clone()).await;
+        let mut setup = Setup::new(upstream.address);
+        setup.routes[0].deadline = Duration::from_millis(50);
+        let response = setup.start().await.call("get_thing", "").await;
+        check_error(&response, 504, "within 50 ms");
+        upstream.until("the connection is closed", |state| state.left == 1).await;
+    }
+}
+
+#[tokio::test]
+async fn who_finds_no_place_is_told_to_come_back() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let upstream = Scripted::start(move |_| {
+        vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", "done"))]
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.policy = PolicySettings { in_flight_limit: 1, waiting_limit: 0, waiting_timeout: Duration::ZERO };
+    let proxy = setup.start().await;
+    let first = proxy.call("get_thing", "");
+    let second = async {
+        upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
+        let second = proxy.call("get_thing", "").await;
+        gate.open();
+        second
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!(first.told(), "done");
+    check_error(&second, 503, "busy");
+    assert_eq!(second.header("retry-after").as_deref(), Some("2"));
+    assert_eq!(upstream.state().asked.len(), 1, "nothing was sent");
+}
+
+#[tokio::test]
+async fn connections_are_used_again_and_a_dead_one_is_replaced() {
+    let upstream = Scripted::start(|asked| {
+        let mut steps = vec![Step::Send(reply("200 OK", "text/plain", "ok"))];
+        if asked.header("connection").is_empty() && asked.line().contains("last") {
+            steps.push(Step::Close);
+        }
+        steps
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.routes = vec![crate::support::route("get_thing", "GET /{which}")];
+    let proxy = setup.start().await;
+    for which in ["a", "b", "last", "d", "last", "f"] {
+        let response = proxy.call("get_thing", &format!(r#"{{"which":"{which}"}}"#)).await;
+        assert_eq!(response.told(), "ok");
+    }
+    let connections: Vec<_> = upstream.state().asked.iter().map(|asked| asked.connection).collect();
+    assert_eq!(connections, [0, 0, 0, 1, 1, 2]);
+}
+
+#[tokio::test]
+async fn an_upstream_is_sent_what_its_settings_say_and_nothing_of_ours() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.upstream.address = format!("http://{}/base/", upstream.address).parse().unwrap();
+    setup.upstream.headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
+    setup.routes[0].request.forwarded = vec![header::AUTHORIZATION, header::COOKIE, header::ACCEPT_LANGUAGE];
+    let headers = ["Authorization: Basic callers", "Accept-Language: nb", "X-Other: no", "Cookie: a=b"];
+    let response = setup.start().await.ask("POST /tools/get_thing", &headers, "").await;
+    assert_eq!(response.status, 200);
+    let state = upstream.state();
+    let asked = &state.asked[0];
+    assert_eq!(asked.line(), "GET /base/thing HTTP/1.1");
+    assert_eq!(asked.header("authorization"), ["Bearer secret"]);
+    assert_eq!(asked.header("accept-language"), ["nb"]);
+    assert_eq!(asked.header("cookie"), ["a=b"]);
+    assert_eq!(asked.header("accept-encoding"), ["identity"]);
+    assert_eq!(asked.header("host"), [upstream.address.to_string()]);
+    assert!(asked.header("user-agent")[0].starts_with("glossator/"));
+    for absent in ["x-other", "x-request-id", "connection", "content-length", "transfer-encoding"] {
+        assert!(asked.header(absent).is_empty(), "{absent} in {}", asked.head);
+    }
+}
+
+#[tokio::test]
+async fn redirects_are_followed_on_their_own_origin_and_only_when_allowed() {
+    let elsewhere = Scripted::answering(reply("200 OK", "text/plain", "stolen")).await;
+    let away =
+        format!("HTTP/1.1 302 Found\r\nLocation: http://{}/\r\nContent-Length: 0\r\n\r\n", elsewhere.address);
+    let upstream = Scripted::start(move |asked| {
+        let to =
+            |place: &str| format!("HTTP/1.1 302 Found\r\nLocation: {place}\r\nContent-Length: 4\r\n\r\ngone");
+        vec![Step::Send(match asked.line().split(' ').nth(1).unwrap() {
+            "/thing" => to("/second").into(),
+            "/second" => to("third?x=1").into(),
+            "/third?x=1" => reply("200 OK", "text/plain", "found"),
+            "/away" => away.clone().into(),
+            _ => to("/loop").into(),
+        })]
+    })
+    .await;
+    for (redirects, request, expected) in [
+        (2, "GET /thing", Some("found")),
+        (1, "GET /thing", None),
+        (0, "GET /thing", None),
+        (9, "GET /away", None),
+        (9, "GET /loop", None),
+        (9, "POST /thing", None),
+    ] {
+        let mut setup = Setup::new(upstream.address);
+        setup.upstream.redirects = redirects;
+        setup.routes = vec![crate::support::route("get_thing", request)];
+        let response = setup.start().await.call("get_thing", "").await;
+        match expected {
+            Some(text) => assert_eq!(response.told(), text),
+            None => {
+                assert_eq!((response.status, &response.json()["isError"]), (502, &json!(true)), "{request}")
+            }
+        }
+    }
+    assert_eq!(elsewhere.state().connections, 0);
+}
