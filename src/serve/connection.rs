@@ -91,7 +91,7 @@ async fn reached(phases: &mut watch::Receiver<Phase>, sought: Phase) {
     let _ = phases.wait_for(|phase| *phase >= sought).await;
 }
 
-/// Gives the request its id and the response the same.
+/// Gives the request its id and the response the same, unless an upstream's own is passed through.
 async fn answer(
     mut router: Router,
     peer: SocketAddr,
@@ -102,6 +102,6 @@ async fn answer(
     request.extensions_mut().insert(request_id.clone());
     request.extensions_mut().insert(Peer(peer));
     let mut response = router.call(request).await?;
-    response.headers_mut().insert(RequestId::HEADER, request_id.header_value());
+    response.headers_mut().entry(RequestId::HEADER).or_insert_with(|| request_id.header_value());
     Ok(response)
 }

@@ -53,8 +53,6 @@ impl ServerSettings {
     pub const HEADER_READ_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
     /// For [`head_limit_bytes`](Self::head_limit_bytes).
     pub const HEAD_LIMIT_BYTES_DEFAULT: usize = 64 << 10;
-    /// The least that [`head_limit_bytes`](Self::head_limit_bytes) can be; less is taken for this.
-    pub const HEAD_LIMIT_BYTES_LEAST: usize = 8 << 10;
     /// For [`header_count_limit`](Self::header_count_limit).
     pub const HEADER_COUNT_LIMIT_DEFAULT: usize = 100;
     /// For [`drain_timeout`](Self::drain_timeout): less than the 30 s that Kubernetes gives a pod.
