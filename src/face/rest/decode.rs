@@ -18,7 +18,9 @@ use crate::{
 pub(super) enum DecodeError {
     #[error(transparent)]
     Body(BodyError),
-    #[error("expected a body of type `application/json`, found `{found}`")]
+    #[error(
+        "expected a body of type `application/json`, found `{found}`; send the header `Content-Type: application/json`"
+    )]
     MediaType { found: String },
     #[error("the body is not JSON: {what}")]
     NotJson { what: String },
