@@ -23,8 +23,16 @@ pub struct Jq {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct JqError {
-    /// What is wrong, in one sentence.
+    /// What is wrong, in one sentence. Shows nothing of the value.
     pub message: String,
+    /// The engine's own words, which may show the whole value: for the log.
+    pub detail: Option<String>,
+}
+
+impl JqError {
+    fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), detail: None }
+    }
 }
 
 /// The names a filter sees beside `.`.
@@ -73,17 +81,15 @@ impl Jq {
         let arena = Arena::default();
         let modules = Loader::new(definitions)
             .load(&arena, File { code: source, path: () })
-            .map_err(|errors| JqError { message: load_message(source, errors) })?;
+            .map_err(|errors| JqError::new(load_message(source, errors)))?;
         let filter =
             Compiler::default().with_funs(functions).with_global_vars(VARIABLES).compile(modules).map_err(
                 |errors| {
                     let undefined = errors.into_iter().flat_map(|(_, errors)| errors).next();
-                    JqError {
-                        message: match undefined {
-                            Some((name, kind)) => format!("there is no {} `{name}`", kind.as_str()),
-                            None => "the filter does not compile".to_owned(),
-                        },
-                    }
+                    JqError::new(match undefined {
+                        Some((name, kind)) => format!("there is no {} `{name}`", kind.as_str()),
+                        None => "the filter does not compile".to_owned(),
+                    })
                 },
             )?;
         Ok(Self { filter, source: source.to_owned() })
@@ -102,12 +108,13 @@ impl Jq {
     /// that are no strings, infinities).
     pub fn apply(&self, value: &Value, names: JqNames<'_>) -> Result<Value, JqError> {
         let mut results = self.run(value, names);
-        let first = results.next().ok_or_else(|| JqError { message: "gave no value".to_owned() })?;
-        let first = first.map_err(|error| JqError { message: error.to_string() })?;
+        let first = results.next().ok_or_else(|| JqError::new("gave no value"))?;
+        let first = first.map_err(|error| JqError {
+            message: "does not fit the reply".to_owned(),
+            detail: Some(error.to_string()),
+        })?;
         if results.next().is_some() {
-            return Err(JqError {
-                message: "gave more than one value; wrap it in `[…]` for an array".to_owned(),
-            });
+            return Err(JqError::new("gave more than one value; wrap it in `[…]` for an array"));
         }
         from_jq(&first, 0)
     }
@@ -183,7 +190,7 @@ fn to_jq_number(number: &serde_json::Number) -> Val {
 
 fn from_jq(value: &Val, depth: usize) -> Result<Value, JqError> {
     if depth > crate::tool::JSON_DEPTH_LIMIT {
-        return Err(JqError { message: "gave a value that nests too deep".to_owned() });
+        return Err(JqError::new("gave a value that nests too deep"));
     }
     Ok(match value {
         Val::Null => Value::Null,
@@ -191,9 +198,7 @@ fn from_jq(value: &Val, depth: usize) -> Result<Value, JqError> {
         Val::Num(number) => {
             let text = number.to_string();
             let number = serde_json::from_str(&text);
-            Value::Number(
-                number.map_err(|_| JqError { message: format!("gave `{text}`, which JSON has not") })?,
-            )
+            Value::Number(number.map_err(|_| JqError::new(format!("gave `{text}`, which JSON has not")))?)
         }
         Val::BStr(bytes) | Val::TStr(bytes) => Value::String(String::from_utf8_lossy(bytes).into_owned()),
         Val::Arr(items) => {
@@ -203,9 +208,7 @@ fn from_jq(value: &Val, depth: usize) -> Result<Value, JqError> {
             let mut map = serde_json::Map::with_capacity(members.len());
             for (key, value) in members.iter() {
                 let Val::TStr(key) = key else {
-                    return Err(JqError {
-                        message: "gave an object with a key that is no string".to_owned(),
-                    });
+                    return Err(JqError::new("gave an object with a key that is no string"));
                 };
                 map.insert(String::from_utf8_lossy(key).into_owned(), from_jq(value, depth + 1)?);
             }
@@ -246,7 +249,7 @@ mod tests {
     fn a_filter_gives_one_value_or_an_error() {
         check(".[]", "[1, 2]", Err("more than one value"));
         check("empty", "[]", Err("no value"));
-        check(".a.b", r#"{"a": 1}"#, Err("index"));
+        check(".a.b", r#"{"a": 1}"#, Err("does not fit the reply"));
         check("infinite", "null", Err("JSON has not"));
         check("{(1|tostring): 2}", "null", Ok(r#"{"1":2}"#));
     }

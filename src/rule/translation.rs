@@ -437,7 +437,11 @@ impl Job<'_> {
                     status: reading.reply.status.as_u16(),
                     headers: reading.headers(),
                 };
-                let value = jq.apply(&found, names).map_err(|error| format!("`structured` {error}"))?;
+                let value = jq.apply(&found, names).map_err(|error| {
+                    self.notes
+                        .extend(error.detail.iter().map(|detail| Note(format!("`structured`: {detail}"))));
+                    format!("`structured` {error}")
+                })?;
                 self.trace.step(|| {
                     (
                         format!("jq {}", capped(jq.source(), LONGEST_TRACED)),

@@ -18,7 +18,7 @@ pub struct JsonText(Bytes);
 
 /// Why bytes are not one JSON document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected JSON, found {what} at line {line}, column {column}")]
+#[error("expected JSON, found something else: {what} at line {line}, column {column}")]
 pub struct JsonError {
     /// What the parser made of it, in a few words.
     pub what: String,

@@ -6,6 +6,7 @@
 
 mod cancel;
 mod floors;
+mod golden;
 mod mcp;
 mod passthrough;
 mod rest;

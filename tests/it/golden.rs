@@ -1,0 +1,61 @@
+//! Rules as an operator writes them: a folder a case under `tests/golden`.
+//!
+//! `route.yaml` is a configuration with one route, `reply.http` the upstream's reply byte for byte (status line,
+//! headers, empty line, body), `args.json` the call's arguments where there are any, and `result.json` what
+//! clients of every face get. `UPDATE_GOLDEN=1 cargo test golden` writes the results anew; read the diff.
+
+use std::{fs, path::Path};
+
+use bytes::Bytes;
+use glossator::{
+    config::{self, Sources},
+    reply::Reply,
+    rule::{Facts, Trace, translate},
+    tool::{Arguments, Schema, Shapes, write_result},
+};
+use serde_json::{Map, Value};
+
+#[test]
+fn every_reply_gives_the_result_that_stands_beside_it() {
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut cases: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.sort();
+    assert!(cases.len() >= 20, "golden cases are missing: found {}", cases.len());
+    let mut different = Vec::new();
+    for case in cases {
+        let found = result_of(&case);
+        let file = case.join("result.json");
+        if update {
+            fs::write(&file, &found).unwrap();
+        } else if fs::read_to_string(&file).unwrap_or_default() != found {
+            different.push(format!("{}\n{found}", case.display()));
+        }
+    }
+    assert!(different.is_empty(), "results differ:\n{}", different.join("\n"));
+}
+
+fn result_of(case: &Path) -> String {
+    let loaded = config::load(&Sources::of_path(case.join("route.yaml")))
+        .unwrap_or_else(|problems| panic!("{}:\n{problems}", case.display()));
+    let [file] = loaded.routes.as_slice() else { panic!("{}: one route a case", case.display()) };
+    let route = &file.route;
+    let reply = Reply::from_recording(&Bytes::from(fs::read(case.join("reply.http")).unwrap())).unwrap();
+    let given: Map<String, Value> = match fs::read(case.join("args.json")) {
+        Ok(json) => serde_json::from_slice(&json).unwrap(),
+        Err(_) => Map::new(),
+    };
+    let args = route.input.check(Arguments::from(given)).unwrap().into_value();
+    let facts = Facts { tool: &route.definition.name, args: &args };
+    let result = translate(&route.translator, facts, &reply, &mut Trace::off()).result;
+    let mut written = Vec::new();
+    write_result(&result, Shapes::ObjectsOnly, &mut written);
+    let written: Value = serde_json::from_slice(&written).unwrap();
+    // A promise is kept whatever a folder says.
+    if let Some(schema) = &route.definition.output_schema
+        && !result.is_error()
+    {
+        assert!(Schema::compile(schema).unwrap().admits(&written["structuredContent"]), "{}", case.display());
+    }
+    serde_json::to_string_pretty(&written).unwrap() + "\n"
+}
