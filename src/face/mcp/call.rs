@@ -1,6 +1,6 @@
 //! `tools/call`, from raw parameters to the result's bytes.
 
-use http::HeaderMap;
+use http::request::Parts;
 
 use super::{
     about::About,
@@ -20,7 +20,7 @@ use crate::{
 pub(super) async fn call_tool(
     gateway: &Gateway,
     about: &About,
-    headers: &HeaderMap,
+    head: &Parts,
     request: &Request<'_>,
     revision: Revision,
 ) -> Result<Answer, Refusal> {
@@ -31,14 +31,14 @@ pub(super) async fn call_tool(
     match revision.era() {
         Era::Handshake => {}
         Era::PerRequest => {
-            header::check_name(headers, &tool)?;
+            header::check_name(&head.headers, &tool)?;
             if let Some(route) = snapshot.table.by_tool(&tool) {
-                header::check_arguments(headers, &route.definition.input_schema, &arguments)?;
+                header::check_arguments(&head.headers, &route.definition.input_schema, &arguments)?;
             }
         }
     }
-    let request_id = RequestId::of_headers(headers);
-    let call = Call { tool, arguments, headers: headers.clone(), request_id, face: "mcp" };
+    let request_id = RequestId::of_request(head);
+    let call = Call { tool, arguments, headers: head.headers.clone(), request_id, face: "mcp" };
     // Dropped with the connection: the upstream's request ends with its client's.
     let answer = match snapshot.call(call).await {
         Ok(answer) => answer,

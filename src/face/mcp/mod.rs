@@ -22,7 +22,7 @@ mod settings;
 use std::sync::Arc;
 
 use axum::body::Body;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode, request::Parts};
 
 use self::{
     about::About,
@@ -66,7 +66,7 @@ impl Mcp {
             return answer::turned_away(StatusCode::FORBIDDEN, &refused);
         }
         let mut response = match head.method {
-            http::Method::POST => self.0.post(&head.headers, body).await,
+            http::Method::POST => self.0.post(&head, body).await,
             http::Method::OPTIONS => door::options(&head.headers, METHODS),
             _ => answer::wrong_method(METHODS),
         };
@@ -76,26 +76,26 @@ impl Mcp {
 }
 
 impl Inner {
-    async fn post(&self, headers: &HeaderMap, body: Body) -> Response<Body> {
-        let form = match decode::form(headers) {
+    async fn post(&self, head: &Parts, body: Body) -> Response<Body> {
+        let form = match decode::form(&head.headers) {
             Ok(form) => form,
             Err(unfit) => return answer::turned_away(unfit.status(), &unfit),
         };
-        let body = match self.door.read(headers, body).await {
+        let body = match self.door.read(&head.headers, body).await {
             Ok(body) => body,
             Err(error) => return answer::turned_away(error.status(), &error),
         };
-        self.message(headers, &body, form).await
+        self.message(head, &body, form).await
     }
 
     /// Answers one message.
-    async fn message(&self, headers: &HeaderMap, body: &[u8], form: Form) -> Response<Body> {
+    async fn message(&self, head: &Parts, body: &[u8], form: Form) -> Response<Body> {
         // For what is said before a request's own word is known.
-        let said = header::sole(headers, &PROTOCOL_VERSION).and_then(Revision::of_header);
+        let said = header::sole(&head.headers, &PROTOCOL_VERSION).and_then(Revision::of_header);
         let assumed = said.as_ref().copied().unwrap_or(Revision::R2026_07_28);
         let refuse = |id, refusal: &Refusal| Answer::error(id, assumed, refusal).into_response(form);
         match (decode::message(body), said) {
-            (Ok(Message::Request(request)), _) => self.request(headers, &request, form).await,
+            (Ok(Message::Request(request)), _) => self.request(head, &request, form).await,
             (Err(rejected), _) => refuse(rejected.id, &rejected.refusal),
             (Ok(_), Err(refusal)) => refuse(None, &refusal),
             (Ok(Message::Notification), Ok(_)) => answer::accepted(),
@@ -108,20 +108,15 @@ impl Inner {
         }
     }
 
-    async fn request(
-        &self,
-        headers: &HeaderMap,
-        request: &decode::Request<'_>,
-        form: Form,
-    ) -> Response<Body> {
-        let revision = match Revision::of_request(headers, request) {
+    async fn request(&self, head: &Parts, request: &decode::Request<'_>, form: Form) -> Response<Body> {
+        let revision = match Revision::of_request(&head.headers, request) {
             Ok(revision) => revision,
             // Such an error has the same status in every revision.
             Err(refusal) => {
                 return Answer::error(Some(request.id), Revision::R2026_07_28, &refusal).into_response(form);
             }
         };
-        match self.result(headers, request, revision).await {
+        match self.result(head, request, revision).await {
             Ok((method, answer)) => {
                 let mut response = answer.into_response(form);
                 if method == Method::Initialize {
@@ -135,7 +130,7 @@ impl Inner {
 
     async fn result(
         &self,
-        headers: &HeaderMap,
+        head: &Parts,
         request: &decode::Request<'_>,
         revision: Revision,
     ) -> Result<(Method, Answer), Refusal> {
@@ -143,7 +138,7 @@ impl Inner {
             Era::Handshake => {}
             Era::PerRequest => {
                 request.meta.check_capabilities()?;
-                header::check_method(headers, &request.method)?;
+                header::check_method(&head.headers, &request.method)?;
             }
         }
         let method =
@@ -162,7 +157,7 @@ impl Inner {
                 let snapshot = self.gateway.snapshot();
                 Answer::result(id, revision, |out| about.list_tools(&snapshot.catalog, params, revision, out))
             }
-            Method::CallTool => call::call_tool(&self.gateway, about, headers, request, revision).await,
+            Method::CallTool => call::call_tool(&self.gateway, about, head, request, revision).await,
         }?;
         Ok((method, answer))
     }

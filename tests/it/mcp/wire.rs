@@ -3,34 +3,56 @@
 use std::net::SocketAddr;
 
 use axum::body::Body;
-use glossator::face::{door::DoorSettings, mcp::McpSettings};
-use http::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
+use glossator::{
+    face::{
+        door::{Door, DoorSettings},
+        mcp::McpSettings,
+        rest::Rest,
+    },
+    serve::{self, ServerSettings},
+};
+use http::{HeaderMap, HeaderName, Request, StatusCode};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
 };
 
 use super::{Endpoint, NEWEST, Post, Response, Silent};
 
-/// The endpoint on a port of its own.
+/// The endpoint on a port of its own, behind the whole server.
 async fn listen(endpoint: &Endpoint) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (address, mcp) = (listener.local_addr().unwrap(), endpoint.mcp.clone());
+    let settings = ServerSettings { listen: "127.0.0.1:0".parse().unwrap(), ..ServerSettings::default() };
+    let listener = serve::bind(settings.listen).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let rest = Rest::new(endpoint.gateway.clone(), Door::new(&DoorSettings::default()));
+    let router = serve::router(rest, endpoint.mcp.clone());
     tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let mcp = mcp.clone();
-            let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
-                let mcp = mcp.clone();
-                async move { Ok::<_, std::convert::Infallible>(mcp.handle(request.map(Body::new)).await) }
-            });
-            tokio::spawn(
-                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
-            );
-        }
+        let _ = serve::serve(listener, settings, router, std::future::pending()).await;
     });
     address
+}
+
+/// One exchange on a connection that stays open.
+async fn exchange(client: &mut TcpStream, post: &Post) -> Response {
+    client.write_all(&as_bytes(post)).await.unwrap();
+    let mut read = Vec::new();
+    loop {
+        assert_ne!(client.read_buf(&mut read).await.unwrap(), 0, "the server hung up");
+        let Some(end) = read.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
+        let head = std::str::from_utf8(&read[..end]).unwrap();
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines.map(|line| {
+            let (name, value) = line.split_once(": ").unwrap();
+            (name.parse::<HeaderName>().unwrap(), value.parse().unwrap())
+        });
+        let headers: HeaderMap = headers.collect();
+        let length: usize = headers["content-length"].to_str().unwrap().parse().unwrap();
+        if read.len() >= end + 4 + length {
+            return Response { status, headers, body: read.split_off(end + 4).into() };
+        }
+    }
 }
 
 fn as_bytes(post: &Post) -> Vec<u8> {
@@ -62,13 +84,20 @@ async fn both_eras_are_served_on_one_connection() {
     let endpoint = Endpoint::new();
     let mut client = TcpStream::connect(listen(&endpoint).await).await.unwrap();
     for post in Post::both("tools/call", json!({ "name": "text" })) {
-        client.write_all(&as_bytes(&post)).await.unwrap();
-        let mut read = Vec::new();
-        while !read.ends_with(b"}}") {
-            assert_ne!(client.read_buf(&mut read).await.unwrap(), 0);
-        }
-        let text = String::from_utf8(read).unwrap();
-        assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("plain \\\"words\\\""), "{text}");
+        let result = exchange(&mut client, &post).await.result();
+        assert_eq!(result["content"][0]["text"], "plain \"words\"\n");
+    }
+}
+
+#[tokio::test]
+async fn an_error_and_its_response_have_one_request_id() {
+    let endpoint = Endpoint::new();
+    let mut client = TcpStream::connect(listen(&endpoint).await).await.unwrap();
+    let post = Post::handshake("tools/call", json!({ "name": "down" }));
+    for post in [post.clone(), post.header("x-request-id", "trace/7")] {
+        let response = exchange(&mut client, &post).await;
+        let id = response.header("x-request-id").unwrap().to_owned();
+        assert_eq!(response.result()["_meta"]["glossator/requestId"], id);
     }
 }
 
