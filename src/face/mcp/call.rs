@@ -40,12 +40,13 @@ pub(super) async fn call_tool(
     let request_id = RequestId::of_request(head);
     let call = Call { tool, arguments, headers: head.headers.clone(), request_id, face: "mcp" };
     // Dropped with the connection: the upstream's request ends with its client's.
-    let answer = match snapshot.call(call).await {
-        Ok(answer) => answer,
+    let mut result = match snapshot.call(call).await {
+        Ok(answer) => answer.result,
         Err(CallError::UnknownTool { tool }) => return Err(Refusal::UnknownTool { tool }),
     };
+    revision.adapt(&mut result);
     Answer::result(request.id, revision, |out| {
-        write_result_fields(&answer.result, revision.shapes(), about.result_meta(revision), out);
+        write_result_fields(&result, revision.shapes(), about.result_meta(revision), out);
         Ok(())
     })
 }

@@ -14,7 +14,7 @@ use super::{
     header::{self, PROTOCOL_VERSION},
     refusal::{Refusal, Short},
 };
-use crate::tool::Shapes;
+use crate::tool::{Block, Shapes, Text, ToolResult};
 
 /// One revision of the protocol that is spoken here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -162,6 +162,21 @@ impl Revision {
         }
     }
 
+    /// Puts a result into blocks that this revision has: one of an unknown kind would cost a client the whole of
+    /// it. Links came with 2025-06-18; before that, a link is its text.
+    pub(super) fn adapt(self, result: &mut ToolResult) {
+        match self {
+            Self::R2024_11_05 | Self::R2025_03_26 => {
+                for content in &mut result.content {
+                    if let Block::ResourceLink { uri, name, .. } = &content.block {
+                        content.block = Block::Text(Text::Plain(format!("{name}: {uri}")));
+                    }
+                }
+            }
+            Self::R2025_06_18 | Self::R2025_11_25 | Self::R2026_07_28 => {}
+        }
+    }
+
     /// The HTTP status of a JSON-RPC error. Clients of the older era lose the error, or their whole
     /// connection, over anything but 200; only what no client of theirs sends is answered otherwise.
     pub(super) fn status(self, refusal: &Refusal) -> StatusCode {
@@ -249,5 +264,25 @@ mod tests {
         assert_eq!(Revision::negotiated("2025-11-25"), Revision::R2025_11_25);
         assert_eq!(Revision::negotiated("2026-07-28"), Revision::R2025_11_25);
         assert_eq!(Revision::negotiated("2099-01-01"), Revision::R2025_11_25);
+    }
+
+    #[test]
+    fn a_link_is_text_for_clients_that_know_no_links() {
+        let link = Block::ResourceLink {
+            uri: "file:///r.csv".to_owned(),
+            name: "report".to_owned(),
+            description: None,
+            mime_type: None,
+        };
+        let result = ToolResult::new(crate::tool::Outcome::Success, vec![link.into()]);
+        for revision in Revision::ALL {
+            let mut adapted = result.clone();
+            revision.adapt(&mut adapted);
+            if revision < Revision::R2025_06_18 {
+                assert_eq!(adapted.content, ToolResult::text("report: file:///r.csv").content);
+            } else {
+                assert_eq!(adapted, result);
+            }
+        }
     }
 }
