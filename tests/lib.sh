@@ -102,8 +102,7 @@ free_port() {
 start_glossator() {
     local name=$1 config=$2
     shift 2
-    # Operators' ports too are any free one: two scripts may run at once.
-    start "$name" env GLOSSATOR__ADMIN__LISTEN=127.0.0.1:0 \
+    start "$name" \
         "$glossator" run --config "$config" --listen 127.0.0.1:0 "$@"
     url=$(address_in "$name") || exit 1
     wait_for_url "$url/health"
