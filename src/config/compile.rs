@@ -7,7 +7,7 @@ use super::{
     keys::{DEFAULTS, FILE, LOG, SERVER},
     node::{Entry, Kind, Node},
     problem::Problem,
-    process::{self, Flag},
+    process::{self, Flag, ServerSettings},
     report::Report,
     request::find_upstream,
     routes::{self, RouteDefaults, RouteFile, Surroundings},
@@ -44,21 +44,30 @@ pub(super) fn compile(
         .collect();
     let names: Vec<(UpstreamName, Span)> =
         entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
-    let passthrough = file
-        .text_node("passthrough")
-        .and_then(|(node, name)| find_upstream(report, &names, node.span, name));
+    let passthrough =
+        file.text_node("passthrough").and_then(|(node, name)| find_upstream(report, &names, node.span, name));
     let around = Surroundings { defaults: &route_defaults, names: &names, upstreams: &upstreams };
     let written = file.map("routes").unwrap_or_default();
-    let routes: Vec<RouteFile> = written.iter().filter_map(|entry| routes::read(report, &around, entry)).collect();
+    let routes: Vec<RouteFile> =
+        written.iter().filter_map(|entry| routes::read(report, &around, entry)).collect();
     if written.is_empty() && file.get("passthrough").is_none() && report.errors() == 0 {
-        let place = file.entry("routes").map_or(report.files().beginning(root.span.file), |entry| entry.key.span);
+        let place = file
+            .entry("routes")
+            .map_or_else(|| report.files().beginning(root.span.file), |entry| entry.key.span);
         let help = "write `routes: { NAME: { request: GET UPSTREAM/path } }`, or `passthrough: UPSTREAM`";
         report.error(place, "there are no routes", help);
     }
-    warn_unused(report, &names, &routes, passthrough.as_ref(), written);
+    warn_unused(report, &names, &routes, passthrough.as_ref());
     refuse_conflicts(report, &routes);
     let (server, log) = process?;
-    (report.errors() == 0).then(|| Loaded { server, log, upstreams, passthrough, routes, warnings: Vec::new() })
+    (report.errors() == 0).then(|| Loaded {
+        server,
+        log,
+        upstreams,
+        passthrough,
+        routes,
+        warnings: Vec::new(),
+    })
 }
 
 /// One tree of all files: sections are joined, and a name in two files is a problem.
@@ -67,7 +76,11 @@ fn merge(report: &Report<'_>, trees: Vec<Node>) -> Option<Node> {
     for tree in trees {
         let Kind::Map(entries) = tree.kind else {
             let help = "the file begins with keys: `upstreams:`, `routes:`";
-            report.error(tree.span, format!("expected a map with the keys of the file, found {}", tree.found()), help);
+            report.error(
+                tree.span,
+                format!("expected a map with the keys of the file, found {}", tree.found()),
+                help,
+            );
             continue;
         };
         match &mut merged {
@@ -91,7 +104,11 @@ fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections:
         match (&mut first.value.kind, entry.value.kind) {
             (Kind::Map(known), Kind::Map(more)) if sections => join(report, known, more, false),
             _ => {
-                let message = format!("`{}` is in two files; the other is {}", entry.key.text, report.place(first.key.span));
+                let message = format!(
+                    "`{}` is in two files; the other is {}",
+                    entry.key.text,
+                    report.place(first.key.span)
+                );
                 report.error(entry.key.span, message, "keep one of them, or give one another name");
             }
         }
@@ -116,9 +133,12 @@ fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
 }
 
 /// Reached from everywhere, and answering nobody.
-fn warn_of_closed_door(settings: &process::ServerSettings, section: &Section<'_, '_>) {
+fn warn_of_closed_door(settings: &ServerSettings, section: &Section<'_, '_>) {
     let asked = section.get("listen").filter(|_| section.get("allowed_hosts").is_none());
-    let loopback_only = settings.allowed_hosts.iter().all(|host| matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]"));
+    let loopback_only = settings
+        .allowed_hosts
+        .iter()
+        .all(|host| matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]"));
     if let Some(node) = asked
         && settings.listen.ip().is_unspecified()
         && loopback_only
@@ -136,15 +156,18 @@ fn warn_unused(
     names: &[(UpstreamName, Span)],
     routes: &[RouteFile],
     passthrough: Option<&UpstreamName>,
-    written: &[Entry],
 ) {
-    // A route that could not be read may be the one that uses it.
-    if routes.len() < written.len() {
+    // What could not be read may be what uses it.
+    if report.errors() > 0 {
         return;
     }
     for (name, span) in names {
         if passthrough != Some(name) && !routes.iter().any(|file| &file.route.upstream == name) {
-            report.warning(*span, format!("the upstream `{name}` is used by no route"), "remove it, or write a route for it");
+            report.warning(
+                *span,
+                format!("the upstream `{name}` is used by no route"),
+                "remove it, or write a route for it",
+            );
         }
     }
 }
@@ -159,7 +182,10 @@ fn refuse_conflicts(report: &Report<'_>, routes: &[RouteFile]) {
         let Some(index) = left.iter().position(|file| file.route.definition.name == *tool) else { return };
         let file = left.remove(index);
         let span = file.rest_span.unwrap_or(file.name_span);
-        let other = left.iter().filter(|other| same_shape(other, file)).min_by_key(|other| (other.name_span.file, other.name_span.start));
+        let other = left
+            .iter()
+            .filter(|other| same_shape(other, file))
+            .min_by_key(|other| (other.name_span.file, other.name_span.start));
         let (message, help) = match (&conflict, other) {
             (Conflict::Endpoint { method, path, .. }, Some(other)) => (
                 format!(
@@ -178,8 +204,11 @@ fn refuse_conflicts(report: &Report<'_>, routes: &[RouteFile]) {
 fn same_shape(left: &RouteFile, right: &RouteFile) -> bool {
     let shape = |file: &RouteFile| {
         file.route.rest.as_ref().map(|rest| {
-            let segments: Vec<&str> =
-                rest.path.split('/').map(|segment| if segment.contains('{') { "{}" } else { segment }).collect();
+            let segments: Vec<&str> = rest
+                .path
+                .split('/')
+                .map(|segment| if segment.contains('{') { "{}" } else { segment })
+                .collect();
             (rest.method.clone(), segments.join("/"))
         })
     };

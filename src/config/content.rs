@@ -21,7 +21,11 @@ use crate::{
 pub(super) fn read(report: &Report<'_>, node: &Node, place: Span, names: &[&str]) -> Option<ContentTemplate> {
     let blocks = match &node.kind {
         Kind::List(items) if items.is_empty() => {
-            report.error(node.span, "`content` has no block", "a result has at least one; leave `content` out for the default");
+            report.error(
+                node.span,
+                "`content` has no block",
+                "a result has at least one; leave `content` out for the default",
+            );
             return None;
         }
         Kind::List(items) => {
@@ -46,11 +50,13 @@ fn block(report: &Report<'_>, node: &Node, place: Span, names: &[&str]) -> Optio
     const KINDS: [&str; 6] = ["text", "as", "image", "audio", "resource", "resource_link"];
     let kinds: Vec<_> = KINDS.into_iter().filter_map(|name| section.entry(name)).collect();
     let [one] = kinds[..] else {
-        let (message, span) = match kinds.get(1) {
-            None => ("a block of content shows nothing".to_owned(), section.place),
-            Some(second) => ("a block of content shows one thing, found several".to_owned(), second.key.span),
-        };
-        report.error(span, message, "write `- text: …`, and another `-` for the next block");
+        let help = "write `- text: …`, and another `-` for the next block";
+        match kinds.get(1) {
+            None => section.missing("a block of content shows nothing".to_owned(), help),
+            Some(second) => {
+                report.error(second.key.span, "a block of content shows one thing, found several", help);
+            }
+        }
         return None;
     };
     if !matches!(one.key.text.as_str(), "image" | "audio" | "resource") {
@@ -89,14 +95,21 @@ fn block(report: &Report<'_>, node: &Node, place: Span, names: &[&str]) -> Optio
     Some(BlockTemplate { payload, annotations })
 }
 
-fn data(section: &Section<'_, '_>, node: &Node, kind: BinaryKind, media: Option<String>, names: &[&str]) -> Option<Payload> {
+fn data(
+    section: &Section<'_, '_>,
+    node: &Node,
+    kind: BinaryKind,
+    media: Option<String>,
+    names: &[&str],
+) -> Option<Payload> {
     if node.as_text() == Some("reply") {
         return Some(Payload::Bytes(Binary { kind: Some(kind), media_type: media }));
     }
     let data = language::template(section.report, node, "the data of a block", names)?;
     let Some(media_type) = media else {
         if section.get("media_type").is_none() {
-            let help = "write `media_type: image/png` beside it, or `reply` for the reply's own bytes and type";
+            let help =
+                "write `media_type: image/png` beside it, or `reply` for the reply's own bytes and type";
             section.report.error(node.span, "data from a template has no media type", help);
         }
         return None;
@@ -135,7 +148,11 @@ fn annotations(section: &Section<'_, '_>) -> Option<Annotations> {
             Kind::Nothing | Kind::Flag(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
         };
         if number.is_none() {
-            report.error(node.span, format!("`priority` is a number from 0 to 1, found {}", node.found()), "write `0.5`");
+            report.error(
+                node.span,
+                format!("`priority` is a number from 0 to 1, found {}", node.found()),
+                "write `0.5`",
+            );
         }
         number
     });
@@ -148,7 +165,11 @@ fn annotations(section: &Section<'_, '_>) -> Option<Annotations> {
         good.then(|| text.to_owned())
     });
     let missing = matches!(priority, Some(None)) || matches!(last_modified, Some(None));
-    (good && !missing).then(|| Annotations { audience, priority: priority.flatten(), last_modified: last_modified.flatten() })
+    (good && !missing).then(|| Annotations {
+        audience,
+        priority: priority.flatten(),
+        last_modified: last_modified.flatten(),
+    })
 }
 
 fn is_rfc_3339(text: &str) -> bool {

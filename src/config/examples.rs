@@ -120,7 +120,9 @@ fn given(section: &Section<'_, '_>) -> Option<Reply> {
             Ok(value) => {
                 headers.insert(header::CONTENT_TYPE, value);
             }
-            Err(_) => report.error(node.span, "this is no value of a header", "write `text/plain; charset=utf-8`"),
+            Err(_) => {
+                report.error(node.span, "this is no value of a header", "write `text/plain; charset=utf-8`")
+            }
         }
     }
     for Entry { key, value } in section.map("headers").unwrap_or_default() {
@@ -129,7 +131,11 @@ fn given(section: &Section<'_, '_>) -> Option<Reply> {
             (Ok(name), Ok(content)) => {
                 headers.append(name, content);
             }
-            (Err(_), _) => report.error(key.span, format!("`{}` is no name of a header", key.text), "write letters, digits and `-`"),
+            (Err(_), _) => report.error(
+                key.span,
+                format!("`{}` is no name of a header", key.text),
+                "write letters, digits and `-`",
+            ),
             (_, Err(_)) => report.error(value.span, "this is no value of a header", "leave line breaks out"),
         }
     }
@@ -140,7 +146,9 @@ fn given(section: &Section<'_, '_>) -> Option<Reply> {
         }
         (Some(node), None) => match &node.kind {
             // A number keeps the digits that it was written with.
-            Kind::Number(_) => Some(report.files().text(node.span)[node.span.start..node.span.end].trim().to_owned()),
+            Kind::Number(_) => {
+                Some(report.files().text(node.span)[node.span.start..node.span.end].trim().to_owned())
+            }
             Kind::Nothing => Some(String::new()),
             Kind::Flag(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => scalar(report, node, "`body`"),
         }
@@ -149,7 +157,9 @@ fn given(section: &Section<'_, '_>) -> Option<Reply> {
             let text: String = text.split_ascii_whitespace().collect();
             let decoded = BASE64_STANDARD.decode(text);
             decoded
-                .map_err(|error| report.error(node.span, format!("this is not Base64: {error}"), "write text under `body`"))
+                .map_err(|error| {
+                    report.error(node.span, format!("this is not Base64: {error}"), "write text under `body`")
+                })
                 .ok()
                 .map(Bytes::from)
         }
@@ -171,7 +181,11 @@ fn expectation(section: &Section<'_, '_>) -> Option<Expectation> {
             Kind::List(items) => ExpectedContent::Blocks(items.iter().map(Node::to_json).collect()),
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Map(_) => {
                 let help = "write the text of the first block, or `[{ type: text, text: \"…\" }]`";
-                report.error(node.span, format!("`content` takes a text or a list of blocks, found {}", node.found()), help);
+                report.error(
+                    node.span,
+                    format!("`content` takes a text or a list of blocks, found {}", node.found()),
+                    help,
+                );
                 ExpectedContent::Blocks(Vec::new())
             }
         };
@@ -179,9 +193,8 @@ fn expectation(section: &Section<'_, '_>) -> Option<Expectation> {
     });
     let is_error = section.flag("isError");
     let is_error_position = section.get("isError").map(at);
-    let text = section
-        .text_node("text")
-        .map(|(node, text)| Expected { value: text.to_owned(), position: at(node) });
+    let text =
+        section.text_node("text").map(|(node, text)| Expected { value: text.to_owned(), position: at(node) });
     if section.node.as_map().is_some_and(<[_]>::is_empty) {
         let help = "write `structuredContent`, `content`, `text` or `isError`";
         report.error(section.place, "`expect` expects nothing", help);

@@ -37,7 +37,10 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry) -> Option<Compiled> {
 }
 
 fn help() -> String {
-    format!("the extractors are {}; with options: `extract: {{ pairs: {{ separator: \"=\" }} }}`", suggest::listed(ExtractorKind::NAMES))
+    format!(
+        "the extractors are {}; with options: `extract: {{ pairs: {{ separator: \"=\" }} }}`",
+        suggest::listed(ExtractorKind::NAMES)
+    )
 }
 
 fn by_name(report: &Report<'_>, node: &Node, name: &str) -> Option<ExtractorKind> {
@@ -50,11 +53,19 @@ fn by_name(report: &Report<'_>, node: &Node, name: &str) -> Option<ExtractorKind
         "json" => Some(ExtractorKind::Json(Json)),
         "pairs" => Some(ExtractorKind::Pairs(Pairs::default())),
         "text" => Some(ExtractorKind::Text(Text::default())),
-        "header" => refuse("`header` needs the names of headers".into(), Some("write `extract: { header: [Location] }`".into())),
-        "regex" => refuse("`regex` needs a pattern".into(), Some("write `extract: { regex: '(?<name>…)' }`".into())),
+        "header" => refuse(
+            "`header` needs the names of headers".into(),
+            Some("write `extract: { header: [Location] }`".into()),
+        ),
+        "regex" => {
+            refuse("`regex` needs a pattern".into(), Some("write `extract: { regex: '(?<name>…)' }`".into()))
+        }
         _ => {
             let nearest = suggest::nearest(name, ExtractorKind::NAMES);
-            refuse(format!("unknown extractor `{name}`"), Some(nearest.map_or_else(help, |name| format!("did you mean `{name}`?"))))
+            refuse(
+                format!("unknown extractor `{name}`"),
+                Some(nearest.map_or_else(help, |name| format!("did you mean `{name}`?"))),
+            )
         }
     }
 }
@@ -64,8 +75,13 @@ fn read_map(report: &Report<'_>, entry: &Entry) -> Option<Compiled> {
     let entries = entry.value.as_map().unwrap_or_default();
     let before = report.errors();
     for entry in entries.iter().filter(|entry| EXTRACT.get(&entry.key.text).is_none()) {
-        let nearest = suggest::nearest(&entry.key.text, EXTRACT.names()).map(|name| format!("did you mean `{name}`?"));
-        report.error(entry.key.span, format!("unknown extractor `{}`", entry.key.text), nearest.unwrap_or_else(help));
+        let nearest =
+            suggest::nearest(&entry.key.text, EXTRACT.names()).map(|name| format!("did you mean `{name}`?"));
+        report.error(
+            entry.key.span,
+            format!("unknown extractor `{}`", entry.key.text),
+            nearest.unwrap_or_else(help),
+        );
     }
     if report.errors() > before {
         return None;
@@ -87,7 +103,11 @@ fn read_map(report: &Report<'_>, entry: &Entry) -> Option<Compiled> {
     };
     let (kind, inner) = options(report, one)?;
     if let (Some(_), Some(outer)) = (inner, outer) {
-        report.error(outer.key.span, "`fields` is here twice", format!("keep those under `{}`", one.key.text));
+        report.error(
+            outer.key.span,
+            "`fields` is here twice",
+            format!("keep those under `{}`", one.key.text),
+        );
     }
     let entry = inner.or(outer);
     let fields = match entry {
@@ -124,7 +144,10 @@ fn options<'n>(report: &'n Report<'_>, entry: &'n Entry) -> Option<(ExtractorKin
                 let fields = section.entry("fields");
                 section.required("names", "write `names: [Location, status]`");
                 let names = section.texts("names")?;
-                (ExtractorKind::Header(header(report, names.into_iter().map(|(node, _)| node), place)?), fields)
+                (
+                    ExtractorKind::Header(header(report, names.into_iter().map(|(node, _)| node), place)?),
+                    fields,
+                )
             }
         },
         "json" => (ExtractorKind::Json(Json), Section::open(report, place, value, &JSON)?.entry("fields")),
@@ -132,7 +155,11 @@ fn options<'n>(report: &'n Report<'_>, entry: &'n Entry) -> Option<(ExtractorKin
             let section = Section::open(report, place, value, &PAIRS)?;
             let separator = match section.text_node("separator") {
                 Some((node, "")) => {
-                    report.error(node.span, "`separator` is empty", "write what stands between key and value: `separator: \"=\"`");
+                    report.error(
+                        node.span,
+                        "`separator` is empty",
+                        "write what stands between key and value: `separator: \"=\"`",
+                    );
                     return None;
                 }
                 Some((_, text)) => Pairs { separator: text.to_owned() },
@@ -141,7 +168,10 @@ fn options<'n>(report: &'n Report<'_>, entry: &'n Entry) -> Option<(ExtractorKin
             (ExtractorKind::Pairs(separator), section.entry("fields"))
         }
         "regex" => match &value.kind {
-            Kind::Text(_) => (ExtractorKind::Regex(Regex { pattern: captures(report, value)?, each: Each::default() }), None),
+            Kind::Text(_) => (
+                ExtractorKind::Regex(Regex { pattern: captures(report, value)?, each: Each::default() }),
+                None,
+            ),
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => {
                 let section = Section::open(report, place, value, &REGEX)?;
                 let each = section.word("each").map_or(Each::First, |word| match word {
@@ -150,7 +180,8 @@ fn options<'n>(report: &'n Report<'_>, entry: &'n Entry) -> Option<(ExtractorKin
                     _ => Each::First,
                 });
                 let fields = section.entry("fields");
-                let pattern = captures(report, section.required("pattern", "write `pattern: '(?<name>…)'`")?)?;
+                let pattern =
+                    captures(report, section.required("pattern", "write `pattern: '(?<name>…)'`")?)?;
                 (ExtractorKind::Regex(Regex { pattern, each }), fields)
             }
         },
@@ -165,11 +196,18 @@ fn options<'n>(report: &'n Report<'_>, entry: &'n Entry) -> Option<(ExtractorKin
 pub(super) fn media_type(section: &Section<'_, '_>) -> Option<String> {
     let (node, text) = section.text_node("media_type")?;
     let essence = text.split(';').next().unwrap_or_default().trim();
-    let good = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte));
+    let good = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
+    };
     match essence.split_once('/') {
         Some((kind, subtype)) if good(kind) && good(subtype) => Some(text.to_owned()),
         _ => {
-            section.report.error(node.span, format!("expected a media type, found {}", node.found()), "write `image/png`, or `text/csv`");
+            section.report.error(
+                node.span,
+                format!("expected a media type, found {}", node.found()),
+                "write `image/png`, or `text/csv`",
+            );
             None
         }
     }
@@ -180,7 +218,11 @@ fn header<'n>(report: &Report<'_>, names: impl Iterator<Item = &'n Node>, place:
     for node in names {
         let name = section::text_of(report, node, "a name of a header")?;
         if name != "status" && name.parse::<http::HeaderName>().is_err() {
-            report.error(node.span, format!("`{name}` is no name of a header"), "write letters, digits and `-`: `X-Request-Id`");
+            report.error(
+                node.span,
+                format!("`{name}` is no name of a header"),
+                "write letters, digits and `-`: `X-Request-Id`",
+            );
             return None;
         }
         good.push(name.to_owned());
@@ -211,7 +253,11 @@ fn fields(report: &Report<'_>, node: &Node) -> Option<Fields> {
     let mut fields = Vec::new();
     let mut good = !entries.is_empty();
     if entries.is_empty() {
-        report.error(node.span, "`fields` names no field", "write `fields: { temperature: number }`, or leave it out");
+        report.error(
+            node.span,
+            "`fields` names no field",
+            "write `fields: { temperature: number }`, or leave it out",
+        );
     }
     for entry in entries {
         match field(report, entry) {
@@ -236,16 +282,35 @@ fn field(report: &Report<'_>, entry: &Entry) -> Option<Field> {
     let word = section.word("type")?;
     if word != "boolean" && (yes.is_some() || no.is_some()) {
         let message = format!("`true` and `false` are for the type `boolean`, not for `{word}`");
-        report.error(entry.value.get("true").or(entry.value.get("false")).map_or(entry.key.span, |node| node.span), message, "leave them out");
+        report.error(
+            entry
+                .value
+                .get("true")
+                .or_else(|| entry.value.get("false"))
+                .map_or(entry.key.span, |node| node.span),
+            message,
+            "leave them out",
+        );
         return None;
     }
     let default = Booleans::default();
     let words = Booleans { yes: yes.unwrap_or(default.yes), no: no.unwrap_or(default.no) };
-    if let Some(both) = words.yes.iter().find(|word| words.no.iter().any(|other| other.eq_ignore_ascii_case(word))) {
-        report.error(entry.key.span, format!("`{both}` means both true and false"), "take it out of one of the lists");
+    if let Some(both) =
+        words.yes.iter().find(|word| words.no.iter().any(|other| other.eq_ignore_ascii_case(word)))
+    {
+        report.error(
+            entry.key.span,
+            format!("`{both}` means both true and false"),
+            "take it out of one of the lists",
+        );
         return None;
     }
-    Some(Field { from: from.unwrap_or_else(|| name.clone()), name, kind: kind_of(word, words), optional: optional.unwrap_or(false) })
+    Some(Field {
+        from: from.unwrap_or_else(|| name.clone()),
+        name,
+        kind: kind_of(word, words),
+        optional: optional.unwrap_or(false),
+    })
 }
 
 fn kind_of(word: &str, words: Booleans) -> FieldKind {
@@ -261,7 +326,9 @@ fn words(section: &Section<'_, '_>, name: &'static str) -> Option<Vec<String>> {
     let node = section.get(name)?;
     let items = match &node.kind {
         Kind::List(items) => items.as_slice(),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => std::slice::from_ref(node),
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
+            std::slice::from_ref(node)
+        }
     };
     let words: Vec<String> = items.iter().filter_map(Node::scalar).collect();
     if words.is_empty() {
@@ -286,8 +353,10 @@ fn check_sources(report: &Report<'_>, kind: &ExtractorKind, fields: &Fields, ent
     let mut good = true;
     for field in fields.iter().filter(|field| !names.contains(&field.from.as_str())) {
         good = false;
-        let place = entry.value.as_map().unwrap_or_default().iter().find(|entry| entry.key.text == field.name);
-        let span = place.map_or(entry.key.span, |entry| entry.value.get("from").map_or(entry.key.span, |node| node.span));
+        let place =
+            entry.value.as_map().unwrap_or_default().iter().find(|entry| entry.key.text == field.name);
+        let span = place
+            .map_or(entry.key.span, |entry| entry.value.get("from").map_or(entry.key.span, |node| node.span));
         let message = format!("`{}` finds no `{}`", kind.name(), field.from);
         report.error(span, message, suggest::help(&field.from, "it finds", names.iter().copied()));
     }

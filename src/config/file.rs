@@ -83,7 +83,7 @@ struct Open {
 
 enum Inside {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, key: Option<Key> },
+    Map { entries: Vec<Entry>, key: Option<Key>, seen: HashMap<String, usize> },
 }
 
 /// A value that aliases may name, and what it costs to repeat it.
@@ -138,7 +138,11 @@ impl<'r, 'f> Tree<'r, 'f> {
             }
             Event::MappingStart(_, anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), span)?;
-                self.open(span, anchor, Inside::Map { entries: Vec::new(), key: None })?;
+                self.open(
+                    span,
+                    anchor,
+                    Inside::Map { entries: Vec::new(), key: None, seen: HashMap::new() },
+                )?;
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some(Open { start, anchor, inside }) = self.open.pop() {
@@ -151,7 +155,8 @@ impl<'r, 'f> Tree<'r, 'f> {
                 }
             }
             Event::Alias(id) => {
-                let (nodes, text_bytes) = self.anchors.get(&id).map(|known| (known.nodes, known.text_bytes))?;
+                let (nodes, text_bytes) =
+                    self.anchors.get(&id).map(|known| (known.nodes, known.text_bytes))?;
                 self.spend(nodes, text_bytes, span)?;
                 let node = self.anchors.get(&id).map(|known| known.node.clone())?;
                 self.put(node, 0)?;
@@ -175,7 +180,9 @@ impl<'r, 'f> Tree<'r, 'f> {
         let text_of = |style| Kind::Text(Text { text: text.to_owned(), style });
         Some(match style {
             ScalarStyle::Plain if !is_text => resolve_plain(text),
-            ScalarStyle::Plain | ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => text_of(Style::Inline),
+            ScalarStyle::Plain | ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => {
+                text_of(Style::Inline)
+            }
             ScalarStyle::Literal => text_of(Style::Literal),
             ScalarStyle::Folded => text_of(Style::Folded),
         })
@@ -184,12 +191,21 @@ impl<'r, 'f> Tree<'r, 'f> {
     fn refuse_tag(&self, tag: Option<&Tag>, span: Span) -> Option<()> {
         match tag {
             None => Some(()),
-            Some(tag) if matches!(tag.core_suffix(), Some("seq" | "map" | "str" | "int" | "float" | "bool" | "null")) => {
+            Some(tag)
+                if matches!(
+                    tag.core_suffix(),
+                    Some("seq" | "map" | "str" | "int" | "float" | "bool" | "null")
+                ) =>
+            {
                 Some(())
             }
             Some(tag) => {
                 let message = format!("the tag `{}` means nothing here", tag.original());
-                self.report.error(span, message, "leave the tag out; a text that begins with `!` is put in quotes");
+                self.report.error(
+                    span,
+                    message,
+                    "leave the tag out; a text that begins with `!` is put in quotes",
+                );
                 None
             }
         }
@@ -235,11 +251,11 @@ impl<'r, 'f> Tree<'r, 'f> {
                 }
             }
             Some(Inside::List(items)) => items.push(node),
-            Some(Inside::Map { entries, key }) => match key.take() {
+            Some(Inside::Map { entries, key, seen }) => match key.take() {
                 None => *key = Some(self::key(self.report, &node)),
                 Some(key) => {
                     let span = if matches!(node.kind, Kind::Nothing) { key.span } else { node.span };
-                    add_entry(self.report, entries, Entry { key, value: Node { span, ..node } });
+                    add_entry(self.report, entries, seen, Entry { key, value: Node { span, ..node } });
                 }
             },
         }
@@ -251,7 +267,8 @@ impl<'r, 'f> Tree<'r, 'f> {
         if !entries.iter().any(|entry| entry.key.text == "<<") {
             return entries;
         }
-        let (merges, mut out): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.key.text == "<<");
+        let (merges, mut out): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| entry.key.text == "<<");
         for Entry { key, value } in merges {
             let maps = match value.kind {
                 Kind::Map(entries) => vec![entries],
@@ -260,7 +277,11 @@ impl<'r, 'f> Tree<'r, 'f> {
                 }
                 Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
                     let message = format!("`<<` takes a map, or a list of maps; found {}", value.found());
-                    self.report.error(key.span, message, "name an anchor that stands on a map: `<<: *common`");
+                    self.report.error(
+                        key.span,
+                        message,
+                        "name an anchor that stands on a map: `<<: *common`",
+                    );
                     continue;
                 }
             };
@@ -282,7 +303,8 @@ fn key(report: &Report<'_>, node: &Node) -> Key {
     // The text as written: `1.0` and `True` are names here.
     let text = match &node.kind {
         Kind::Flag(_) | Kind::Number(_) => {
-            let written = report.files().text(node.span).get(node.span.start..node.span.end).unwrap_or_default();
+            let written =
+                report.files().text(node.span).get(node.span.start..node.span.end).unwrap_or_default();
             Some(written.trim().to_owned())
         }
         Kind::Nothing | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => text,
@@ -297,21 +319,15 @@ fn key(report: &Report<'_>, node: &Node) -> Key {
     Key { text: text.unwrap_or_default(), span: node.span }
 }
 
-fn add_entry(report: &Report<'_>, entries: &mut Vec<Entry>, entry: Entry) {
-    // A map of thousands of keys is hostile or generated; either way it must not take quadratic time.
-    const MOST_COMPARED: usize = 2_000;
-    let known = entries.iter().rev().take(MOST_COMPARED).find(|known| known.key.text == entry.key.text);
-    match known {
-        Some(first) => {
-            let line = report.files().place(first.key.span).line;
-            report.error(
-                entry.key.span,
-                format!("the key `{}` is here twice, first in line {line}", entry.key.text),
-                "keep one of them",
-            );
-        }
-        None => entries.push(entry),
+fn add_entry(report: &Report<'_>, entries: &mut Vec<Entry>, seen: &mut HashMap<String, usize>, entry: Entry) {
+    if let Some(&first) = seen.get(&entry.key.text) {
+        let line = report.files().place(entries[first].key.span).line;
+        let message = format!("the key `{}` is here twice, first in line {line}", entry.key.text);
+        report.error(entry.key.span, message, "keep one of them");
+        return;
     }
+    seen.insert(entry.key.text.clone(), entries.len());
+    entries.push(entry);
 }
 
 fn cost(node: &Node) -> (usize, usize) {
@@ -320,10 +336,9 @@ fn cost(node: &Node) -> (usize, usize) {
         Kind::Text(text) => (1, text.text.len()),
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => (1, 0),
         Kind::List(items) => items.iter().map(cost).fold((1, 0), add),
-        Kind::Map(entries) => entries
-            .iter()
-            .map(|entry| add(cost(&entry.value), (1, entry.key.text.len())))
-            .fold((1, 0), add),
+        Kind::Map(entries) => {
+            entries.iter().map(|entry| add(cost(&entry.value), (1, entry.key.text.len()))).fold((1, 0), add)
+        }
     }
 }
 
@@ -376,7 +391,9 @@ fn syntax_words(error: &ScanError) -> (String, Option<&'static str>) {
         }
         ErrorKind::UnclosedQuotedScalar
         | ErrorKind::DocumentIndicatorInQuotedScalar
-        | ErrorKind::InvalidQuotedScalarIndent => ("a quote is opened here and never closed", "close it on the same line"),
+        | ErrorKind::InvalidQuotedScalarIndent => {
+            ("a quote is opened here and never closed", "close it on the same line")
+        }
         ErrorKind::UnclosedFlowCollection { open: '{' }
         | ErrorKind::UnexpectedEofFlowMapping
         | ErrorKind::UnexpectedEofImplicitFlowMapping => ("a `{` is never closed", "add the `}`"),
@@ -391,6 +408,12 @@ fn syntax_words(error: &ScanError) -> (String, Option<&'static str>) {
             "expected `,` or `]`",
             "inside `[…]` a text with `{`, `}`, `[`, `]` or `,` in it is put in quotes",
         ),
+        ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
+            return (
+                format!("a `{open}` is closed by `{close}`"),
+                Some("look for a bracket that is missing before"),
+            );
+        }
         ErrorKind::MisplacedFlowCollectionEnd => ("a bracket is closed that was never opened", quoted),
         ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => (
             "a `:` stands where no key can be",
@@ -406,10 +429,13 @@ fn syntax_words(error: &ScanError) -> (String, Option<&'static str>) {
         ErrorKind::ExpectedBlockSequenceEntry | ErrorKind::BlockSequenceEntryNotAllowed => {
             ("a `-` stands where no list can be, or one is missing", "look at the indentation of the list")
         }
-        ErrorKind::InvalidIndentation | ErrorKind::InvalidBlockScalarIndent => {
-            ("this line is not indented like the ones it belongs to", "indent it like its neighbours, with spaces")
+        ErrorKind::InvalidIndentation | ErrorKind::InvalidBlockScalarIndent => (
+            "this line is not indented like the ones it belongs to",
+            "indent it like its neighbours, with spaces",
+        ),
+        ErrorKind::UnknownAnchor => {
+            ("no `&` anchor of this name stands before", "define it before it is used")
         }
-        ErrorKind::UnknownAnchor => ("no `&` anchor of this name stands before", "define it before it is used"),
         ErrorKind::UnexpectedCharacter { .. } => ("a text can't begin with this character", quoted),
         ErrorKind::UnknownQuotedScalarEscape => (
             "there is no such escape in a text in double quotes",
@@ -435,10 +461,14 @@ mod tests {
         let root = read(&report, 0);
         let problems = report.into_problems();
         match (root, expected) {
-            (Some(root), Ok(expected)) if problems.is_empty() => assert_eq!(root.to_json().to_string(), expected),
+            (Some(root), Ok(expected)) if problems.is_empty() => {
+                assert_eq!(root.to_json().to_string(), expected)
+            }
             (_, Err(expected)) => {
-                let found: Vec<_> =
-                    problems.iter().map(|p| format!("{}:{} {}", p.line.unwrap(), p.column.unwrap(), p.message)).collect();
+                let found: Vec<_> = problems
+                    .iter()
+                    .map(|p| format!("{}:{} {}", p.line.unwrap(), p.column.unwrap(), p.message))
+                    .collect();
                 assert_eq!(found.join("; "), expected);
             }
             (found, _) => panic!("found {found:?}, {problems:?}, expected {expected:?}"),
@@ -457,9 +487,10 @@ mod tests {
 
     #[test]
     fn anchors_and_merges_are_put_in() {
-        check("a: &x { b: 1, c: 2 }\nd: { <<: *x, c: 3 }\ne: *x\n", Ok(
-            r#"{"a":{"b":1,"c":2},"d":{"c":3,"b":1},"e":{"b":1,"c":2}}"#,
-        ));
+        check(
+            "a: &x { b: 1, c: 2 }\nd: { <<: *x, c: 3 }\ne: *x\n",
+            Ok(r#"{"a":{"b":1,"c":2},"d":{"c":3,"b":1},"e":{"b":1,"c":2}}"#),
+        );
     }
 
     #[test]

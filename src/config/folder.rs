@@ -17,12 +17,12 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
     let (mut files, mut problems) = (Files::default(), Vec::new());
     let paths = match list(path) {
         Ok(paths) => paths,
-        Err(problem) => return (files, vec![problem]),
+        Err(problem) => return (files, vec![*problem]),
     };
     for path in paths {
         match read_one(&path) {
             Ok(bytes) => add(&mut files, &mut problems, &name_of(&path), bytes),
-            Err(problem) => problems.push(problem),
+            Err(problem) => problems.push(*problem),
         }
     }
     (files, problems)
@@ -55,13 +55,18 @@ fn add(files: &mut Files, problems: &mut Vec<Problem>, name: &str, bytes: Vec<u8
     }
 }
 
-fn list(path: &Path) -> Result<Vec<PathBuf>, Problem> {
-    let refuse = |message: String, help: &str| Problem::of_whole(name_of(path), message, Some(help.to_owned()));
+fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
+    let refuse = |message: String, help: &str| {
+        Box::new(Problem::of_whole(name_of(path), message, Some(help.to_owned())))
+    };
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) => {
             let message = format!("the configuration {}", why(&error));
-            return Err(refuse(message, "name a file or a folder with `--config PATH`, or try `glossator demo`"));
+            return Err(refuse(
+                message,
+                "name a file or a folder with `--config PATH`, or try `glossator demo`",
+            ));
         }
     };
     if !metadata.is_dir() {
@@ -70,7 +75,8 @@ fn list(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     let entries = std::fs::read_dir(path)
         .and_then(Iterator::collect::<io::Result<Vec<_>>>)
         .map_err(|error| refuse(format!("the folder {}", why(&error)), "look at its permissions"))?;
-    let mut paths: Vec<_> = entries.iter().map(std::fs::DirEntry::path).filter(|path| is_ours(path)).collect();
+    let mut paths: Vec<_> =
+        entries.iter().map(std::fs::DirEntry::path).filter(|path| is_ours(path)).collect();
     paths.sort();
     if paths.is_empty() {
         return Err(refuse(
@@ -90,11 +96,15 @@ fn list(path: &Path) -> Result<Vec<PathBuf>, Problem> {
 /// YAML files that are not hidden; mounted secrets and editors leave others beside them.
 fn is_ours(path: &Path) -> bool {
     let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
-    !hidden && path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") && path.is_file()
+    !hidden
+        && path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+        && path.is_file()
 }
 
-fn read_one(path: &Path) -> Result<Vec<u8>, Problem> {
-    let refuse = |message: String, help: &str| Problem::of_whole(name_of(path), message, Some(help.to_owned()));
+fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
+    let refuse = |message: String, help: &str| {
+        Box::new(Problem::of_whole(name_of(path), message, Some(help.to_owned())))
+    };
     let mut bytes = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes))

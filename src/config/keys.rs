@@ -52,8 +52,42 @@ pub(super) enum Takes {
 }
 
 use Takes::{
-    Anything, Count, Duration, Either, Flag, Fraction, JsonSchema, List, Map, OneOrMore, Scalar, Section, Size, Text, Word,
+    Anything, Count, Duration, Either, Flag, Fraction, JsonSchema, List, Map, OneOrMore, Scalar, Section,
+    Size, Text, Word,
 };
+
+/// In a few words, for the reference.
+#[cfg(test)]
+impl std::fmt::Display for Takes {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        use super::units::{show_duration, show_size};
+        match self {
+            Text => formatter.write_str("text"),
+            Word(words) => {
+                let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+                formatter.write_str(&words.join(", "))
+            }
+            Flag => formatter.write_str("`true`, `false`"),
+            Duration(least, most) => {
+                write!(formatter, "duration, `{}` to `{}`", show_duration(*least), show_duration(*most))
+            }
+            Size(least, most) => write!(formatter, "size, `{}` to `{}`", show_size(*least), show_size(*most)),
+            Count(least, most) => write!(formatter, "number, {least} to {most}"),
+            Fraction => formatter.write_str("number, 0 to 1"),
+            Scalar => formatter.write_str("text, number or flag"),
+            List(item) => write!(formatter, "list of {item}"),
+            OneOrMore(item) => write!(formatter, "{item}; or a list"),
+            Map(value) => write!(formatter, "map of names to {value}"),
+            Section(keys) => write!(formatter, "map of {}", keys.of),
+            Either(kinds) => {
+                let kinds: Vec<_> = kinds.iter().map(ToString::to_string).collect();
+                formatter.write_str(&kinds.join("; or "))
+            }
+            JsonSchema => formatter.write_str("JSON Schema"),
+            Anything => formatter.write_str("any value"),
+        }
+    }
+}
 
 impl Keys {
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> + Clone {
@@ -62,6 +96,19 @@ impl Keys {
 
     pub(super) fn get(&self, name: &str) -> Option<&'static Key> {
         self.list.iter().find(|key| key.name == name)
+    }
+}
+
+impl Key {
+    /// What the key means, as a `help:` has it.
+    pub(super) fn help(&self) -> String {
+        let means = self.means.trim_end_matches('.');
+        match means.char_indices().nth(1) {
+            Some((second, _)) if means.starts_with(char::is_uppercase) => {
+                format!("{}{}", means[..second].to_lowercase(), &means[second..])
+            }
+            _ => means.to_owned(),
+        }
     }
 }
 
@@ -110,14 +157,27 @@ pub(super) static SERVER: Keys = Keys {
             "Values of `Origin` that are answered, such as `https://app.example.com`; `*` for all. Default: loopback.",
         ),
         key("body_limit", Size(1, 1 << 30), "The longest request body. Default `4MiB`."),
-        key("drain", Duration(0, HOUR), "How long calls in flight may take to end when the process stops. Default `10s`."),
-        key("connections", Count(1, 1_000_000), "How many connections are served at once. Default 10000."),
-        key("header_timeout", Duration(1, HOUR), "How long a client may take to send its request's head. Default `10s`."),
+        key(
+            "body_timeout",
+            Duration(1, HOUR),
+            "How long a client may take to send its request's body. Default `30s`.",
+        ),
+        key(
+            "drain",
+            Duration(0, HOUR),
+            "How long calls in flight may take to end when the process stops. Default `20s`.",
+        ),
+        key("connections", Count(1, 1_000_000), "How many connections are served at once. Default 4096."),
+        key(
+            "header_timeout",
+            Duration(1, HOUR),
+            "How long a client may take to send its request's head, and a connection be idle. Default `1m`.",
+        ),
         key("name", Text, "What MCP clients are told the server is called. Default `glossator`."),
+        key("title", Text, "The same for people."),
         key("instructions", Text, "What MCP clients are told about using the tools together."),
         key("page_size", Count(1, 10_000), "How many tools one page of a list has. Default 200."),
         key("list_ttl", Duration(0, 24 * HOUR), "How long clients may keep a list of tools. Default `1m`."),
-        key("direct_path", Flag, "Whether plain tool calls take the short way past the MCP library. Default `true`."),
     ],
 };
 
@@ -125,7 +185,11 @@ pub(super) static LOG: Keys = Keys {
     of: "`log`",
     id: "log",
     list: &[
-        key("level", Word(&["off", "error", "warn", "info", "debug", "trace"]), "How much is logged. Default `info`."),
+        key(
+            "level",
+            Word(&["off", "error", "warn", "info", "debug", "trace"]),
+            "How much is logged. Default `info`.",
+        ),
         key("format", Word(&["text", "json"]), "For people or for programs. Default `text`."),
     ],
 };
@@ -137,9 +201,21 @@ pub(super) static DEFAULTS: Keys = Keys {
         key("deadline", DEADLINE, "How long a call may take, all in all. Default `30s`."),
         key("connect_timeout", DEADLINE, "How long connecting to an upstream may take. Default `5s`."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read. Default `8MiB`."),
-        key("error_text_limit", Size(64, 1 << 20), "The longest error text that a client gets. Default `2KiB`."),
-        key("envelope", ENVELOPE, "What REST clients get: the tool result, or the structured value alone. Default `mcp`."),
-        key("error_status", ERROR_STATUS, "The HTTP status of a tool error for REST clients. Default `truthful`."),
+        key(
+            "error_text_limit",
+            Size(64, 1 << 20),
+            "The longest error text that a client gets. Default `2KiB`.",
+        ),
+        key(
+            "envelope",
+            ENVELOPE,
+            "What REST clients get: the tool result, or the structured value alone. Default `mcp`.",
+        ),
+        key(
+            "error_status",
+            ERROR_STATUS,
+            "The HTTP status of a tool error for REST clients. Default `truthful`.",
+        ),
         key("in_flight", IN_FLIGHT, "How many calls one upstream gets at once. Default 128."),
         key("headers", NAMES, "Names of the caller's headers that are sent on to upstreams. Default: none."),
     ],
@@ -151,7 +227,11 @@ pub(super) static UPSTREAM: Keys = Keys {
     list: &[
         key("url", Text, "Where it is: `http://host:port/base`."),
         key("connect_timeout", DEADLINE, "How long connecting may take."),
-        key("headers", Map(&Scalar), "Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file."),
+        key(
+            "headers",
+            Map(&Scalar),
+            "Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file.",
+        ),
         key("redirects", Count(0, 10), "How many redirects to its own address are followed. Default 0."),
         key("in_flight", IN_FLIGHT, "How many calls it gets at once."),
         key("deadline", DEADLINE, "How long a call may take, for its routes."),
@@ -166,18 +246,46 @@ pub(super) static ROUTE: Keys = Keys {
         key("title", Text, "A name for people."),
         key("description", Text, "What a model reads to decide whether to call the tool."),
         key("annotations", Section(&ANNOTATIONS), "Hints for clients, as MCP has them."),
-        key("rest", Text, "Where REST clients find it, beside `POST /tools/NAME`: `METHOD /path/{argument}`."),
-        key("request", Either(&[Text, Section(&REQUEST)]), "What the upstream is asked: `METHOD UPSTREAM/path/{argument}`, or a map."),
-        key("input", JsonSchema, "What arguments must look like; inferred from the placeholders when absent."),
+        key(
+            "rest",
+            Text,
+            "Where REST clients find it, beside `POST /tools/NAME`: `METHOD /path/{argument}`.",
+        ),
+        key(
+            "request",
+            Either(&[Text, Section(&REQUEST)]),
+            "What the upstream is asked: `METHOD UPSTREAM/path/{argument}`, or a map.",
+        ),
+        key(
+            "input",
+            JsonSchema,
+            "What arguments must look like; inferred from the placeholders when absent.",
+        ),
         key("output", JsonSchema, "What the structured content looks like; enforced on every success."),
-        key("wrap", Word(&["always", "older"]), "Which clients get a value that is no object as `{\"result\": …}`. Default `always`."),
-        key("reply", OneOrMore(&Section(&RULE)), "What replies mean: rules, of which the first that holds is taken."),
-        key("otherwise", Word(&["error", "text"]), "What a reply is for which no rule holds. Default `error`."),
+        key(
+            "wrap",
+            Word(&["always", "older"]),
+            "Which clients get a value that is no object as `{\"result\": …}`. Default `always`.",
+        ),
+        key(
+            "reply",
+            OneOrMore(&Section(&RULE)),
+            "What replies mean: rules, of which the first that holds is taken.",
+        ),
+        key(
+            "otherwise",
+            Word(&["error", "text"]),
+            "What a reply is for which no rule holds. Default `error`.",
+        ),
         key("deadline", DEADLINE, "How long a call may take, all in all."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read."),
         key("envelope", ENVELOPE, "What REST clients get: the tool result, or the structured value alone."),
         key("error_status", ERROR_STATUS, "The HTTP status of a tool error for REST clients."),
-        key("forward_headers", NAMES, "Names of the caller's headers that are sent on, beside those of `defaults`."),
+        key(
+            "forward_headers",
+            NAMES,
+            "Names of the caller's headers that are sent on, beside those of `defaults`.",
+        ),
         key("tests", List(&Section(&EXAMPLE)), "Examples, run by `glossator test`."),
     ],
 };
@@ -213,7 +321,11 @@ pub(super) static BODY: Keys = Keys {
     of: "`body`",
     id: "body",
     list: &[
-        key("json", Anything, "JSON, in which every text is a template; `\"{{ args }}\"` alone gives the value itself."),
+        key(
+            "json",
+            Anything,
+            "JSON, in which every text is a template; `\"{{ args }}\"` alone gives the value itself.",
+        ),
         key("form", Map(&Scalar), "Fields of a form: a template each."),
         key("text", Text, "A text: one template."),
     ],
@@ -226,7 +338,11 @@ pub(super) static RULE: Keys = Keys {
         key("when", Section(&WHEN), "When the rule holds; all of it must. Without `when` it always does."),
         key("error", Text, "Makes the reply a tool error: a template for its text."),
         key("status", Count(400, 599), "The HTTP status of that error for REST clients."),
-        key("extract", Either(&[Word(EXTRACTORS), Section(&EXTRACT)]), "What reads a value from the reply; by its media type when absent."),
+        key(
+            "extract",
+            Either(&[Word(EXTRACTORS), Section(&EXTRACT)]),
+            "What reads a value from the reply; by its media type when absent.",
+        ),
         key("structured", Text, "jq: from that value to the structured content."),
         key("content", CONTENT, "What people and models see: a template, `{ as: … }`, or a list of blocks."),
         key("charset", Text, "The charset of the text, when the reply does not say it, or lies."),
@@ -245,7 +361,11 @@ pub(super) static WHEN: Keys = Keys {
         key("status", OneOrMore(&Scalar), "`404`, `4xx` or `400-499`, or a list."),
         key("content_type", OneOrMore(&Text), "`text/plain`, `text/*` or `application/*+json`, or a list."),
         key("header", Map(&Scalar), "Regular expressions that the headers' values match."),
-        key("text", Text, "A regular expression that the text matches; its named captures are names in templates."),
+        key(
+            "text",
+            Text,
+            "A regular expression that the text matches; its named captures are names in templates.",
+        ),
         key("json", Text, "A jq condition on the reply, which must be JSON."),
     ],
 };
@@ -305,7 +425,11 @@ pub(super) static REGEX: Keys = Keys {
     id: "regex",
     list: &[
         key("pattern", Text, "The regular expression, with named captures: `(?<name>…)`."),
-        key("each", Word(&["first", "match", "line"]), "The first match, every match, or every line that matches. Default `first`."),
+        key(
+            "each",
+            Word(&["first", "match", "line"]),
+            "The first match, every match, or every line that matches. Default `first`.",
+        ),
         key("fields", FIELDS, "Named fields with types."),
     ],
 };
@@ -333,10 +457,18 @@ pub(super) static BLOCK: Keys = Keys {
     id: "block",
     list: &[
         key("text", Text, "A text: a template."),
-        key("as", Word(&["verbatim", "json", "json-pretty"]), "The reply's text as it is, or the structured value as JSON."),
+        key(
+            "as",
+            Word(&["verbatim", "json", "json-pretty"]),
+            "The reply's text as it is, or the structured value as JSON.",
+        ),
         key("image", Text, "A picture: `reply` for the reply's bytes, or a template that gives Base64."),
         key("audio", Text, "A sound: `reply`, or a template that gives Base64."),
-        key("resource", Either(&[Word(&["reply"]), Section(&RESOURCE)]), "An embedded document: `reply` for the reply's bytes, or a map."),
+        key(
+            "resource",
+            Either(&[Word(&["reply"]), Section(&RESOURCE)]),
+            "An embedded document: `reply` for the reply's bytes, or a map.",
+        ),
         key("resource_link", Section(&RESOURCE_LINK), "A link to a document."),
         key("media_type", Text, "The media type of `image`, `audio` or `resource: reply`."),
         key("annotations", Section(&BLOCK_ANNOTATIONS), "Hints for clients."),
@@ -402,7 +534,11 @@ pub(super) static EXPECT: Keys = Keys {
     id: "expect",
     list: &[
         key("structuredContent", Anything, "The structured content."),
-        key("content", Either(&[Text, List(&Map(&Anything))]), "The blocks of content as clients get them, or the text of the first."),
+        key(
+            "content",
+            Either(&[Text, List(&Map(&Anything))]),
+            "The blocks of content as clients get them, or the text of the first.",
+        ),
         key("isError", Flag, "Whether it is a tool error. Default `false`."),
         key("text", Text, "Words that the text of the first block has in it."),
     ],

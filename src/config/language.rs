@@ -1,5 +1,7 @@
 //! The small languages inside the file, patterns, jq and templates: compiled, with what is wrong put in its place.
 
+use std::sync::LazyLock;
+
 use regex::Regex;
 
 use super::{
@@ -17,7 +19,11 @@ pub(super) fn pattern(report: &Report<'_>, node: &Node, what: &str) -> Option<Pa
     match Pattern::compile(text) {
         Ok(pattern) => Some(pattern),
         Err(error) => {
-            let help = if text.contains("(?=") || text.contains("(?!") || text.contains("(?<=") || text.contains("(?<!") {
+            let help = if text.contains("(?=")
+                || text.contains("(?!")
+                || text.contains("(?<=")
+                || text.contains("(?<!")
+            {
                 "patterns run in linear time, so they can't look ahead or back: match what surrounds the words, and \
                  capture them with `(?<name>…)`"
             } else {
@@ -46,28 +52,89 @@ pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str) -> Option<Jq> {
 pub(super) fn template(report: &Report<'_>, node: &Node, what: &str, names: &[&str]) -> Option<Template> {
     let text = match &node.kind {
         Kind::Flag(_) | Kind::Number(_) => node.scalar()?,
-        Kind::Nothing | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => section::text_of(report, node, what)?.to_owned(),
+        Kind::Nothing | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => {
+            section::text_of(report, node, what)?.to_owned()
+        }
     };
     let template = match Template::compile(&text) {
         Ok(template) => template,
         Err(error) => {
             let span = line_of(report, node, error.line);
-            let help = "`{{ name }}` puts a value in, `{% if … %}` chooses, `{{ x | default('y') }}` stands in";
+            let help =
+                "`{{ name }}` puts a value in, `{% if … %}` chooses, `{{ x | default('y') }}` stands in";
             report.error(span, format!("{what} is no template: {error}"), help);
             return None;
         }
     };
-    let mut known = true;
-    for name in template.names() {
-        if !names.contains(&name.as_str()) {
-            known = false;
-            let message = format!("a template can't use `{name}` here");
-            let help = suggest::help(&name, "it can use", names.iter().copied());
-            report.error(words_in(report, node.span, &name), message, help);
-        }
+    let mut known = refuse_unknown_filters(report, node, &text);
+    for name in template.names().iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name)) {
+        known = false;
+        let help = match names {
+            ["args"] => Some(format!("an argument is written `{{{{ args.{name} }}}}`")),
+            _ => suggest::help(name, "it can use", names.iter().copied()),
+        };
+        report.error(words_in(report, node.span, name), format!("a template can't use `{name}` here"), help);
     }
     known.then_some(template)
 }
+
+/// Whether the template engine knows a name by itself, such as `range`.
+fn is_global(name: &str) -> bool {
+    Template::compile(&format!("{{{{ {name} is defined }}}}"))
+        .and_then(|template| template.render(&minijinja::Value::from(())))
+        .is_ok_and(|text| text == "true")
+}
+
+/// The engine looks filters and tests up when it comes to them, which may be years after the file was written.
+fn refuse_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool {
+    let mut known = true;
+    for found in EXPRESSION.find_iter(text).flat_map(|part| USE.captures_iter(part.as_str())) {
+        let (name, what, probe) = match (found.name("filter"), found.name("test")) {
+            (Some(name), _) => (name.as_str(), "filter", format!("{{{{ 0 | {} }}}}", name.as_str())),
+            (None, Some(name)) => (name.as_str(), "test", format!("{{{{ 0 is {} }}}}", name.as_str())),
+            (None, None) => continue,
+        };
+        if COMMON_FILTERS.contains(&name) || COMMON_TESTS.contains(&name) {
+            continue;
+        }
+        let rendered = Template::compile(&probe).and_then(|probe| probe.render(&minijinja::Value::from(())));
+        if rendered.is_err_and(|error| error.message.starts_with(&format!("unknown {what}"))) {
+            known = false;
+            let common = if what == "test" { COMMON_TESTS.as_slice() } else { COMMON_FILTERS.as_slice() };
+            let help = suggest::help(name, "some that there are", common.iter().copied());
+            report.error(
+                words_in(report, node.span, name),
+                format!("a template has no {what} `{name}`"),
+                help,
+            );
+        }
+    }
+    known
+}
+
+/// Tests and filters to suggest; the engine has more.
+const COMMON_TESTS: [&str; 8] =
+    ["defined", "false", "mapping", "none", "number", "sequence", "string", "true"];
+const COMMON_FILTERS: [&str; 18] = [
+    "abs",
+    "capitalize",
+    "default",
+    "first",
+    "float",
+    "int",
+    "join",
+    "last",
+    "length",
+    "lower",
+    "map",
+    "replace",
+    "round",
+    "sort",
+    "title",
+    "tojson",
+    "trim",
+    "upper",
+];
 
 /// The line of a text that its parser names, where the text is written line by line; else all of it.
 fn line_of(report: &Report<'_>, node: &Node, line: Option<usize>) -> Span {
@@ -85,9 +152,13 @@ fn line_of(report: &Report<'_>, node: &Node, line: Option<usize>) -> Span {
 /// Where a name stands in the words of a span; all of it when it can't be found as written.
 pub(super) fn words_in(report: &Report<'_>, span: Span, name: &str) -> Span {
     let text = &report.files().text(span)[span.start..span.end];
-    let found = Regex::new(&format!(r"\b{}\b", regex::escape(name))).ok().and_then(|regex| regex.find(text));
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let found = text.match_indices(name).find(|(at, _)| {
+        let (before, after) = (&text[..*at], &text[at + name.len()..]);
+        !name.is_empty() && !before.ends_with(is_word) && !after.starts_with(is_word)
+    });
     match found {
-        Some(found) => Span { file: span.file, start: span.start + found.start(), end: span.start + found.end() },
+        Some((at, _)) => Span { file: span.file, start: span.start + at, end: span.start + at + name.len() },
         None => span,
     }
 }
@@ -98,10 +169,8 @@ pub(super) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
     for path in template.paths() {
         match path.split('.').collect::<Vec<_>>()[..] {
             ["args"] => return None,
-            ["args", name, ..] => {
-                if !arguments.iter().any(|(known, _)| known == name) {
-                    arguments.push((name.to_owned(), can_do_without(template.source(), name)));
-                }
+            ["args", name, ..] if !arguments.iter().any(|(known, _)| known == name) => {
+                arguments.push((name.to_owned(), can_do_without(template.source(), name)));
             }
             _ => {}
         }
@@ -111,10 +180,25 @@ pub(super) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
 
 /// Whether the template says what happens when the argument is missing.
 fn can_do_without(source: &str, name: &str) -> bool {
-    let name = regex::escape(name);
-    let expression = format!(r"\bargs\.{name}\s*\|\s*default\b|\b(if|elif)\b[^%}}]*\bargs\.{name}\b|\bargs\.{name}\s+is\s+(not\s+)?defined");
-    Regex::new(&expression).is_ok_and(|regex| regex.is_match(source))
+    USES_OF_ARGUMENTS.captures_iter(source).any(|found| {
+        ["default", "if", "defined"].iter().filter_map(|kind| found.name(kind)).any(|x| x.as_str() == name)
+    })
 }
+
+static USES_OF_ARGUMENTS: LazyLock<Regex> = LazyLock::new(|| {
+    let uses = r"\bargs\.(?<default>\w+)\s*\|\s*default\b|\b(?:if|elif)\s+(?:not\s+)?args\.(?<if>\w+)\b|\bargs\.(?<defined>\w+)\s+is\s+(?:not\s+)?defined";
+    Regex::new(uses).expect("the pattern is fixed and right")
+});
+
+/// What a template writes or does: `{{ … }}` and `{% … %}`.
+static EXPRESSION: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?s)\{\{.*?\}\}|\{%.*?%\}").expect("the pattern is fixed and right"));
+
+/// Texts, to pass over them, filters and tests.
+static USE: LazyLock<Regex> = LazyLock::new(|| {
+    let uses = r#""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\|\s*(?<filter>[A-Za-z_]\w*)|\bis\s+(?:not\s+)?(?<test>[A-Za-z_]\w*)"#;
+    Regex::new(uses).expect("the pattern is fixed and right")
+});
 
 #[cfg(test)]
 mod tests {
@@ -123,7 +207,8 @@ mod tests {
     #[track_caller]
     fn check(source: &str, expected: Option<&[(&str, bool)]>) {
         let found = arguments_of(&Template::compile(source).unwrap());
-        let expected = expected.map(|list| list.iter().map(|(name, optional)| ((*name).to_owned(), *optional)).collect());
+        let expected = expected
+            .map(|list| list.iter().map(|(name, optional)| ((*name).to_owned(), *optional)).collect());
         assert_eq!(found, expected);
     }
 

@@ -118,8 +118,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
     let trees: Vec<_> = (0..files.len()).filter_map(|index| file::read(&report, index)).collect();
     let loaded = compile::compile(&report, &sources.environment, &sources.flags, trees);
     let refused = report.errors() > 0;
-    let mut found = report.into_problems();
-    problem::sort(&mut found);
+    let found = report.into_problems();
     match loaded {
         Some(loaded) if !refused => Ok(Loaded { warnings: found, ..loaded }),
         _ => Err(Problems::of(found)),

@@ -99,7 +99,9 @@ impl Node {
             Kind::Nothing => "nothing".to_owned(),
             Kind::List(_) => "a list".to_owned(),
             Kind::Map(_) => "a map".to_owned(),
-            Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) if self.secret => "a value that is not shown".to_owned(),
+            Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) if self.secret => {
+                "a value that is not shown".to_owned()
+            }
             Kind::Flag(flag) => format!("`{flag}`"),
             Kind::Number(text) => format!("the number `{text}`"),
             Kind::Text(text) if text.text.is_empty() => "an empty text".to_owned(),
@@ -195,7 +197,8 @@ pub(super) fn resolve_plain(text: &str) -> Kind {
 
 /// A YAML number as JSON writes it, digit by digit.
 fn json_number(text: &str) -> Option<String> {
-    let radix = |digits: &str, radix| u128::from_str_radix(digits, radix).ok().map(|number| number.to_string());
+    let radix =
+        |digits: &str, radix| u128::from_str_radix(digits, radix).ok().map(|number| number.to_string());
     if let Some(digits) = text.strip_prefix("0x") {
         return radix(digits, 16).filter(|_| !digits.starts_with('+'));
     }

@@ -50,7 +50,11 @@ struct Excerpt {
 
 impl Problem {
     /// A problem of a whole file, variable or flag.
-    pub(super) fn of_whole(file: impl Into<String>, message: impl Into<String>, help: Option<String>) -> Self {
+    pub(super) fn of_whole(
+        file: impl Into<String>,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) -> Self {
         Self {
             severity: Severity::Error,
             file: file.into(),
@@ -131,9 +135,12 @@ impl Problems {
     pub(super) fn of(mut list: Vec<Problem>) -> Self {
         if list.is_empty() {
             // Who refuses says why; should a reader forget to, the refusal must not be an empty page.
-            list.push(Problem::of_whole("configuration", "it could not be read, for no reason that was told", None));
+            list.push(Problem::of_whole(
+                "configuration",
+                "it could not be read, for no reason that was told",
+                None,
+            ));
         }
-        list.truncate(Self::MOST_TOLD);
         Self(list)
     }
 
@@ -146,8 +153,12 @@ impl Problems {
 /// By file and place; what has no place comes first.
 pub(super) fn sort(list: &mut Vec<Problem>) {
     list.sort_by(|left, right| {
-        (&left.file, left.line, left.column, left.severity)
-            .cmp(&(&right.file, right.line, right.column, right.severity))
+        (&left.file, left.line, left.column, left.severity).cmp(&(
+            &right.file,
+            right.line,
+            right.column,
+            right.severity,
+        ))
     });
     list.dedup();
 }
@@ -307,24 +318,37 @@ mod tests {
 
     #[test]
     fn the_caret_stands_under_the_words() {
-        check("a: 1\n  b: oops # x\n", "oops", "a.yaml:2:6: no good\n2 |   b: oops # x\n  |      ^^^^ help: do better");
+        check(
+            "a: 1\n  b: oops # x\n",
+            "oops",
+            "a.yaml:2:6: no good\n2 |   b: oops # x\n  |      ^^^^ help: do better",
+        );
     }
 
     #[test]
     fn tabs_and_wide_characters_keep_the_caret_in_place() {
-        check("\t日本: oops", "oops", "a.yaml:1:6: no good\n1 |     日本: oops\n  |           ^^^^ help: do better");
+        check(
+            "\t日本: oops",
+            "oops",
+            "a.yaml:1:6: no good\n1 |     日本: oops\n  |           ^^^^ help: do better",
+        );
     }
 
     #[test]
     fn what_could_play_with_a_terminal_is_escaped() {
-        check("a\u{1b}[2J: oops", "oops", "a.yaml:1:8: no good\n1 | a\\u{1b}[2J: oops\n  |             ^^^^ help: do better");
+        check(
+            "a\u{1b}[2J: oops",
+            "oops",
+            "a.yaml:1:8: no good\n1 | a\\u{1b}[2J: oops\n  |             ^^^^ help: do better",
+        );
     }
 
     #[test]
     fn a_long_line_is_cut_round_the_caret() {
         let text = format!("{}oops{}", "x".repeat(300), "y".repeat(300));
         let files = Files::of_one("a.yaml", &text);
-        let problem = Problem::at(&files, Span { file: 0, start: 300, end: 304 }, "no good", None).to_string();
+        let problem =
+            Problem::at(&files, Span { file: 0, start: 300, end: 304 }, "no good", None).to_string();
         let lines: Vec<_> = problem.lines().collect();
         assert_eq!(lines[1], format!("1 | …{}oops{}…", "x".repeat(60), "y".repeat(96)));
         assert_eq!(lines[2].find("^^^^"), Some(4 + 61));
@@ -337,7 +361,11 @@ mod tests {
             "oops",
             "a.yaml:1:38: no good\n1 | h: { Authorization: *****, b: oops }\n  |                               ^^^^ help: do better",
         );
-        check("u: http://me:pw@host/oops", "oops", "a.yaml:1:22: no good\n1 | u: http://*****@host/oops\n  |                      ^^^^ help: do better");
+        check(
+            "u: http://me:pw@host/oops",
+            "oops",
+            "a.yaml:1:22: no good\n1 | u: http://*****@host/oops\n  |                      ^^^^ help: do better",
+        );
     }
 
     #[test]

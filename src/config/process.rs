@@ -15,6 +15,7 @@ use super::{
     suggest,
     units::UnitError,
 };
+use crate::face::{door::DoorSettings, mcp::McpSettings};
 
 /// Where and how the process serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,16 +34,18 @@ pub struct ServerSettings {
     pub allowed_origins: Vec<String>,
     /// The longest request body, in bytes.
     pub body_limit_bytes: usize,
+    /// How long a client may take to send its request's body.
+    pub body_timeout: Duration,
     /// What MCP clients are told the server is called.
     pub name: String,
+    /// The same for people.
+    pub title: Option<String>,
     /// What MCP clients are told about using the tools together.
     pub instructions: Option<String>,
     /// How many tools one page of a list has.
     pub page_size: usize,
     /// How long clients may keep a list of tools.
     pub list_ttl: Duration,
-    /// Whether plain tool calls take the short way past the MCP library.
-    pub direct_path: bool,
 }
 
 /// What is logged, and how.
@@ -82,14 +85,15 @@ struct Server {
     allowed_hosts: Option<Vec<String>>,
     allowed_origins: Vec<String>,
     body_limit: usize,
+    body_timeout: u64,
     drain: u64,
     connections: usize,
     header_timeout: u64,
     name: String,
+    title: Option<String>,
     instructions: Option<String>,
     page_size: usize,
     list_ttl: u64,
-    direct_path: bool,
 }
 
 #[derive(Deserialize)]
@@ -144,37 +148,43 @@ pub(super) fn settings(
         Ok(settings) => finish(settings),
         // Every layer was checked, so this is a mistake of ours; it must not pass in silence.
         Err(error) => {
-            report.add(Problem::of_whole("settings", format!("the layers do not fit together: {error}"), None));
+            report.add(Problem::of_whole(
+                "settings",
+                format!("the layers do not fit together: {error}"),
+                None,
+            ));
             None
         }
     }
 }
 
-/// The lowest layer; what has no default here is off or worked out.
+/// The lowest layer. What is not here is off, or worked out at the end.
 fn defaults() -> Layer {
-    let loopback = || ["http://localhost", "http://127.0.0.1", "http://[::1]"].map(Value::from).to_vec();
-    let values: [(&str, ValueKind); 11] = [
+    let (door, mcp) = (DoorSettings::default(), McpSettings::default());
+    let origins = door.allowed_origins.into_iter().map(Value::from).collect();
+    let values: [(&str, ValueKind); 12] = [
         ("server.listen", "127.0.0.1:8080".into()),
-        ("server.allowed_origins", ValueKind::Array(loopback())),
-        ("server.body_limit", (4_i64 << 20).into()),
-        ("server.drain", 10_000_i64.into()),
-        ("server.connections", 10_000_i64.into()),
-        ("server.header_timeout", 10_000_i64.into()),
-        ("server.name", "glossator".into()),
-        ("server.page_size", 200_i64.into()),
-        ("server.list_ttl", 60_000_i64.into()),
-        ("server.direct_path", true.into()),
+        ("server.allowed_origins", ValueKind::Array(origins)),
+        ("server.body_limit", integer(door.body_limit_bytes as u128)),
+        ("server.body_timeout", integer(door.body_timeout.as_millis())),
+        // Less than the 30 s that Kubernetes gives a pod.
+        ("server.drain", integer(20_000)),
+        ("server.connections", integer(4_096)),
+        ("server.header_timeout", integer(60_000)),
+        ("server.name", mcp.server_name.into()),
+        ("server.page_size", integer(mcp.page_size as u128)),
+        ("server.list_ttl", integer(mcp.list_ttl.as_millis())),
         ("log.level", "info".into()),
+        ("log.format", "text".into()),
     ];
-    let more = [("log.format", ValueKind::from("text"))];
-    Layer(values.into_iter().chain(more).map(|(key, value)| (key.to_owned(), value)).collect())
+    Layer(values.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 fn finish(settings: Settings) -> Option<(ServerSettings, LogChoice)> {
     let Settings { server, log } = settings;
     let listen = parse_listen(&server.listen).ok()?;
     let allowed_hosts = server.allowed_hosts.unwrap_or_else(|| {
-        let mut hosts = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec();
+        let mut hosts = DoorSettings::default().allowed_hosts;
         if !listen.ip().is_loopback() && !listen.ip().is_unspecified() {
             hosts.push(match listen {
                 SocketAddr::V4(address) => address.ip().to_string(),
@@ -191,16 +201,23 @@ fn finish(settings: Settings) -> Option<(ServerSettings, LogChoice)> {
         allowed_hosts,
         allowed_origins: server.allowed_origins,
         body_limit_bytes: server.body_limit,
+        body_timeout: Duration::from_millis(server.body_timeout),
         name: server.name,
+        title: server.title,
         instructions: server.instructions,
         page_size: server.page_size,
         list_ttl: Duration::from_millis(server.list_ttl),
-        direct_path: server.direct_path,
     };
     Some((server, LogChoice { level: log.level, format: log.format }))
 }
 
-fn read_section(section: &Section<'_, '_>, environment: &Environment, name: &str, keys: &Keys, layer: &mut Layer) {
+fn read_section(
+    section: &Section<'_, '_>,
+    environment: &Environment,
+    name: &str,
+    keys: &Keys,
+    layer: &mut Layer,
+) {
     for key in keys.list {
         let Some(node) = section.get(key.name) else { continue };
         if let Some(value) = read_node(section, environment, key, node) {
@@ -209,7 +226,12 @@ fn read_section(section: &Section<'_, '_>, environment: &Environment, name: &str
     }
 }
 
-fn read_node(section: &Section<'_, '_>, environment: &Environment, key: &Key, node: &Node) -> Option<ValueKind> {
+fn read_node(
+    section: &Section<'_, '_>,
+    environment: &Environment,
+    key: &Key,
+    node: &Node,
+) -> Option<ValueKind> {
     let report = section.report;
     if let Some(text) = node.as_text().filter(|text| text.contains("${")) {
         let expanded = secret::expand(report, environment, node.span, text)?;
@@ -218,7 +240,7 @@ fn read_node(section: &Section<'_, '_>, environment: &Environment, key: &Key, no
             Err(error) if !expanded.foreign => refuse(report, node, error),
             Err(_) => {
                 let message = format!("with its variables put in, `{}` is not what it takes", key.name);
-                report.error(node.span, message, format!("{} Look at the variables.", key.means));
+                report.error(node.span, message, format!("look at the variables: {}", key.help()));
                 None
             }
         };
@@ -245,6 +267,8 @@ fn read_node(section: &Section<'_, '_>, environment: &Environment, key: &Key, no
             }
             return Some(ValueKind::Array(items));
         }
+        // `listen: 8080` is a number to YAML, and an address without a host to us.
+        _ if key.name == "listen" && node.scalar().is_some() => node.scalar()?.into(),
         _ => section.text(key.name)?.into(),
     };
     match check(key, &value) {
@@ -296,7 +320,10 @@ fn read_flags(report: &Report<'_>, flags: &[Flag]) -> Layer {
         });
         let parsed = match key {
             Some(key) => parse(key, value),
-            None => Err(UnitError { message: format!("there is no setting `{setting}`"), help: "leave it out".into() }),
+            None => Err(UnitError {
+                message: format!("there is no setting `{setting}`"),
+                help: "leave it out".into(),
+            }),
         };
         match parsed {
             Ok(value) => {
@@ -315,7 +342,10 @@ fn variable(section: &str, key: &str) -> String {
 /// A value that comes as text, from a variable or a flag.
 fn parse(key: &Key, text: &str) -> Result<ValueKind, UnitError> {
     let text = text.trim();
-    let wrong = |expected: String, help: String| UnitError { message: format!("expected {expected}, found `{text}`"), help };
+    let wrong = |expected: String, help: String| UnitError {
+        message: format!("expected {expected}, found `{text}`"),
+        help,
+    };
     let value = match key.takes {
         Takes::Flag => match text {
             "true" => true.into(),
@@ -331,10 +361,14 @@ fn parse(key: &Key, text: &str) -> Result<ValueKind, UnitError> {
         },
         Takes::Duration(least, most) => integer(section::read_duration(text, least, most)?.as_millis()),
         Takes::Size(least, most) => integer(section::read_size(text, least, most)?.into()),
-        Takes::Count(least, most) => match text.parse::<u64>().ok().filter(|count| (least..=most).contains(count)) {
-            Some(count) => integer(count.into()),
-            None => return Err(wrong(format!("a whole number from {least} to {most}"), "write one".into())),
-        },
+        Takes::Count(least, most) => {
+            match text.parse::<u64>().ok().filter(|count| (least..=most).contains(count)) {
+                Some(count) => integer(count.into()),
+                None => {
+                    return Err(wrong(format!("a whole number from {least} to {most}"), "write one".into()));
+                }
+            }
+        }
         Takes::List(_) => {
             let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
             for item in &items {
@@ -371,14 +405,22 @@ fn check_item(key: &Key, text: &str) -> Result<(), UnitError> {
     if text == "*" {
         return Ok(());
     }
-    let authority = |text: &str| text.parse::<http::uri::Authority>().is_ok_and(|found| !found.as_str().contains('@'));
+    let authority =
+        |text: &str| text.parse::<http::uri::Authority>().is_ok_and(|found| !found.as_str().contains('@'));
     match key.name {
-        "allowed_hosts" if text.contains("://") => wrong("a host", "leave out what stands before `//`, and the path"),
-        "allowed_hosts" if !authority(text) => wrong("a host such as `tools.example.com` or `[::1]:8080`", "or `*` for all"),
+        "allowed_hosts" if text.contains("://") => {
+            wrong("a host", "leave out what stands before `//`, and the path")
+        }
+        "allowed_hosts" if !authority(text) => {
+            wrong("a host such as `tools.example.com` or `[::1]:8080`", "or `*` for all")
+        }
         "allowed_origins" => match text.split_once("://") {
             _ if text == "null" => Ok(()),
             Some((scheme, host)) if !scheme.is_empty() && authority(host) => Ok(()),
-            _ => wrong("an origin such as `https://app.example.com`", "write scheme and host, without a path; `*` for all"),
+            _ => wrong(
+                "an origin such as `https://app.example.com`",
+                "write scheme and host, without a path; `*` for all",
+            ),
         },
         _ => Ok(()),
     }
@@ -394,8 +436,12 @@ fn parse_listen(text: &str) -> Result<SocketAddr, UnitError> {
         UnitError {
             message: format!("expected an address and a port, found `{text}`"),
             help: match port {
-                Some(port) => format!("write `127.0.0.1:{port}`, or `0.0.0.0:{port}` to be reached from other machines"),
-                None => "write `127.0.0.1:8080`, or `0.0.0.0:8080` to be reached from other machines".to_owned(),
+                Some(port) => {
+                    format!("write `127.0.0.1:{port}`, or `0.0.0.0:{port}` to be reached from other machines")
+                }
+                None => {
+                    "write `127.0.0.1:8080`, or `0.0.0.0:8080` to be reached from other machines".to_owned()
+                }
             },
         }
     })
@@ -403,29 +449,44 @@ fn parse_listen(text: &str) -> Result<SocketAddr, UnitError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::{file, source::Files}, *};
+    use super::{
+        super::{file, source::Files},
+        *,
+    };
 
     #[track_caller]
-    fn layered(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<(ServerSettings, LogChoice), String> {
+    fn layered(
+        text: &str,
+        variables: &[(&str, &str)],
+        flags: &[Flag],
+    ) -> Result<(ServerSettings, LogChoice), String> {
         let files = Files::of_one("a.yaml", text);
         let report = Report::new(&files);
         let root = file::read(&report, 0).unwrap();
         let sections = [("server", &SERVER), ("log", &LOG)].map(|(name, keys)| {
             root.get(name).and_then(|node| Section::open(&report, node.span, node, keys))
         });
-        let environment = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let environment =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let settings = settings(&report, &environment, flags, sections[0].as_ref(), sections[1].as_ref());
         drop(sections);
-        settings.ok_or_else(|| report.into_problems().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+        settings.ok_or_else(|| {
+            report.into_problems().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        })
     }
 
     #[test]
     fn a_later_layer_wins() {
         let file = "server: { listen: 127.0.0.1:1, drain: 1s, page_size: 7 }\nlog: { level: warn }";
-        let flag = Flag { name: "--listen".into(), setting: "server.listen".into(), value: "127.0.0.1:3".into() };
-        let variables = [("GLOSSATOR__SERVER__LISTEN", "127.0.0.1:2"), ("GLOSSATOR__SERVER__DRAIN", "2s"),
-            ("GLOSSATOR__SERVER__ALLOWED_HOSTS", "a.test, b.test:80"), ("GLOSSATOR__LOG__FORMAT", "json"),
-            ("GLOSSATOR__SERVER__NAME", "")];
+        let flag =
+            Flag { name: "--listen".into(), setting: "server.listen".into(), value: "127.0.0.1:3".into() };
+        let variables = [
+            ("GLOSSATOR__SERVER__LISTEN", "127.0.0.1:2"),
+            ("GLOSSATOR__SERVER__DRAIN", "2s"),
+            ("GLOSSATOR__SERVER__ALLOWED_HOSTS", "a.test, b.test:80"),
+            ("GLOSSATOR__LOG__FORMAT", "json"),
+            ("GLOSSATOR__SERVER__NAME", ""),
+        ];
         let (server, log) = layered(file, &variables, &[flag]).unwrap();
         assert_eq!(server.listen.port(), 3);
         assert_eq!(server.drain, Duration::from_secs(2));
@@ -437,12 +498,18 @@ mod tests {
     #[test]
     fn a_problem_names_the_variable_or_the_flag() {
         let problems = layered("server: {}", &[("GLOSSATOR__SERVER__DRAIN", "30")], &[]).unwrap_err();
-        assert!(problems.starts_with("GLOSSATOR__SERVER__DRAIN: the duration `30` has no unit"), "{problems}");
+        assert!(
+            problems.starts_with("GLOSSATOR__SERVER__DRAIN: the duration `30` has no unit"),
+            "{problems}"
+        );
         let problems = layered("server: {}", &[("GLOSSATOR__SERVER__LISTNE", "x")], &[]).unwrap_err();
         assert!(problems.contains("did you mean `GLOSSATOR__SERVER__LISTEN`?"), "{problems}");
         let flag = Flag { name: "--listen".into(), setting: "server.listen".into(), value: "8080".into() };
         let problems = layered("server: {}", &[], &[flag]).unwrap_err();
-        assert!(problems.starts_with("--listen: expected an address") && problems.contains("127.0.0.1:8080"), "{problems}");
+        assert!(
+            problems.starts_with("--listen: expected an address") && problems.contains("127.0.0.1:8080"),
+            "{problems}"
+        );
     }
 
     #[test]

@@ -2,13 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    node::Node,
-    reply::Compiled,
-    report::Report,
-    source::Span,
-    suggest,
-};
+use super::{node::Node, reply::Compiled, report::Report, source::Span, suggest};
 use crate::rule::{
     Action, FieldKind, Fields, Otherwise, OutputSchema, SuccessRule, Wrap,
     extract::{Each, ExtractorKind},
@@ -17,7 +11,12 @@ use crate::rule::{
 /// The schema that the fields of the rules promise, when all of them name their fields.
 ///
 /// `None` when some success may be of another shape: what can't be held is not promised.
-pub(super) fn derived(report: &Report<'_>, rules: &[Compiled], otherwise: Otherwise, wrap: Wrap) -> Option<OutputSchema> {
+pub(super) fn derived(
+    report: &Report<'_>,
+    rules: &[Compiled],
+    otherwise: Otherwise,
+    wrap: Wrap,
+) -> Option<OutputSchema> {
     if otherwise == Otherwise::Text {
         return None;
     }
@@ -47,7 +46,11 @@ pub(super) fn derived(report: &Report<'_>, rules: &[Compiled], otherwise: Otherw
     match OutputSchema::new(document, wrap) {
         Ok(schema) => Some(schema),
         Err(error) => {
-            report.error(span, format!("no output schema can be made of the fields: {error}"), "write `output`");
+            report.error(
+                span,
+                format!("no output schema can be made of the fields: {error}"),
+                "write `output`",
+            );
             None
         }
     }
@@ -115,7 +118,9 @@ pub(super) fn compare(report: &Report<'_>, output: &OutputSchema, node: &Node, r
         let Some((fields, many)) = fields_of(rule) else { continue };
         let document = output.document();
         let (schema, place) = match document.get("items") {
-            Some(Value::Object(items)) if many || document.get("type") == Some(&json!("array")) => (items, "/items"),
+            Some(Value::Object(items)) if many || document.get("type") == Some(&json!("array")) => {
+                (items, "/items")
+            }
             _ if many => {
                 let message = "this rule gives a list, and `output` promises none";
                 report.error(span, message, "write `output: { type: array, items: { … } }`");
@@ -130,7 +135,8 @@ pub(super) fn compare(report: &Report<'_>, output: &OutputSchema, node: &Node, r
 fn compare_one(report: &Report<'_>, fields: &Fields, schema: &Map<String, Value>, node: &Node, span: Span) {
     let properties = schema.get("properties").and_then(Value::as_object);
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
-    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let required =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     for name in required {
         match fields.iter().find(|field| field.name == name) {
             None => {
@@ -140,7 +146,11 @@ fn compare_one(report: &Report<'_>, fields: &Fields, schema: &Map<String, Value>
             }
             Some(field) if field.optional => {
                 let message = format!("`output` requires `{name}`, which is optional here");
-                report.error(span, message, format!("take `{name}` out of `required`, or the `?` off the field"));
+                report.error(
+                    span,
+                    message,
+                    format!("take `{name}` out of `required`, or the `?` off the field"),
+                );
             }
             Some(_) => {}
         }
@@ -148,7 +158,8 @@ fn compare_one(report: &Report<'_>, fields: &Fields, schema: &Map<String, Value>
     for field in fields.iter() {
         let Some(property) = properties.and_then(|properties| properties.get(&field.name)) else {
             if closed {
-                let names: Vec<&str> = properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+                let names: Vec<&str> =
+                    properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
                 let message = format!("`output` has no place for the field `{}`", field.name);
                 report.error(span, message, suggest::help(&field.name, "its properties", names));
             }
@@ -166,9 +177,20 @@ fn compare_one(report: &Report<'_>, fields: &Fields, schema: &Map<String, Value>
             _ => continue,
         };
         if !kinds.iter().any(|kind| fits.contains(kind)) {
-            let place = node.get("properties").and_then(|node| node.get(&field.name)).and_then(|node| node.get("type"));
-            let message = format!("the field `{}` is of type `{found}`, and `output` says `{}`", field.name, kinds.join("` or `"));
-            report.error(place.map_or(span, |node| node.span), message, "write the same type in both places, or leave `output` out");
+            let place = node
+                .get("properties")
+                .and_then(|node| node.get(&field.name))
+                .and_then(|node| node.get("type"));
+            let message = format!(
+                "the field `{}` is of type `{found}`, and `output` says `{}`",
+                field.name,
+                kinds.join("` or `")
+            );
+            report.error(
+                place.map_or(span, |node| node.span),
+                message,
+                "write the same type in both places, or leave `output` out",
+            );
         }
     }
 }

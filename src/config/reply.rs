@@ -12,8 +12,8 @@ use super::{
     upstreams::scalar,
 };
 use crate::rule::{
-    Action, ContentTemplate, ErrorRule, Matcher, MediaPattern, Rule, StatusPattern, SuccessRule, TEMPLATE_NAMES,
-    Template, extract::ExtractorKind,
+    Action, ContentTemplate, ErrorRule, Matcher, MediaPattern, Rule, StatusPattern, SuccessRule,
+    TEMPLATE_NAMES, Template, extract::ExtractorKind,
 };
 
 /// The names that the template of an error may use: there is no value yet.
@@ -51,7 +51,9 @@ fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut Asked) -> Optio
         None => Some(Matcher::default()),
     };
     let charset = section.text_node("charset").map(|(node, text)| {
-        text.parse().map_err(|error| report.error(node.span, format!("{error}"), "write `iso-8859-1`, or `utf-8`")).ok()
+        text.parse()
+            .map_err(|error| report.error(node.span, format!("{error}"), "write `iso-8859-1`, or `utf-8`"))
+            .ok()
     });
     let captures = captures(matcher.as_ref());
     let (action, fields_span) = match section.get("error") {
@@ -76,7 +78,11 @@ fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut Asked) -> Optio
     Some(Compiled { rule: Rule { matcher: matcher?, charset, action: action? }, span, fields_span })
 }
 
-fn success(section: &Section<'_, '_>, captures: &[String], used: &mut Asked) -> (Option<Action>, Option<Span>) {
+fn success(
+    section: &Section<'_, '_>,
+    captures: &[String],
+    used: &mut Asked,
+) -> (Option<Action>, Option<Span>) {
     let report = section.report;
     let extract = section.entry("extract").map(|entry| extract::read(report, entry));
     let structured = section.get("structured").map(|node| {
@@ -85,11 +91,17 @@ fn success(section: &Section<'_, '_>, captures: &[String], used: &mut Asked) -> 
         jq
     });
     let names: Vec<&str> = TEMPLATE_NAMES.into_iter().chain(captures.iter().map(String::as_str)).collect();
-    let content = section.entry("content").map(|entry| content::read(report, &entry.value, entry.key.span, &names));
+    let content =
+        section.entry("content").map(|entry| content::read(report, &entry.value, entry.key.span, &names));
     if let Some(Some(content)) = &content {
-        content.templates().into_iter().for_each(|template| note_arguments(template, section.node.span, used));
+        content
+            .templates()
+            .into_iter()
+            .for_each(|template| note_arguments(template, section.node.span, used));
     }
-    let (Some(extract), Some(structured), Some(content)) = (whole(extract), whole(structured), whole(content)) else {
+    let (Some(extract), Some(structured), Some(content)) =
+        (whole(extract), whole(structured), whole(content))
+    else {
         return (None, None);
     };
     let fields_span = extract.as_ref().and_then(|compiled| compiled.fields_span);
@@ -152,7 +164,11 @@ fn when(report: &Report<'_>, entry: &Entry) -> Option<Matcher> {
             .map(|item| {
                 let text = scalar(report, item, "`status`")?;
                 let parsed = text.parse::<StatusPattern>();
-                parsed.map_err(|error| report.error(item.span, error.to_string(), "write `404`, `4xx` or `400-499`")).ok()
+                parsed
+                    .map_err(|error| {
+                        report.error(item.span, error.to_string(), "write `404`, `4xx` or `400-499`")
+                    })
+                    .ok()
             })
             .collect::<Vec<_>>()
             .into_iter()
@@ -177,9 +193,14 @@ fn when(report: &Report<'_>, entry: &Entry) -> Option<Matcher> {
         .iter()
         .map(|Entry { key, value }| {
             let name = key.text.parse::<http::HeaderName>().map_err(|_| {
-                report.error(key.span, format!("`{}` is no name of a header", key.text), "write letters, digits and `-`");
+                report.error(
+                    key.span,
+                    format!("`{}` is no name of a header", key.text),
+                    "write letters, digits and `-`",
+                );
             });
-            let pattern = language::pattern(report, value, &format!("the pattern of the header `{}`", key.text));
+            let pattern =
+                language::pattern(report, value, &format!("the pattern of the header `{}`", key.text));
             Some((name.ok()?, pattern?))
         })
         .collect();
@@ -201,7 +222,9 @@ fn when(report: &Report<'_>, entry: &Entry) -> Option<Matcher> {
 fn one_or_more(node: &Node) -> &[Node] {
     match &node.kind {
         Kind::List(items) => items,
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => std::slice::from_ref(node),
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
+            std::slice::from_ref(node)
+        }
     }
 }
 
@@ -229,7 +252,9 @@ fn warn_unreachable(report: &Report<'_>, rules: &[Compiled]) {
                 let place = report.files().place(first.span).line;
                 report.warning(
                     later.span,
-                    format!("this rule is never asked: the one in line {place} has no `when` and comes first"),
+                    format!(
+                        "this rule is never asked: the one in line {place} has no `when` and comes first"
+                    ),
                     "put the rule without `when` last",
                 );
             }

@@ -1,6 +1,6 @@
 //! Collects the problems of one run, so that all of them are told at once.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use super::{
     problem::{Problem, Severity},
@@ -11,6 +11,7 @@ use super::{
 pub(super) struct Report<'f> {
     files: &'f Files,
     found: RefCell<Vec<Problem>>,
+    errors: Cell<usize>,
 }
 
 /// A way out, or none.
@@ -18,7 +19,7 @@ pub(super) struct Help(pub(super) Option<String>);
 
 impl<'f> Report<'f> {
     pub(super) fn new(files: &'f Files) -> Self {
-        Self { files, found: RefCell::default() }
+        Self { files, found: RefCell::default(), errors: Cell::default() }
     }
 
     pub(super) fn files(&self) -> &'f Files {
@@ -27,28 +28,35 @@ impl<'f> Report<'f> {
 
     /// Something that makes the configuration unusable.
     pub(super) fn error(&self, span: Span, message: impl Into<String>, help: impl Into<Help>) {
-        self.add(Problem::at(self.files, span, message, help.into().0));
+        self.errors.set(self.errors.get() + 1);
+        if self.has_room() {
+            self.found.borrow_mut().push(Problem::at(self.files, span, message, help.into().0));
+        }
     }
 
     /// Something that works, but not as its writer thinks.
     pub(super) fn warning(&self, span: Span, message: impl Into<String>, help: impl Into<Help>) {
-        let mut problem = Problem::at(self.files, span, message, help.into().0);
-        problem.severity = Severity::Warning;
-        self.add(problem);
+        if self.has_room() {
+            let mut problem = Problem::at(self.files, span, message, help.into().0);
+            problem.severity = Severity::Warning;
+            self.found.borrow_mut().push(problem);
+        }
     }
 
     /// A problem that stands in no file.
     pub(super) fn add(&self, problem: Problem) {
-        let mut found = self.found.borrow_mut();
-        // A file that is wrong a million times is told of often enough.
-        if found.len() < 4 * super::Problems::MOST_TOLD {
-            found.push(problem);
-        }
+        self.errors.set(self.errors.get() + usize::from(problem.is_error()));
+        self.found.borrow_mut().push(problem);
+    }
+
+    /// A file that is wrong ten thousand times is told of often enough.
+    fn has_room(&self) -> bool {
+        self.found.borrow().len() < super::Problems::MOST_TOLD
     }
 
     /// How many errors there are so far.
     pub(super) fn errors(&self) -> usize {
-        self.found.borrow().iter().filter(|problem| problem.is_error()).count()
+        self.errors.get()
     }
 
     /// `file:line` of a span, to speak of a second place.
@@ -56,8 +64,15 @@ impl<'f> Report<'f> {
         format!("{}:{}", self.files.name(span), self.files.place(span).line)
     }
 
+    /// What was found; where that is a part of all, the last says so.
     pub(super) fn into_problems(self) -> Vec<Problem> {
-        self.found.into_inner()
+        let mut found = self.found.into_inner();
+        super::problem::sort(&mut found);
+        if found.len() >= super::Problems::MOST_TOLD {
+            let message = format!("there may be more than these {} problems", found.len());
+            found.push(Problem::of_whole("configuration", message, Some("mend these first".to_owned())));
+        }
+        found
     }
 }
 

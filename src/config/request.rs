@@ -15,15 +15,16 @@ use super::{
     upstreams::{header_name, scalar},
 };
 use crate::{
-    route::{BodyTemplate, JsonTemplate, PathTemplate, RequestTemplate, RestEndpoint, UpstreamName, ValueTemplate},
+    face::rest::RESERVED,
+    route::{
+        BodyTemplate, JsonTemplate, PathTemplate, RequestTemplate, RestEndpoint, UpstreamName, ValueTemplate,
+    },
     rule::Template,
 };
 
 /// Names that the templates of a request may use.
 const NAMES: [&str; 1] = ["args"];
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
-/// Paths of the REST face that are its own.
-const RESERVED: [&str; 7] = ["/mcp", "/message", "/tools", "/health", "/status", "/openapi.json", "/"];
 
 /// A request as written, and what it asks of the arguments.
 pub(super) struct Compiled {
@@ -52,7 +53,11 @@ pub(super) fn read(
         Kind::Map(_) => reader.map(node, place),
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {
             let message = format!("`request` is a line or a map, found {}", node.found());
-            report.error(node.span, message, "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`");
+            report.error(
+                node.span,
+                message,
+                "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`",
+            );
             None
         }
     }
@@ -63,7 +68,11 @@ impl Reader<'_, '_> {
         let span = node.span;
         let help = "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`";
         let Some((method, target)) = text.trim().split_once(char::is_whitespace) else {
-            self.report.error(span, format!("a request has a method and a path, found {}", node.found()), help);
+            self.report.error(
+                span,
+                format!("a request has a method and a path, found {}", node.found()),
+                help,
+            );
             return None;
         };
         let method = method_of(self.report, language::words_in(self.report, span, method), method);
@@ -123,11 +132,19 @@ impl Reader<'_, '_> {
     fn only_upstream(&self, span: Span) -> Option<UpstreamName> {
         match self.upstreams {
             [(only, _)] => return Some(only.clone()),
-            [] => self.report.error(span, "there is no upstream to ask", "name one: `upstreams: { NAME: http://HOST:PORT }`"),
+            [] => self.report.error(
+                span,
+                "there is no upstream to ask",
+                "name one: `upstreams: { NAME: http://HOST:PORT }`",
+            ),
             several => {
                 let names = suggest::listed(several.iter().map(|(name, _)| name.as_str()));
                 let help = "write `METHOD UPSTREAM/path`, or `upstream: NAME`";
-                self.report.error(span, format!("there are several upstreams, {names}: name the one to ask"), help);
+                self.report.error(
+                    span,
+                    format!("there are several upstreams, {names}: name the one to ask"),
+                    help,
+                );
             }
         }
         None
@@ -152,10 +169,13 @@ impl Reader<'_, '_> {
         }
         let mut parameters = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+            let decode =
+                |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
             match pair.split_once('=') {
                 None => parameters.push((decode(pair), ValueTemplate::NameOnly)),
-                Some((name, value)) => parameters.push((decode(name), self.query_value(node, &decode(value))?)),
+                Some((name, value)) => {
+                    parameters.push((decode(name), self.query_value(node, &decode(value))?))
+                }
             }
         }
         Some((path, parameters))
@@ -164,11 +184,15 @@ impl Reader<'_, '_> {
     /// The value of a parameter in a line: a text with `{argument}` in it.
     fn query_value(&mut self, node: &Node, value: &str) -> Option<ValueTemplate> {
         if value.contains("{{") {
-            let help = "in a line an argument is written `{name}`; templates go into the map form, under `query`";
+            let help =
+                "in a line an argument is written `{name}`; templates go into the map form, under `query`";
             self.report.error(node.span, "a request in a line takes no templates", help);
             return None;
         }
-        let path = match PathTemplate::parse(&format!("/{}", value.replace(|c: char| c != '{' && c != '}' && !is_name(c), "-"))) {
+        let path = match PathTemplate::parse(&format!(
+            "/{}",
+            value.replace(|c: char| c != '{' && c != '}' && !is_name(c), "-")
+        )) {
             Ok(path) => path,
             Err(error) => {
                 self.report.error(node.span, error.to_string(), "write `?units={units}`");
@@ -178,14 +202,22 @@ impl Reader<'_, '_> {
         for name in path.arguments() {
             self.asked.add(name, false, language::words_in(self.report, node.span, name));
         }
-        if let Some(name) = value.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).filter(|name| name.chars().all(is_name)) {
+        if let Some(name) = value
+            .strip_prefix('{')
+            .and_then(|rest| rest.strip_suffix('}'))
+            .filter(|name| name.chars().all(is_name))
+        {
             return Some(ValueTemplate::Argument(name.to_owned()));
         }
         let jinja = value.replace('{', "{{ args.").replace('}', " }}");
         match Template::compile(&jinja) {
             Ok(template) => Some(ValueTemplate::Text(template)),
             Err(error) => {
-                self.report.error(node.span, format!("the query can't be read: {error}"), "use the map form, with `query`");
+                self.report.error(
+                    node.span,
+                    format!("the query can't be read: {error}"),
+                    "use the map form, with `query`",
+                );
                 None
             }
         }
@@ -197,7 +229,9 @@ impl Reader<'_, '_> {
         for Entry { key, value } in entries.unwrap_or_default() {
             let items = match &value.kind {
                 Kind::List(items) => items.as_slice(),
-                Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => std::slice::from_ref(value),
+                Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
+                    std::slice::from_ref(value)
+                }
             };
             for item in items {
                 match self.value(item, &format!("`{}`", key.text)) {
@@ -263,10 +297,14 @@ impl Reader<'_, '_> {
                     self.asked.add(name, false, language::words_in(self.report, node.span, name));
                     JsonTemplate::Argument(name.to_owned())
                 }
-                None if !text.text.contains("{{") && !text.text.contains("{%") => JsonTemplate::Fixed(node.to_json()),
+                None if !text.text.contains("{{") && !text.text.contains("{%") => {
+                    JsonTemplate::Fixed(node.to_json())
+                }
                 None => JsonTemplate::Text(self.template(node, "a text of `json`")?),
             },
-            Kind::List(items) => JsonTemplate::Array(items.iter().map(|item| self.json(item)).collect::<Option<_>>()?),
+            Kind::List(items) => {
+                JsonTemplate::Array(items.iter().map(|item| self.json(item)).collect::<Option<_>>()?)
+            }
             Kind::Map(entries) => JsonTemplate::Object(
                 entries
                     .iter()
@@ -280,7 +318,9 @@ impl Reader<'_, '_> {
         let text = scalar(self.report, node, what)?;
         let bare = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
         if let Some(name) = bare.filter(|name| !name.is_empty() && name.chars().all(is_name)) {
-            let help = format!("write `{{{{ args.{name} }}}}`; `{{{name}}}` is for paths and for requests in a line");
+            let help = format!(
+                "write `{{{{ args.{name} }}}}`; `{{{name}}}` is for paths and for requests in a line"
+            );
             self.report.error(node.span, format!("{what} takes a template, found `{text}`"), help);
             return None;
         }
@@ -318,10 +358,14 @@ pub(super) fn rest(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Optio
             return None;
         }
     };
-    let own = |reserved: &str| path == reserved || (reserved != "/" && path.starts_with(&format!("{reserved}/")));
-    if let Some(reserved) = RESERVED.into_iter().find(|reserved| own(reserved)) {
+    let own = |reserved: &str| path == reserved || path.starts_with(&format!("{reserved}/"));
+    if let Some(reserved) = RESERVED.iter().find(|reserved| own(reserved)) {
         let message = format!("the path `{path}` is not free: `{reserved}` is one of the program's own");
-        report.error(node.span, message, "choose another, such as `/weather`; `POST /tools/NAME` is there anyway");
+        report.error(
+            node.span,
+            message,
+            "choose another, such as `/weather`; `POST /tools/NAME` is there anyway",
+        );
         return None;
     }
     for name in template.arguments() {

@@ -74,10 +74,19 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let name = match entry.key.text.parse::<ToolName>() {
         Ok(name) => Some(name),
         Err(error) => {
-            report.error(entry.key.span, error.to_string(), "the name of a route is the name of its tool: `get_forecast`");
+            report.error(
+                entry.key.span,
+                error.to_string(),
+                "the name of a route is the name of its tool: `get_forecast`",
+            );
             None
         }
     };
+    if let Some(text) = entry.value.as_text() {
+        let message = format!("a route is a map, found {}", entry.value.found());
+        report.error(entry.value.span, message, format!("write `{}: {{ request: {text} }}`", entry.key.text));
+        return None;
+    }
     let section = Section::open(report, entry.key.span, &entry.value, &ROUTE)?;
     let mut asked = Asked::default();
     let request = section
@@ -95,12 +104,19 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let input = if request_is_good && rules.is_some() {
         schemas::input(report, section.entry("input"), &asked, &used)
     } else {
-        section.entry("input").and_then(|entry| schemas::input(report, Some(entry), &Asked::default(), &Asked { all: true, ..Asked::default() }))
+        section.entry("input").and_then(|entry| {
+            schemas::input(report, Some(entry), &Asked::default(), &Asked { all: true, ..Asked::default() })
+        })
     };
     let wrap = if section.word("wrap") == Some("older") { Wrap::Older } else { Wrap::Always };
-    let otherwise = if section.word("otherwise") == Some("text") { Otherwise::Text } else { Otherwise::Error };
+    let otherwise =
+        if section.word("otherwise") == Some("text") { Otherwise::Text } else { Otherwise::Error };
     if let (Some(entry), None) = (section.entry("otherwise"), section.entry("reply")) {
-        report.warning(entry.key.span, "`otherwise` has no effect without `reply`", "leave it out: every reply is read by its media type");
+        report.warning(
+            entry.key.span,
+            "`otherwise` has no effect without `reply`",
+            "leave it out: every reply is read by its media type",
+        );
     }
     let written = section.get("output").map(|node| schemas::output(report, node, wrap));
     let output = match (&written, &rules) {
@@ -120,8 +136,12 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let (deadline, reply_limit) = (section.duration("deadline"), section.size("reply_limit"));
     let (envelope, error_status) = (envelope(&section), error_status(&section));
     let tests = section.get("tests").map(|node| examples::read(report, node)).unwrap_or_default();
-    if description.is_none() && section.get("description").is_none() {
-        report.warning(entry.key.span, format!("the route `{}` has no `description`", entry.key.text), "a model reads it to decide whether to call the tool");
+    if section.get("description").is_none() && !section.is_misspelt() {
+        report.warning(
+            entry.key.span,
+            format!("the route `{}` has no `description`", entry.key.text),
+            "a model reads it to decide whether to call the tool",
+        );
     }
     if report.errors() > before {
         return None;
@@ -153,7 +173,9 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             limits: TranslationLimits { error_text_bytes: defaults.error_text_bytes },
         },
         deadline: deadline.or_else(|| upstream?.deadline).unwrap_or(defaults.deadline),
-        reply_limit_bytes: reply_limit.or_else(|| upstream?.reply_limit_bytes).unwrap_or(defaults.reply_limit_bytes),
+        reply_limit_bytes: reply_limit
+            .or_else(|| upstream?.reply_limit_bytes)
+            .unwrap_or(defaults.reply_limit_bytes),
         envelope: envelope.unwrap_or(defaults.envelope),
         error_status: error_status.unwrap_or(defaults.error_status),
     };
@@ -173,7 +195,9 @@ pub(super) fn envelope(section: &Section<'_, '_>) -> Option<Envelope> {
 
 /// `error_status` of a route or of `defaults`.
 pub(super) fn error_status(section: &Section<'_, '_>) -> Option<ErrorStatus> {
-    section.word("error_status").map(|word| if word == "ok" { ErrorStatus::Ok } else { ErrorStatus::Truthful })
+    section
+        .word("error_status")
+        .map(|word| if word == "ok" { ErrorStatus::Ok } else { ErrorStatus::Truthful })
 }
 
 /// Names of headers of the caller that may cross.

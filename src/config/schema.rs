@@ -14,7 +14,8 @@ pub fn schema() -> Value {
     schema.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
     schema.insert("title".into(), "Configuration of glossator".into());
     schema.append(&mut root);
-    let definitions: Map<_, _> = definitions.into_iter().map(|(id, schema)| (id.to_owned(), Value::Object(schema))).collect();
+    let definitions: Map<_, _> =
+        definitions.into_iter().map(|(id, schema)| (id.to_owned(), Value::Object(schema))).collect();
     schema.insert("$defs".into(), Value::Object(definitions));
     Value::Object(schema)
 }
@@ -41,7 +42,9 @@ fn takes(kind: Takes, definitions: &mut Definitions) -> Map<String, Value> {
         Takes::Word(words) => json!({ "enum": words }),
         Takes::Flag => json!({ "type": "boolean" }),
         Takes::Duration(..) => json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$|\$\{" }),
-        Takes::Size(..) => json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(B|KB|KiB|MB|MiB|GB|GiB)$|\$\{" }),
+        Takes::Size(..) => {
+            json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(B|KB|KiB|MB|MiB|GB|GiB)$|\$\{" })
+        }
         Takes::Count(least, most) => {
             json!({ "anyOf": [
                 { "type": "integer", "minimum": least, "maximum": most },

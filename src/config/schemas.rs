@@ -45,7 +45,12 @@ impl Asked {
 }
 
 /// The input schema: as written, or inferred from what the request asks.
-pub(super) fn input(report: &Report<'_>, entry: Option<&Entry>, asked: &Asked, used: &Asked) -> Option<InputSchema> {
+pub(super) fn input(
+    report: &Report<'_>,
+    entry: Option<&Entry>,
+    asked: &Asked,
+    used: &Asked,
+) -> Option<InputSchema> {
     let document = match entry {
         Some(entry) => written_input(report, entry, asked, used)?,
         None => inferred(asked),
@@ -67,8 +72,12 @@ fn inferred(asked: &Asked) -> Map<String, Value> {
         .iter()
         .map(|argument| (argument.name.clone(), serde_json::json!({ "type": "string" })))
         .collect();
-    let required: Vec<Value> =
-        asked.arguments.iter().filter(|argument| !argument.optional).map(|argument| argument.name.as_str().into()).collect();
+    let required: Vec<Value> = asked
+        .arguments
+        .iter()
+        .filter(|argument| !argument.optional)
+        .map(|argument| argument.name.as_str().into())
+        .collect();
     let mut document = Map::new();
     document.insert("type".into(), "object".into());
     document.insert("properties".into(), properties.into());
@@ -81,7 +90,12 @@ fn inferred(asked: &Asked) -> Map<String, Value> {
     document
 }
 
-fn written_input(report: &Report<'_>, entry: &Entry, asked: &Asked, used: &Asked) -> Option<Map<String, Value>> {
+fn written_input(
+    report: &Report<'_>,
+    entry: &Entry,
+    asked: &Asked,
+    used: &Asked,
+) -> Option<Map<String, Value>> {
     let mut document = document(report, "input", &entry.value)?;
     match document.get("type") {
         None => {
@@ -98,7 +112,9 @@ fn written_input(report: &Report<'_>, entry: &Entry, asked: &Asked, used: &Asked
         }
     }
     // Names may hide behind `$ref`, `allOf` and the like; then only the call can tell.
-    let plain = !["$ref", "allOf", "anyOf", "oneOf", "patternProperties", "if"].iter().any(|key| document.contains_key(*key));
+    let plain = !["$ref", "allOf", "anyOf", "oneOf", "patternProperties", "if"]
+        .iter()
+        .any(|key| document.contains_key(*key));
     let open = document.get("additionalProperties").is_some_and(|value| value != &Value::Bool(false));
     let properties = entry.value.get("properties").and_then(Node::as_map).unwrap_or_default();
     let names = || properties.iter().map(|property| property.key.text.as_str());
@@ -126,7 +142,10 @@ fn written_input(report: &Report<'_>, entry: &Entry, asked: &Asked, used: &Asked
             report.warning(
                 property.key.span,
                 format!("the argument `{}` is used nowhere in the route", property.key.text),
-                format!("put it into the request: `{{{}}}` in the path, `{{{{ args.{} }}}}` elsewhere", property.key.text, property.key.text),
+                format!(
+                    "put it into the request: `{{{}}}` in the path, `{{{{ args.{} }}}}` elsewhere",
+                    property.key.text, property.key.text
+                ),
             );
         }
     }
@@ -194,7 +213,10 @@ fn check_pattern(report: &Report<'_>, node: &Node, pattern: &str) {
     if let Some(why) = ecma::refused_by_clients(pattern) {
         report.error(
             node.span,
-            format!("clients run patterns on ECMAScript's engine, which refuses {}", why.split("; ").next().unwrap_or(&why)),
+            format!(
+                "clients run patterns on ECMAScript's engine, which refuses {}",
+                why.split("; ").next().unwrap_or(&why)
+            ),
             why.split_once("; ").map_or("write it in the common syntax", |(_, help)| help),
         );
     }
@@ -202,5 +224,9 @@ fn check_pattern(report: &Report<'_>, node: &Node, pattern: &str) {
 
 fn report_schema(report: &Report<'_>, node: &Node, error: &SchemaError) {
     let place = node.at_pointer(&error.pointer);
-    report.error(place.span, format!("not a JSON Schema: {error}"), "see https://json-schema.org/understanding-json-schema");
+    report.error(
+        place.span,
+        format!("not a JSON Schema: {error}"),
+        "see https://json-schema.org/understanding-json-schema",
+    );
 }

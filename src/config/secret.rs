@@ -58,7 +58,12 @@ const SECRET_LIMIT_BYTES: u64 = 64 * 1024;
 /// Puts in `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$${` stands for `${`.
 ///
 /// `None` when something is missing; it has been reported at `span` then.
-pub(super) fn expand(report: &Report<'_>, environment: &Environment, span: Span, text: &str) -> Option<Expanded> {
+pub(super) fn expand(
+    report: &Report<'_>,
+    environment: &Environment,
+    span: Span,
+    text: &str,
+) -> Option<Expanded> {
     let (mut out, mut rest, mut foreign) = (String::new(), text, false);
     while let Some(at) = rest.find("${") {
         if rest[..at].ends_with('$') {
@@ -69,7 +74,11 @@ pub(super) fn expand(report: &Report<'_>, environment: &Environment, span: Span,
         }
         out.push_str(&rest[..at]);
         let Some(end) = rest[at..].find('}') else {
-            report.error(span, "`${` is never closed", "write `${NAME}`, or `$${` for the characters themselves");
+            report.error(
+                span,
+                "`${` is never closed",
+                "write `${NAME}`, or `$${` for the characters themselves",
+            );
             return None;
         };
         out.push_str(&value_of(report, environment, span, &rest[at + 2..at + end])?);
@@ -133,7 +142,10 @@ fn secret_file(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
         None
     };
     if !Path::new(path).is_absolute() {
-        return refuse(format!("`{path}` is no absolute path"), "write it from the root on: `file:/run/secrets/token`");
+        return refuse(
+            format!("`{path}` is no absolute path"),
+            "write it from the root on: `file:/run/secrets/token`",
+        );
     }
     let read = || -> std::io::Result<Vec<u8>> {
         let file = std::fs::File::open(path)?;
@@ -155,9 +167,13 @@ fn secret_file(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
         );
     }
     let Ok(text) = String::from_utf8(bytes) else {
-        return refuse(format!("the file `{path}` is not UTF-8 text"), "name a file that holds the value alone");
+        return refuse(
+            format!("the file `{path}` is not UTF-8 text"),
+            "name a file that holds the value alone",
+        );
     };
-    let trimmed = text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
+    let trimmed =
+        text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
     if trimmed.is_empty() {
         return refuse(format!("the file `{path}` is empty"), "put the secret there, or correct the path");
     }
@@ -167,10 +183,19 @@ fn secret_file(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
 /// Whether what stands under a key of this name is probably a credential.
 pub(super) fn is_secret_name(name: &str) -> bool {
     const PARTS: [&str; 10] = [
-        "authorization", "password", "passwd", "secret", "token", "apikey", "cookie", "credential", "privatekey",
+        "authorization",
+        "password",
+        "passwd",
+        "secret",
+        "token",
+        "apikey",
+        "cookie",
+        "credential",
+        "privatekey",
         "passphrase",
     ];
-    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    let plain: String =
+        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     PARTS.iter().any(|part| plain.contains(part))
 }
 
@@ -203,7 +228,11 @@ pub(super) fn secrets_by_looks(line: &str, offset: usize) -> Vec<Range<usize>> {
         let key = key.rsplit([' ', ',', '{', '[', '"', '\'']).next().unwrap_or_default();
         let value = line[from..].trim_start();
         let start = line.len() - value.len();
-        if is_secret_name(key) && !value.is_empty() && !value.starts_with(['{', '[']) && !is_only_references(value.trim()) {
+        if is_secret_name(key)
+            && !value.is_empty()
+            && !value.starts_with(['{', '['])
+            && !is_only_references(value.trim())
+        {
             let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
             let end = quote.and_then(|quote| value[1..].find(quote)).map_or(line.len(), |at| start + at + 2);
             ranges.push(offset + start..offset + end);
@@ -237,7 +266,8 @@ mod tests {
         let files = Files::of_one("a.yaml", text);
         let report = Report::new(&files);
         let variables = [("CITY", "Oslo"), ("EMPTY", ""), ("TOKEN", "s3cr3t")];
-        let environment = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
+        let environment =
+            variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
         let expanded = expand_secret(&report, &environment, files.whole(0), text);
         let problems = report.into_problems();
         match (expanded, expected) {

@@ -22,13 +22,20 @@ pub(super) struct Section<'s, 'f> {
     /// Where the section's own key stands: the place of what is missing in it.
     pub(super) place: Span,
     keys: &'static Keys,
+    /// Whether it has keys that are none; one of them may be meant for what is missing.
+    misspelt: bool,
     #[cfg(test)]
     asked: RefCell<BTreeSet<&'static str>>,
 }
 
 impl<'s, 'f> Section<'s, 'f> {
     /// Opens a map. `None` when it is none; unknown keys and a wrong kind have been reported then.
-    pub(super) fn open(report: &'s Report<'f>, place: Span, node: &'s Node, keys: &'static Keys) -> Option<Self> {
+    pub(super) fn open(
+        report: &'s Report<'f>,
+        place: Span,
+        node: &'s Node,
+        keys: &'static Keys,
+    ) -> Option<Self> {
         let Some(entries) = node.as_map() else {
             report.error(
                 node.span,
@@ -37,16 +44,14 @@ impl<'s, 'f> Section<'s, 'f> {
             );
             return None;
         };
-        for Entry { key, .. } in entries {
-            if keys.get(&key.text).is_none() {
-                report_unknown_key(report, key, keys);
-            }
-        }
+        let unknown = || entries.iter().filter(|entry| keys.get(&entry.key.text).is_none());
+        unknown().for_each(|entry| report_unknown_key(report, &entry.key, keys));
         Some(Self {
             report,
             node,
             place,
             keys,
+            misspelt: unknown().next().is_some(),
             #[cfg(test)]
             asked: RefCell::default(),
         })
@@ -69,15 +74,27 @@ impl<'s, 'f> Section<'s, 'f> {
     pub(super) fn required(&self, name: &'static str, help: &str) -> Option<&'s Node> {
         let found = self.get(name);
         if found.is_none() {
-            self.report.error(self.place, format!("{} has no `{name}`", self.keys.of), help);
+            self.missing(format!("{} has no `{name}`", self.keys.of), help);
         }
         found
     }
 
+    /// Says that something is missing, unless a key was misspelt: then that is it, most likely.
+    pub(super) fn missing(&self, message: String, help: &str) {
+        if !self.misspelt {
+            self.report.error(self.place, message, help);
+        }
+    }
+
+    /// Whether some key of it is none that there is.
+    pub(super) fn is_misspelt(&self) -> bool {
+        self.misspelt
+    }
+
     /// A section inside this one.
-    pub(super) fn section(&self, name: &'static str, keys: &'static Keys) -> Option<Section<'s, 'f>> {
+    pub(super) fn section(&self, name: &'static str, keys: &'static Keys) -> Option<Self> {
         let entry = self.entry(name)?;
-        Section::open(self.report, entry.key.span, &entry.value, keys)
+        Self::open(self.report, entry.key.span, &entry.value, keys)
     }
 
     /// The entries of a map with names of one's own.
@@ -143,7 +160,8 @@ impl<'s, 'f> Section<'s, 'f> {
             Kind::Nothing | Kind::Flag(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
         };
         if found.is_none() {
-            let message = format!("`{name}` must be a whole number from {least} to {most}, found {}", node.found());
+            let message =
+                format!("`{name}` must be a whole number from {least} to {most}, found {}", node.found());
             self.report.error(node.span, message, format!("write a number such as `{}`", least.max(1)));
         }
         found
@@ -182,7 +200,8 @@ impl<'s, 'f> Section<'s, 'f> {
     }
 
     fn wrong_kind(&self, name: &str, node: &Node, expected: &str) {
-        self.report.error(node.span, format!("`{name}` takes {expected}, found {}", node.found()), None);
+        let means = self.keys.get(name).map(super::keys::Key::help);
+        self.report.error(node.span, format!("`{name}` takes {expected}, found {}", node.found()), means);
     }
 }
 
@@ -254,7 +273,8 @@ pub(super) fn word_of(
     if let Some(word) = words.iter().find(|word| **word == found) {
         return Some(word);
     }
-    let message = format!("{what} must be one of {}; found {}", suggest::listed(words.iter().copied()), node.found());
+    let message =
+        format!("{what} must be one of {}; found {}", suggest::listed(words.iter().copied()), node.found());
     let nearest = suggest::nearest(&found, words.iter().copied());
     report.error(node.span, message, nearest.map(|word| format!("did you mean `{word}`?")));
     None
@@ -269,7 +289,7 @@ fn measure_text(node: &Node) -> String {
 pub(super) fn read_duration(text: &str, least: u64, most: u64) -> Result<Duration, UnitError> {
     let duration = units::duration(text)?;
     let (shortest, longest) = (units::show_duration(least), units::show_duration(most));
-    in_range(duration.as_millis().into(), least, most, text, &shortest, &longest)?;
+    in_range(duration.as_millis(), least, most, text, &shortest, &longest)?;
     Ok(duration)
 }
 
@@ -280,12 +300,22 @@ pub(super) fn read_size(text: &str, least: u64, most: u64) -> Result<u64, UnitEr
     Ok(size)
 }
 
-fn in_range(amount: u128, least: u64, most: u64, text: &str, shown_least: &str, shown_most: &str) -> Result<(), UnitError> {
+fn in_range(
+    amount: u128,
+    least: u64,
+    most: u64,
+    text: &str,
+    shown_least: &str,
+    shown_most: &str,
+) -> Result<(), UnitError> {
     if (u128::from(least)..=u128::from(most)).contains(&amount) {
         return Ok(());
     }
     Err(UnitError {
         message: format!("expected from `{shown_least}` to `{shown_most}`, found `{text}`"),
-        help: format!("write a value in that range, such as `{}`", if amount > u128::from(most) { shown_most } else { shown_least }),
+        help: format!(
+            "write a value in that range, such as `{}`",
+            if amount > u128::from(most) { shown_most } else { shown_least }
+        ),
     })
 }

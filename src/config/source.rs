@@ -95,7 +95,11 @@ impl Files {
             let range = self.line_range(span.file, line);
             let words = &file.text[range.clone()];
             let start = range.start + (words.len() - words.trim_start().len());
-            Span { file: span.file, start, end: range.start + words.trim_end().len().max(start - range.start) }
+            Span {
+                file: span.file,
+                start,
+                end: range.start + words.trim_end().len().max(start - range.start),
+            }
         })
     }
 

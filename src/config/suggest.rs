@@ -55,9 +55,8 @@ pub(super) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
     let candidates: Vec<&str> = candidates.into_iter().collect();
     let plain = |text: &str| text.to_ascii_lowercase().replace(['-', ' '], "_");
     let wanted = plain(found);
-    let synonym = |candidate: &str| {
-        SYNONYMS.iter().any(|(said, meant)| plain(said) == wanted && *meant == candidate)
-    };
+    let synonym =
+        |candidate: &str| SYNONYMS.iter().any(|(said, meant)| plain(said) == wanted && *meant == candidate);
     if let Some(same) = candidates.iter().find(|candidate| plain(candidate) == wanted || synonym(candidate)) {
         return Some(same);
     }
@@ -115,6 +114,9 @@ mod tests {
     fn a_stranger_is_not_taken_for_somebody() {
         check("colour", &["listen", "drain"], None);
         check("x", &["y"], None);
-        assert_eq!(help("colour", "known keys", ["listen", "drain"]), Some("known keys: `listen`, `drain`".to_owned()));
+        assert_eq!(
+            help("colour", "known keys", ["listen", "drain"]),
+            Some("known keys: `listen`, `drain`".to_owned())
+        );
     }
 }

@@ -67,9 +67,10 @@ fn tree(text: &str) -> Value {
 
 fn keys_of(value: &Value) -> BTreeSet<String> {
     match value {
-        Value::Object(members) => {
-            members.iter().flat_map(|(key, value)| std::iter::once(key.clone()).chain(keys_of(value))).collect()
-        }
+        Value::Object(members) => members
+            .iter()
+            .flat_map(|(key, value)| std::iter::once(key.clone()).chain(keys_of(value)))
+            .collect(),
         Value::Array(items) => items.iter().flat_map(keys_of).collect(),
         _ => BTreeSet::new(),
     }
@@ -108,6 +109,7 @@ fn defaults_are_those_that_the_table_names() {
     let found = [
         (&keys::SERVER, "listen", format!("`{}`", server.listen)),
         (&keys::SERVER, "body_limit", format!("`{}`", units::show_size(server.body_limit_bytes as u64))),
+        (&keys::SERVER, "body_timeout", format!("`{}`", millis(server.body_timeout))),
         (&keys::SERVER, "drain", format!("`{}`", millis(server.drain))),
         (&keys::SERVER, "connections", server.connection_limit.to_string()),
         (&keys::SERVER, "header_timeout", format!("`{}`", millis(server.header_timeout))),
@@ -174,7 +176,10 @@ fn holds_for(text: &str) {
         let _ = problem.to_string();
         let (Some(line), Some(column)) = (problem.line, problem.column) else { continue };
         let found = text.split('\n').nth(line - 1);
-        assert!(found.is_some_and(|found| column <= found.chars().count() + 1), "{problem} is outside the file");
+        assert!(
+            found.is_some_and(|found| column <= found.chars().count() + 1),
+            "{problem} is outside the file"
+        );
     }
     assert!(problems.iter().any(|problem| problem.line.is_some()), "no problem has a place: {problems:?}");
 }
@@ -213,4 +218,94 @@ fn tempfile(bytes: &[u8]) -> PathBuf {
     let path = std::env::temp_dir().join(format!("glossator-{}-{number}.yaml", std::process::id()));
     std::fs::write(&path, bytes).unwrap();
     path
+}
+
+const REFERENCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/README.md");
+
+/// The table of a section, as the reference has it.
+fn table(keys: &keys::Keys) -> String {
+    let row = |key: &keys::Key| {
+        format!(
+            "| `{}` | {} | {} |\n",
+            key.name,
+            key.takes.to_string().replace('|', "\\|"),
+            key.means.replace('|', "\\|")
+        )
+    };
+    let rows: String = keys.list.iter().map(row).collect();
+    format!("| key | takes | |\n|---|---|---|\n{rows}")
+}
+
+#[test]
+fn the_reference_has_every_key() {
+    let written = std::fs::read_to_string(REFERENCE).unwrap();
+    let mut expected = String::new();
+    let mut shown = BTreeSet::new();
+    let mut rest = written.as_str();
+    while let Some(at) = rest.find("<!-- keys ") {
+        let end = at + rest[at..].find("-->").unwrap() + 3;
+        let id = rest[at + 10..end - 3].trim();
+        let section = all_sections().into_iter().find(|section| section.id == id).unwrap();
+        expected.push_str(&format!("{}\n\n{}\n", &rest[..end], table(section)));
+        shown.insert(id);
+        rest = &rest[end + rest[end..].find("<!-- end -->").unwrap()..];
+    }
+    expected.push_str(rest);
+    #[expect(clippy::disallowed_methods, reason = "a switch for whoever runs the tests")]
+    if std::env::var("UPDATE_GOLDEN").is_ok() {
+        std::fs::write(REFERENCE, &expected).unwrap();
+        return;
+    }
+    assert!(written == expected, "config/README.md is behind the table of keys: run with UPDATE_GOLDEN=1");
+    let missing: Vec<_> =
+        all_sections().iter().map(|section| section.id).filter(|id| !shown.contains(id)).collect();
+    assert!(missing.is_empty(), "config/README.md does not show {missing:?}");
+}
+
+/// Every section that can be reached from the root.
+fn all_sections() -> Vec<&'static keys::Keys> {
+    fn below(takes: keys::Takes, found: &mut Vec<&'static keys::Keys>) {
+        match takes {
+            keys::Takes::Section(keys) => visit(keys, found),
+            keys::Takes::List(inner) | keys::Takes::OneOrMore(inner) | keys::Takes::Map(inner) => {
+                below(*inner, found)
+            }
+            keys::Takes::Either(kinds) => kinds.iter().for_each(|kind| below(*kind, found)),
+            _ => {}
+        }
+    }
+    fn visit(keys: &'static keys::Keys, found: &mut Vec<&'static keys::Keys>) {
+        if !found.iter().any(|known| known.id == keys.id) {
+            found.push(keys);
+            keys.list.iter().for_each(|key| below(key.takes, found));
+        }
+    }
+    let mut found = Vec::new();
+    visit(&keys::FILE, &mut found);
+    found
+}
+
+#[test]
+fn the_examples_of_the_reference_load() {
+    let written = std::fs::read_to_string(REFERENCE).unwrap();
+    let examples: Vec<_> =
+        written.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(examples.len() >= 6);
+    for example in examples {
+        let loaded = loaded(example);
+        assert!(loaded.warnings.is_empty(), "{example}\n{:?}", loaded.warnings);
+    }
+}
+
+#[test]
+fn the_files_beside_the_reference_load() {
+    let folder = std::path::Path::new(REFERENCE).parent().unwrap();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            let sources = Sources { environment: Environment::default(), ..Sources::of_path(&path) };
+            let loaded = load(&sources).unwrap_or_else(|problems| panic!("{problems}"));
+            assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+        }
+    }
 }

@@ -42,14 +42,20 @@ pub(super) fn show_size(bytes: u64) -> String {
 }
 
 fn show(amount: u64, units: &[(&str, u64)]) -> String {
-    let fits = |(_, factor): &&(&str, u64)| amount % factor == 0;
+    let fits = |(_, factor): &&(&str, u64)| amount.is_multiple_of(*factor);
     match units.iter().rev().find(fits).filter(|_| amount > 0) {
         Some((unit, factor)) => format!("{}{unit}", amount / factor),
         None => format!("0{}", units[0].0),
     }
 }
 
-fn measure(text: &str, what: &str, example: &str, usual: &str, units: &[(&str, u64)]) -> Result<u64, UnitError> {
+fn measure(
+    text: &str,
+    what: &str,
+    example: &str,
+    usual: &str,
+    units: &[(&str, u64)],
+) -> Result<u64, UnitError> {
     let text = text.trim();
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..at], text[at..].trim_start());
@@ -58,7 +64,11 @@ fn measure(text: &str, what: &str, example: &str, usual: &str, units: &[(&str, u
         message: format!("expected a {what} such as `{example}`, found `{text}`"),
         help: format!("write a number and a unit: {}", known()),
     };
-    if number.is_empty() || number.starts_with('.') || number.ends_with('.') || number.matches('.').count() > 1 {
+    if number.is_empty()
+        || number.starts_with('.')
+        || number.ends_with('.')
+        || number.matches('.').count() > 1
+    {
         return Err(no_measure());
     }
     if unit.is_empty() {
@@ -80,7 +90,8 @@ fn measure(text: &str, what: &str, example: &str, usual: &str, units: &[(&str, u
         help: format!("write a smaller one, such as `{example}`"),
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let amount = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(*factor)).ok_or_else(too_large)?;
+    let amount =
+        whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(*factor)).ok_or_else(too_large)?;
     let part = if fraction.is_empty() { 0.0 } else { format!("0.{fraction}").parse().unwrap_or(0.0) };
     #[expect(
         clippy::cast_possible_truncation,

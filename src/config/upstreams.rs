@@ -39,7 +39,15 @@ pub(super) struct UpstreamDefaults {
 
 /// Headers that belong to the message or the connection, not to whoever writes a file.
 pub(super) const OWN_HEADERS: [&str; 9] = [
-    "connection", "content-length", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+    "connection",
+    "content-length",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
 ];
 
 /// Reads one upstream. `None` when something is wrong with it; that has been reported then.
@@ -52,7 +60,11 @@ pub(super) fn read(
     let name = match entry.key.text.parse::<UpstreamName>() {
         Ok(name) => Some(name),
         Err(error) => {
-            report.error(entry.key.span, error.to_string(), "the name is yours to choose: `weather`, `billing-v1`");
+            report.error(
+                entry.key.span,
+                error.to_string(),
+                "the name is yours to choose: `weather`, `billing-v1`",
+            );
             None
         }
     };
@@ -119,9 +131,10 @@ fn address(report: &Report<'_>, environment: &Environment, node: &Node, text: &s
             "has a user or password in it".to_owned(),
             "leave them out, and write `headers: { Authorization: \"Basic ${NAME}\" }`".to_owned(),
         ),
-        AddressError::Query => {
-            ("has a query or a fragment in it".to_owned(), "leave it out; queries belong to routes".to_owned())
-        }
+        AddressError::Query => (
+            "has a query or a fragment in it".to_owned(),
+            "leave it out; queries belong to routes".to_owned(),
+        ),
         AddressError::NotAUrl => {
             let guess = text.split(['/', '?']).next().unwrap_or_default();
             let help = match guess.parse::<http::uri::Authority>() {
@@ -141,7 +154,9 @@ fn headers(section: &Section<'_, '_>, environment: &Environment) -> HeaderMap {
         let name = header_name(section.report, &key.text, key.span);
         let text = scalar(section.report, value, &format!("the header `{}`", key.text));
         let (Some(name), Some(text)) = (name, text) else { continue };
-        let Some(expanded) = secret::expand_secret(section.report, environment, value.span, &text) else { continue };
+        let Some(expanded) = secret::expand_secret(section.report, environment, value.span, &text) else {
+            continue;
+        };
         let Ok(mut content) = HeaderValue::from_str(&expanded.text) else {
             section.report.error(
                 value.span,
@@ -152,7 +167,11 @@ fn headers(section: &Section<'_, '_>, environment: &Environment) -> HeaderMap {
         };
         content.set_sensitive(expanded.foreign || value.secret || secret::is_secret_name(&key.text));
         if headers.insert(name, content).is_some() {
-            section.report.error(key.span, format!("the header `{}` is here twice", key.text), "keep one of them");
+            section.report.error(
+                key.span,
+                format!("the header `{}` is here twice", key.text),
+                "keep one of them",
+            );
         }
     }
     headers
@@ -161,11 +180,16 @@ fn headers(section: &Section<'_, '_>, environment: &Environment) -> HeaderMap {
 /// The name of a header that a file may set or let through.
 pub(super) fn header_name(report: &Report<'_>, text: &str, span: Span) -> Option<HeaderName> {
     let Ok(name) = text.parse::<HeaderName>() else {
-        report.error(span, format!("`{text}` is no name of a header"), "write letters, digits and `-`: `X-Request-Id`");
+        report.error(
+            span,
+            format!("`{text}` is no name of a header"),
+            "write letters, digits and `-`: `X-Request-Id`",
+        );
         return None;
     };
     if OWN_HEADERS.contains(&name.as_str()) {
-        let message = format!("the header `{name}` belongs to the connection and is written by the proxy itself");
+        let message =
+            format!("the header `{name}` belongs to the connection and is written by the proxy itself");
         report.error(span, message, "leave it out");
         return None;
     }

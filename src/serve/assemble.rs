@@ -42,10 +42,11 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
         allowed_hosts: server.allowed_hosts.clone(),
         allowed_origins: server.allowed_origins.clone(),
         body_limit_bytes: server.body_limit_bytes,
-        ..DoorSettings::default()
+        body_timeout: server.body_timeout,
     });
     let mcp = McpSettings {
         server_name: server.name.clone(),
+        server_title: server.title.clone(),
         instructions: server.instructions.clone(),
         page_size: server.page_size,
         list_ttl: server.list_ttl,
@@ -72,9 +73,12 @@ pub fn log_settings(loaded: &Loaded) -> Result<LogSettings, LogError> {
         "json" => LogFormat::Json,
         _ => LogFormat::Text,
     };
-    let level = &loaded.log.level;
-    // The MCP library tells every request at `info`; that is our line to write.
-    Ok(LogSettings { filter: format!("{level},rmcp=warn"), format })
+    let filter = match loaded.log.level.as_str() {
+        quiet @ ("off" | "error" | "warn") => quiet.to_owned(),
+        // The MCP library tells every request at `info`; that is our line to write.
+        level => format!("{level},rmcp=warn"),
+    };
+    Ok(LogSettings { filter, format })
 }
 
 fn snapshot(loaded: &Loaded) -> Result<Snapshot, Conflict> {
