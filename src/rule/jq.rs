@@ -61,6 +61,10 @@ const IMPURE: [&str; 12] = [
     "localtime",
     "strflocaltime",
 ];
+/// How many operators a filter may have, words such as `if` counted twice. Parser and evaluator take a step down
+/// the stack for each, and the stack has an end.
+const OPERATOR_LIMIT: usize = 400;
+const COMPILER_STACK_BYTES: usize = 64 << 20;
 const VARIABLES: [&str; 3] = ["$args", "$status", "$headers"];
 
 impl Jq {
@@ -70,6 +74,17 @@ impl Jq {
     ///
     /// [`JqError`] on a syntax error, or a function or variable that does not exist.
     pub fn compile(source: &str) -> Result<Self, JqError> {
+        refuse_too_deep(source)?;
+        // The parser takes some kilobytes of stack for every operator.
+        std::thread::scope(|scope| {
+            let compiler = std::thread::Builder::new().stack_size(COMPILER_STACK_BYTES);
+            let compiled = compiler.spawn_scoped(scope, || Self::compile_here(source));
+            compiled.ok().and_then(|thread| thread.join().ok())
+        })
+        .unwrap_or_else(|| Err(JqError::new("the filter can't be compiled")))
+    }
+
+    fn compile_here(source: &str) -> Result<Self, JqError> {
         let definitions = jaq_core::defs()
             .chain(jaq_std::defs())
             .chain(jaq_json::defs())
@@ -140,6 +155,17 @@ impl fmt::Debug for Jq {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Jq").field(&self.source).finish()
     }
+}
+
+fn refuse_too_deep(source: &str) -> Result<(), JqError> {
+    const WORDS: [&str; 9] = ["if", "elif", "as", "def", "reduce", "foreach", "try", "and", "or"];
+    let words = source.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let words = words.filter(|word| WORDS.contains(word)).count();
+    let signs = source.bytes().filter(|byte| b"([{|,+-*/%<>=?".contains(byte)).count();
+    if 2 * words + signs > OPERATOR_LIMIT {
+        return Err(JqError::new(format!("the filter has more than {OPERATOR_LIMIT} operators")));
+    }
+    Ok(())
 }
 
 fn load_message(source: &str, errors: jaq_core::load::Errors<&str, ()>) -> String {
@@ -271,6 +297,16 @@ mod tests {
             check(filter, "null", Err("there is no"));
         }
         check("import \"a\" as a; 1", "null", Err(""));
+    }
+
+    #[test]
+    fn a_filter_that_nests_without_end_is_refused() {
+        for filter in
+            ["(".repeat(100_000), "-".repeat(100_000) + "1", ".a".to_owned() + &"|.a".repeat(100_000)]
+        {
+            check(&filter, "null", Err("more than 400 operators"));
+        }
+        check(&(".".to_owned() + &"|.".repeat(390)), "1", Ok("1"));
     }
 
     #[test]

@@ -38,6 +38,7 @@ impl Template {
     ///
     /// [`TemplateError`] on a syntax error, or a filter or function that does not exist.
     pub fn compile(source: &str) -> Result<Self, TemplateError> {
+        refuse_too_deep(source)?;
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
@@ -80,6 +81,26 @@ impl Template {
         paths.sort();
         paths
     }
+}
+
+/// How many operators one expression may have, and how many `elif` a template: the parser takes a step down the
+/// stack for each, and the stack has an end.
+const OPERATOR_LIMIT: usize = 400;
+
+fn refuse_too_deep(source: &str) -> Result<(), TemplateError> {
+    let parts = source.split("{{").flat_map(|part| part.split("{%"));
+    let most = parts.map(|part| {
+        let inside = part.split("}}").next().unwrap_or(part);
+        let inside = inside.split("%}").next().unwrap_or(inside);
+        let signs = inside.bytes().filter(|byte| b"([{|.,~+-*/%<>=!".contains(byte)).count();
+        let words = inside.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        signs + words.filter(|word| ["and", "or", "not", "if", "else", "is", "in"].contains(word)).count()
+    });
+    if most.max().unwrap_or(0).max(source.matches("elif").count()) > OPERATOR_LIMIT {
+        let message = format!("more than {OPERATOR_LIMIT} operators in one expression");
+        return Err(TemplateError { message, line: None });
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Template {
@@ -210,6 +231,17 @@ mod tests {
             "{}",
             Err("fuel"),
         );
+    }
+
+    #[test]
+    fn a_template_that_nests_without_end_is_refused() {
+        let wide = |open: &str| format!("{{{{ {}1 }}}}", open.repeat(100_000));
+        for source in
+            [wide("not "), wide("1+"), wide("-"), "{% if 1 %}".to_owned() + &"{% elif 1 %}".repeat(100_000)]
+        {
+            check(&source, "{}", Err("more than 400 operators"));
+        }
+        check(&"{{ a.b.c | default(1) + 1 }}".repeat(200), r#"{"a": {"b": {}}}"#, Ok(&"2".repeat(200)));
     }
 
     #[test]
