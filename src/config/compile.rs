@@ -182,37 +182,40 @@ fn refuse_conflicts(report: &Report<'_>, routes: &[RouteFile]) {
         let Some(index) = left.iter().position(|file| file.route.definition.name == *tool) else { return };
         let file = left.remove(index);
         let span = file.rest_span.unwrap_or(file.name_span);
-        let other = left
-            .iter()
-            .filter(|other| same_shape(other, file))
-            .min_by_key(|other| (other.name_span.file, other.name_span.start));
+        let place = |file: &RouteFile| (file.name_span.file, file.name_span.start);
+        let other = left.iter().filter(|other| shape(other) == shape(file)).min_by_key(|other| place(other));
         let (message, help) = match (&conflict, other) {
-            (Conflict::Endpoint { method, path, .. }, Some(other)) => (
-                format!(
-                    "`{method} {path}` is the endpoint of the route `{}` too, at {}",
+            (Conflict::Endpoint { method, path, .. }, Some(other)) => {
+                let same = other.route.rest.as_ref().is_some_and(|rest| rest.method == *method);
+                let whose = format!(
+                    "the route `{}`, at {}",
                     other.route.definition.name,
-                    report.place(other.rest_span.unwrap_or(other.name_span)),
-                ),
-                "give one of them another path or method",
-            ),
+                    report.place(other.rest_span.unwrap_or(other.name_span))
+                );
+                if same {
+                    (
+                        format!("`{method} {path}` is also the endpoint of {whose}"),
+                        "give one of them another path or method",
+                    )
+                } else {
+                    (
+                        format!("`{path}` names its arguments otherwise than {whose}"),
+                        "give the arguments of one path the same names",
+                    )
+                }
+            }
             _ => (conflict.to_string(), "give one of them another name or path"),
         };
         report.error(span, message, help);
     }
 }
 
-fn same_shape(left: &RouteFile, right: &RouteFile) -> bool {
-    let shape = |file: &RouteFile| {
-        file.route.rest.as_ref().map(|rest| {
-            let segments: Vec<&str> = rest
-                .path
-                .split('/')
-                .map(|segment| if segment.contains('{') { "{}" } else { segment })
-                .collect();
-            (rest.method.clone(), segments.join("/"))
-        })
-    };
-    shape(left).is_some() && shape(left) == shape(right)
+/// The path of a route's own endpoint, whatever its arguments are called.
+fn shape(file: &RouteFile) -> Option<String> {
+    let path = &file.route.rest.as_ref()?.path;
+    let segments: Vec<&str> =
+        path.split('/').map(|segment| if segment.contains('{') { "{}" } else { segment }).collect();
+    Some(segments.join("/"))
 }
 
 /// Adds problems that were found before there was a report.

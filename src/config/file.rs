@@ -19,6 +19,7 @@ const NODE_LIMIT: usize = 200_000;
 const TEXT_LIMIT_BYTES: usize = 16 << 20;
 /// How deep blocks, and brackets, may nest.
 const DEPTH_LIMIT: usize = 64;
+const TOO_DEEP: (&str, &str) = ("lists and maps nest too deep", "at most 64 levels are read");
 /// The longest key, in characters, that may stand before its `:` in a line.
 const KEY_LIMIT: usize = 1024;
 
@@ -89,8 +90,15 @@ enum Inside {
 /// A value that aliases may name, and what it costs to repeat it.
 struct Anchored {
     node: Node,
+    cost: Cost,
+}
+
+/// What a value takes when it is repeated.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cost {
     nodes: usize,
     text_bytes: usize,
+    depth: usize,
 }
 
 impl<'r, 'f> Tree<'r, 'f> {
@@ -155,10 +163,14 @@ impl<'r, 'f> Tree<'r, 'f> {
                 }
             }
             Event::Alias(id) => {
-                let (nodes, text_bytes) =
-                    self.anchors.get(&id).map(|known| (known.nodes, known.text_bytes))?;
-                self.spend(nodes, text_bytes, span)?;
-                let node = self.anchors.get(&id).map(|known| known.node.clone())?;
+                let cost = self.anchors.get(&id)?.cost;
+                // Aliases nest what the parser's own limit does not see.
+                if self.open.len() + cost.depth > 2 * DEPTH_LIMIT {
+                    self.report.error(span, TOO_DEEP.0, TOO_DEEP.1);
+                    return None;
+                }
+                self.spend(cost.nodes, cost.text_bytes, span)?;
+                let node = self.anchors.get(&id)?.node.clone();
                 self.put(node, 0)?;
             }
             // Stream marks and comments, and whatever else is no value.
@@ -239,10 +251,10 @@ impl<'r, 'f> Tree<'r, 'f> {
     /// Puts a finished value where it belongs.
     fn put(&mut self, node: Node, anchor: usize) -> Option<()> {
         if anchor > 0 {
-            let (nodes, text_bytes) = cost(&node);
+            let cost = Cost::of(&node);
             // What is kept for aliases takes room as well.
-            self.spend(nodes, text_bytes, node.span)?;
-            self.anchors.insert(anchor, Anchored { node: node.clone(), nodes, text_bytes });
+            self.spend(cost.nodes, cost.text_bytes, node.span)?;
+            self.anchors.insert(anchor, Anchored { node: node.clone(), cost });
         }
         match self.open.last_mut().map(|open| &mut open.inside) {
             None => {
@@ -330,14 +342,24 @@ fn add_entry(report: &Report<'_>, entries: &mut Vec<Entry>, seen: &mut HashMap<S
     entries.push(entry);
 }
 
-fn cost(node: &Node) -> (usize, usize) {
-    let add = |(nodes, bytes): (usize, usize), (more, more_bytes)| (nodes + more, bytes + more_bytes);
-    match &node.kind {
-        Kind::Text(text) => (1, text.text.len()),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => (1, 0),
-        Kind::List(items) => items.iter().map(cost).fold((1, 0), add),
-        Kind::Map(entries) => {
-            entries.iter().map(|entry| add(cost(&entry.value), (1, entry.key.text.len()))).fold((1, 0), add)
+impl Cost {
+    fn of(node: &Node) -> Self {
+        let own = Self { nodes: 1, text_bytes: node.as_text().map_or(0, str::len), depth: 1 };
+        match &node.kind {
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => own,
+            Kind::List(items) => items.iter().fold(own, |sum, item| sum.with(Self::of(item))),
+            Kind::Map(entries) => entries.iter().fold(own, |sum, entry| {
+                let key = Self { nodes: 1, text_bytes: entry.key.text.len(), depth: 0 };
+                sum.with(key).with(Self::of(&entry.value))
+            }),
+        }
+    }
+
+    fn with(self, part: Self) -> Self {
+        Self {
+            nodes: self.nodes + part.nodes,
+            text_bytes: self.text_bytes + part.text_bytes,
+            depth: self.depth.max(part.depth + 1),
         }
     }
 }
@@ -444,7 +466,7 @@ fn syntax_words(error: &ScanError) -> (String, Option<&'static str>) {
         ErrorKind::InvalidTrailingSingleQuotedScalar | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
             ("something stands after the closing quote", "put the whole text in one pair of quotes")
         }
-        ErrorKind::RecursionLimitExceeded => ("lists and maps nest too deep", "at most 64 levels are read"),
+        ErrorKind::RecursionLimitExceeded => TOO_DEEP,
         _ => return (format!("not YAML: {}", error.info()), None),
     };
     (message.to_owned(), Some(help))
@@ -520,6 +542,19 @@ mod tests {
         let report = Report::new(&files);
         assert!(read(&report, 0).is_none());
         assert!(report.into_problems()[0].message.contains("more than 200000 values"));
+        let mut deep = String::from("a0: &a0 x\n");
+        for level in 1..40 {
+            deep.push_str(&format!(
+                "a{level}: &a{level} {}*a{}{}\n",
+                "[".repeat(60),
+                level - 1,
+                "]".repeat(60)
+            ));
+        }
+        let files = Files::of_one("a.yaml", &deep);
+        let report = Report::new(&files);
+        assert!(read(&report, 0).is_none());
+        assert!(report.into_problems()[0].message.contains("too deep"));
         let files = Files::of_one("a.yaml", &"[".repeat(100_000));
         let report = Report::new(&files);
         assert!(read(&report, 0).is_none());

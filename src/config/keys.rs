@@ -49,11 +49,13 @@ pub(super) enum Takes {
     /// A JSON Schema.
     JsonSchema,
     Anything,
+    /// The key alone.
+    Nothing,
 }
 
 use Takes::{
-    Anything, Count, Duration, Either, Flag, Fraction, JsonSchema, List, Map, OneOrMore, Scalar, Section,
-    Size, Text, Word,
+    Anything, Count, Duration, Either, Flag, Fraction, JsonSchema, List, Map, Nothing, OneOrMore, Scalar,
+    Section, Size, Text, Word,
 };
 
 /// In a few words, for the reference.
@@ -85,6 +87,7 @@ impl std::fmt::Display for Takes {
             }
             JsonSchema => formatter.write_str("JSON Schema"),
             Anything => formatter.write_str("any value"),
+            Nothing => formatter.write_str("nothing"),
         }
     }
 }
@@ -374,12 +377,12 @@ pub(super) static EXTRACT: Keys = Keys {
     of: "`extract`",
     id: "extract",
     list: &[
-        key("binary", Section(&BINARY), "Any bytes, as an image, a sound or a document."),
+        key("binary", Either(&[Section(&BINARY), Nothing]), "Any bytes, as an image, a sound or a document."),
         key("header", Either(&[Section(&HEADER), NAMES]), "Headers of the reply."),
-        key("json", Section(&JSON), "A JSON document."),
-        key("pairs", Section(&PAIRS), "`key: value` lines."),
+        key("json", Either(&[Section(&JSON), Nothing]), "A JSON document."),
+        key("pairs", Either(&[Section(&PAIRS), Nothing]), "`key: value` lines."),
         key("regex", Either(&[Text, Section(&REGEX)]), "Named captures of a regular expression."),
-        key("text", Section(&TEXT), "The whole text."),
+        key("text", Either(&[Section(&TEXT), Nothing]), "The whole text."),
         key("fields", FIELDS, "Named fields with types, taken from what was found."),
     ],
 };
@@ -447,8 +450,8 @@ pub(super) static FIELD: Keys = Keys {
         key("type", Word(&["string", "number", "integer", "boolean"]), "The type of the field."),
         key("from", Text, "What the extractor calls it. Default: the field's own name."),
         key("optional", Flag, "Whether it may be missing from a reply. Default `false`."),
-        key("true", List(&Scalar), "The words that mean true. Default `[true]`."),
-        key("false", List(&Scalar), "The words that mean false. Default `[false]`."),
+        key("true", OneOrMore(&Scalar), "The words that mean true. Default `[true]`."),
+        key("false", OneOrMore(&Scalar), "The words that mean false. Default `[false]`."),
     ],
 };
 

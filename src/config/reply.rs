@@ -12,7 +12,7 @@ use super::{
     upstreams::scalar,
 };
 use crate::rule::{
-    Action, ContentTemplate, ErrorRule, Matcher, MediaPattern, Rule, StatusPattern, SuccessRule,
+    Action, ContentTemplate, ErrorRule, Jq, Matcher, MediaPattern, Rule, StatusPattern, SuccessRule,
     TEMPLATE_NAMES, Template, extract::ExtractorKind,
 };
 
@@ -47,7 +47,7 @@ fn first_key(node: &Node) -> Span {
 fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut Asked) -> Option<Compiled> {
     let section = Section::open(report, span, node, &RULE)?;
     let matcher = match section.entry("when") {
-        Some(entry) => when(report, entry),
+        Some(entry) => when(report, entry, used),
         None => Some(Matcher::default()),
     };
     let charset = section.text_node("charset").map(|(node, text)| {
@@ -85,11 +85,7 @@ fn success(
 ) -> (Option<Action>, Option<Span>) {
     let report = section.report;
     let extract = section.entry("extract").map(|entry| extract::read(report, entry));
-    let structured = section.get("structured").map(|node| {
-        let jq = language::jq(report, node, "`structured`");
-        used.all |= node.as_text().is_some_and(|text| text.contains("$args"));
-        jq
-    });
+    let structured = section.get("structured").map(|node| jq(report, node, "`structured`", used));
     let names: Vec<&str> = TEMPLATE_NAMES.into_iter().chain(captures.iter().map(String::as_str)).collect();
     let content =
         section.entry("content").map(|entry| content::read(report, &entry.value, entry.key.span, &names));
@@ -97,7 +93,7 @@ fn success(
         content
             .templates()
             .into_iter()
-            .for_each(|template| note_arguments(template, section.node.span, used));
+            .for_each(|template| note_arguments(report, template, section.node.span, used));
     }
     let (Some(extract), Some(structured), Some(content)) =
         (whole(extract), whole(structured), whole(content))
@@ -145,18 +141,26 @@ fn template(
 ) -> Option<Template> {
     let names: Vec<&str> = names.iter().copied().chain(captures.iter().map(String::as_str)).collect();
     let template = language::template(report, node, what, &names)?;
-    note_arguments(&template, node.span, used);
+    note_arguments(report, &template, node.span, used);
     Some(template)
 }
 
-fn note_arguments(template: &Template, span: Span, used: &mut Asked) {
+/// A filter; one that sees the arguments may use any of them.
+fn jq(report: &Report<'_>, node: &Node, what: &str, used: &mut Asked) -> Option<Jq> {
+    used.all |= node.as_text().is_some_and(|text| text.contains("$args"));
+    language::jq(report, node, what)
+}
+
+fn note_arguments(report: &Report<'_>, template: &Template, span: Span, used: &mut Asked) {
     match language::arguments_of(template) {
         None => used.all = true,
-        Some(arguments) => arguments.iter().for_each(|(name, _)| used.add(name, true, span)),
+        Some(arguments) => arguments
+            .iter()
+            .for_each(|(name, _)| used.add(name, true, language::words_in(report, span, name))),
     }
 }
 
-fn when(report: &Report<'_>, entry: &Entry) -> Option<Matcher> {
+fn when(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Option<Matcher> {
     let section = Section::open(report, entry.key.span, &entry.value, &WHEN)?;
     let status = section.get("status").map(|node| {
         one_or_more(node)
@@ -209,7 +213,7 @@ fn when(report: &Report<'_>, entry: &Entry) -> Option<Matcher> {
         refuse_taken_names(report, node, pattern.names())?;
         Some(pattern)
     });
-    let json = section.get("json").map(|node| language::jq(report, node, "`json`"));
+    let json = section.get("json").map(|node| jq(report, node, "`json`", used));
     Some(Matcher {
         status: whole(status)?,
         content_type: whole(content_type)?,

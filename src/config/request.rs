@@ -368,7 +368,27 @@ pub(super) fn rest(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Optio
         );
         return None;
     }
-    for name in template.arguments() {
+    let whole = |segment: &str| {
+        !segment.contains('{') || (segment.starts_with('{') && segment.find('}') == Some(segment.len() - 1))
+    };
+    if let Some(segment) = path.split('/').find(|segment| !whole(segment)) {
+        let message = format!("in a REST path an argument takes a whole segment, found `{segment}`");
+        report.error(
+            node.span,
+            message,
+            "write `/reports/{id}`; the upstream's own path may have more beside it",
+        );
+        return None;
+    }
+    let names: Vec<&str> = template.arguments().collect();
+    if let Some(twice) =
+        names.iter().enumerate().find_map(|(at, name)| names[..at].contains(name).then_some(name))
+    {
+        let message = format!("the path has the argument `{twice}` twice");
+        report.error(node.span, message, "an argument has one place in the path");
+        return None;
+    }
+    for name in names {
         asked.add(name, false, language::words_in(report, node.span, name));
     }
     Some(RestEndpoint { method, path: path.to_owned() })

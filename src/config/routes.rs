@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     examples::{self, Example, Position},
     keys::{ANNOTATIONS, ROUTE},
-    node::Entry,
+    node::{Entry, Kind},
     promise, reply,
     report::Report,
     request,
@@ -18,7 +18,7 @@ use super::{
     upstreams::{UpstreamFile, header_name},
 };
 use crate::{
-    route::{Envelope, ErrorStatus, Route, UpstreamName},
+    route::{Envelope, ErrorStatus, InputSchema, Route, UpstreamName},
     rule::{Otherwise, TranslationLimits, Translator, Wrap},
     tool::{ToolDefinition, ToolName},
 };
@@ -146,11 +146,12 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if report.errors() > before {
         return None;
     }
+    let input = input?;
+    warn_of_impossible_examples(report, &section, &input, &tests);
     let mut request = request?;
     request.template.forwarded = forward;
     let upstream = around.upstreams.iter().find(|upstream| upstream.settings.name == request.upstream);
     let defaults = around.defaults;
-    let input = input?;
     let route = Route {
         definition: ToolDefinition {
             name: name?,
@@ -214,6 +215,26 @@ fn forwarded(section: &Section<'_, '_>, defaults: &RouteDefaults) -> Vec<HeaderN
         }
     }
     names
+}
+
+/// An example with arguments that no call can have shows nothing.
+fn warn_of_impossible_examples(
+    report: &Report<'_>,
+    section: &Section<'_, '_>,
+    input: &InputSchema,
+    tests: &[Example],
+) {
+    let Some(Kind::List(items)) = section.get("tests").map(|node| &node.kind) else { return };
+    for (test, item) in tests.iter().zip(items) {
+        let Some(args) = item.get("args") else { continue };
+        if let Err(why) = input.check(test.args.clone().into()) {
+            report.warning(
+                args.span,
+                format!("no call has these arguments: {why}"),
+                "write what `input` asks for",
+            );
+        }
+    }
 }
 
 fn annotations(section: &Section<'_, '_>) -> Map<String, Value> {

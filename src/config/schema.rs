@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{FILE, Keys, Takes};
+use super::keys::{FILE, Keys, LOG, SERVER, Takes};
 
 /// The JSON Schema (2020-12) of a configuration file, for editors.
 pub fn schema() -> Value {
@@ -23,9 +23,15 @@ pub fn schema() -> Value {
 type Definitions = BTreeMap<&'static str, Map<String, Value>>;
 
 fn section(keys: &'static Keys, definitions: &mut Definitions) -> Map<String, Value> {
+    // Where any value may come from a variable, it is a text until it has.
+    let variables = std::ptr::eq(keys, &SERVER) || std::ptr::eq(keys, &LOG);
     let mut properties = Map::new();
     for key in keys.list {
         let mut schema = takes(key.takes, definitions);
+        if variables {
+            let variable = json!({ "type": "string", "pattern": r"\$\{" });
+            schema = Map::from_iter([("anyOf".to_owned(), json!([schema, variable]))]);
+        }
         schema.insert("description".into(), key.means.into());
         properties.insert(key.name.into(), Value::Object(schema));
     }
@@ -41,16 +47,11 @@ fn takes(kind: Takes, definitions: &mut Definitions) -> Map<String, Value> {
         Takes::Text => json!({ "type": "string" }),
         Takes::Word(words) => json!({ "enum": words }),
         Takes::Flag => json!({ "type": "boolean" }),
-        Takes::Duration(..) => json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$|\$\{" }),
+        Takes::Duration(..) => json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$" }),
         Takes::Size(..) => {
             json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(B|KB|KiB|MB|MiB|GB|GiB)$|\$\{" })
         }
-        Takes::Count(least, most) => {
-            json!({ "anyOf": [
-                { "type": "integer", "minimum": least, "maximum": most },
-                { "type": "string", "pattern": r"\$\{" },
-            ] })
-        }
+        Takes::Count(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Takes::Fraction => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
         Takes::Scalar => json!({ "type": ["string", "number", "boolean"] }),
         Takes::List(item) => json!({ "type": "array", "items": takes(*item, definitions) }),
@@ -66,7 +67,6 @@ fn takes(kind: Takes, definitions: &mut Definitions) -> Map<String, Value> {
                 let written = section(keys, definitions);
                 definitions.insert(keys.id, written);
             }
-            // Some may be left without options: `pairs:` alone.
             json!({ "$ref": format!("#/$defs/{}", keys.id) })
         }
         Takes::Either(kinds) => {
@@ -75,6 +75,7 @@ fn takes(kind: Takes, definitions: &mut Definitions) -> Map<String, Value> {
         }
         Takes::JsonSchema => json!({ "$ref": "https://json-schema.org/draft/2020-12/schema" }),
         Takes::Anything => json!({}),
+        Takes::Nothing => json!({ "type": "null" }),
     };
     match value {
         Value::Object(map) => map,

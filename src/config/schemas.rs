@@ -6,6 +6,7 @@ use super::{
     ecma,
     node::{Entry, Kind, Node},
     report::Report,
+    source::Span,
     suggest,
 };
 use crate::{
@@ -27,12 +28,12 @@ pub(super) struct Asked {
 pub(super) struct AskedArgument {
     pub(super) name: String,
     pub(super) optional: bool,
-    pub(super) span: super::source::Span,
+    pub(super) span: Span,
 }
 
 impl Asked {
     /// Notes an argument; who needs it once needs it always.
-    pub(super) fn add(&mut self, name: &str, optional: bool, span: super::source::Span) {
+    pub(super) fn add(&mut self, name: &str, optional: bool, span: Span) {
         match self.arguments.iter_mut().find(|known| known.name == name) {
             Some(known) => known.optional &= optional,
             None => self.arguments.push(AskedArgument { name: name.to_owned(), optional, span }),
@@ -52,8 +53,17 @@ pub(super) fn input(
     used: &Asked,
 ) -> Option<InputSchema> {
     let document = match entry {
-        Some(entry) => written_input(report, entry, asked, used)?,
-        None => inferred(asked),
+        Some(entry) => written_input(report, entry, used)?,
+        None => {
+            refuse_unknown(
+                report,
+                used,
+                asked.arguments.iter().map(|argument| argument.name.as_str()),
+                asked.all,
+                "there is no argument",
+            );
+            inferred(asked)
+        }
     };
     match InputSchema::new(&document) {
         Ok(schema) => Some(schema),
@@ -90,12 +100,7 @@ fn inferred(asked: &Asked) -> Map<String, Value> {
     document
 }
 
-fn written_input(
-    report: &Report<'_>,
-    entry: &Entry,
-    asked: &Asked,
-    used: &Asked,
-) -> Option<Map<String, Value>> {
+fn written_input(report: &Report<'_>, entry: &Entry, used: &Asked) -> Option<Map<String, Value>> {
     let mut document = document(report, "input", &entry.value)?;
     match document.get("type") {
         None => {
@@ -119,16 +124,7 @@ fn written_input(
     let properties = entry.value.get("properties").and_then(Node::as_map).unwrap_or_default();
     let names = || properties.iter().map(|property| property.key.text.as_str());
     let required = document.get("required").and_then(Value::as_array);
-    for argument in &asked.arguments {
-        if plain && !open && !names().any(|name| name == argument.name) {
-            report.error(
-                argument.span,
-                format!("`input` has no property `{}`", argument.name),
-                suggest::help(&argument.name, "its properties", names())
-                    .unwrap_or_else(|| "add it under `input: properties`, or leave `input` out".to_owned()),
-            );
-        }
-    }
+    refuse_unknown(report, used, names(), !plain || open, "`input` has no property");
     for name in required.into_iter().flatten().filter_map(Value::as_str) {
         if plain && !open && !names().any(|known| known == name) {
             let place = entry.value.get("required").unwrap_or(&entry.value).span;
@@ -150,6 +146,22 @@ fn written_input(
         }
     }
     Some(document)
+}
+
+/// Names that no caller can give.
+fn refuse_unknown<'a>(
+    report: &Report<'_>,
+    used: &Asked,
+    names: impl Iterator<Item = &'a str> + Clone,
+    open: bool,
+    missing: &str,
+) {
+    let unknown = |argument: &&AskedArgument| !names.clone().any(|name| name == argument.name);
+    for argument in used.arguments.iter().filter(unknown).filter(|_| !open) {
+        let help = suggest::help(&argument.name, "the arguments", names.clone())
+            .unwrap_or_else(|| "put it into the request, or add it under `input: properties`".to_owned());
+        report.error(argument.span, format!("{missing} `{}`", argument.name), help);
+    }
 }
 
 /// The output schema as written.
@@ -186,22 +198,28 @@ fn refuse_what_clients_cannot_read(report: &Report<'_>, node: &Node) {
             for Entry { key, value } in entries {
                 match (key.text.as_str(), value.as_text()) {
                     // What stands here are values, not schemas.
-                    ("const" | "enum" | "default" | "examples", _) => continue,
+                    ("const" | "enum" | "default" | "examples", _) => {}
+                    // What stands here are names of the writer's own, even those that look like keywords.
+                    ("properties" | "$defs" | "definitions" | "dependentSchemas", _) => {
+                        let members = value.as_map().unwrap_or_default();
+                        members
+                            .iter()
+                            .for_each(|member| refuse_what_clients_cannot_read(report, &member.value));
+                    }
+                    ("patternProperties", _) => {
+                        for member in value.as_map().unwrap_or_default() {
+                            check_pattern(report, member.key.span, &member.key.text);
+                            refuse_what_clients_cannot_read(report, &member.value);
+                        }
+                    }
                     ("$ref" | "$dynamicRef", Some(reference)) if !reference.starts_with('#') => report.error(
                         value.span,
                         format!("`{reference}` is another document, which clients don't read"),
                         "put the schema under `$defs`, and write `$ref: \"#/$defs/NAME\"`",
                     ),
-                    ("pattern", Some(pattern)) => check_pattern(report, value, pattern),
-                    ("patternProperties", _) => {
-                        for entry in value.as_map().unwrap_or_default() {
-                            let key = Node { span: entry.key.span, kind: Kind::Nothing, secret: false };
-                            check_pattern(report, &key, &entry.key.text);
-                        }
-                    }
-                    _ => {}
+                    ("pattern", Some(pattern)) => check_pattern(report, value.span, pattern),
+                    _ => refuse_what_clients_cannot_read(report, value),
                 }
-                refuse_what_clients_cannot_read(report, value);
             }
         }
         Kind::List(items) => items.iter().for_each(|item| refuse_what_clients_cannot_read(report, item)),
@@ -209,10 +227,10 @@ fn refuse_what_clients_cannot_read(report: &Report<'_>, node: &Node) {
     }
 }
 
-fn check_pattern(report: &Report<'_>, node: &Node, pattern: &str) {
+fn check_pattern(report: &Report<'_>, span: Span, pattern: &str) {
     if let Some(why) = ecma::refused_by_clients(pattern) {
         report.error(
-            node.span,
+            span,
             format!(
                 "clients run patterns on ECMAScript's engine, which refuses {}",
                 why.split("; ").next().unwrap_or(&why)

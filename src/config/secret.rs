@@ -196,7 +196,7 @@ pub(super) fn is_secret_name(name: &str) -> bool {
     ];
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    PARTS.iter().any(|part| plain.contains(part))
+    PARTS.iter().any(|part| plain.contains(part)) || plain.ends_with("key") || plain.ends_with("auth")
 }
 
 /// Whether a value gives nothing away: nothing but names of variables and files, and the scheme before them.
@@ -299,7 +299,16 @@ mod tests {
 
     #[test]
     fn a_secret_is_known_by_its_key() {
-        for name in ["Authorization", "X-Api-Key", "api_key", "db_password", "Set-Cookie", "refreshToken"] {
+        for name in [
+            "Authorization",
+            "X-Api-Key",
+            "Ocp-Apim-Subscription-Key",
+            "X-Auth",
+            "api_key",
+            "db_password",
+            "Set-Cookie",
+            "refreshToken",
+        ] {
             assert!(is_secret_name(name), "{name}");
         }
         assert!(!is_secret_name("X-Client"));
