@@ -29,7 +29,8 @@ pub(super) fn pattern(report: &Report<'_>, node: &Node, what: &str) -> Option<Pa
             } else {
                 "the syntax is that of the `regex` crate; in YAML, single quotes leave backslashes alone"
             };
-            report.error(node.span, format!("{what} is no regular expression: {error}"), help);
+            let place = mark_of(text).map_or(node.span, |at| character_in(report, node, text, at));
+            report.error(place, format!("{what} is no regular expression: {error}"), help);
             None
         }
     }
@@ -42,9 +43,36 @@ pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str) -> Option<Jq> {
         Ok(jq) => Some(jq),
         Err(error) => {
             let help = "the value is `.`; beside it stand `$args`, `$status` and `$headers`";
-            report.error(node.span, format!("{what} is no jq filter: {error}"), help);
+            let message = error.to_string();
+            let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
+            let place = at.map_or(node.span, |at| character_in(report, node, text, at - 1));
+            report.error(place, format!("{what} is no jq filter: {message}"), help);
             None
         }
+    }
+}
+
+/// The character of a pattern under which the engine's drawing of a mistake has its mark.
+fn mark_of(pattern: &str) -> Option<usize> {
+    const MARGIN: usize = 4;
+    let error = Regex::new(pattern).err()?.to_string();
+    let drawing =
+        error.lines().find(|line| line.contains('^') && line.trim_matches([' ', '^']).is_empty())?;
+    (!pattern.contains('\n')).then(|| drawing.find('^').map(|at| at.saturating_sub(MARGIN)))?
+}
+
+/// Where a character of a text stands in the file; the line, or all of the text, when it was not written as it
+/// is read.
+fn character_in(report: &Report<'_>, node: &Node, text: &str, index: usize) -> Span {
+    let offset = text.char_indices().nth(index).map_or(text.len(), |(offset, _)| offset);
+    let written = &report.files().text(node.span)[node.span.start..node.span.end];
+    match written.find(text) {
+        Some(begin) => {
+            let start = node.span.start + begin + offset;
+            let length = text[offset..].chars().next().map_or(0, char::len_utf8);
+            Span { file: node.span.file, start, end: start + length }
+        }
+        None => line_of(report, node, Some(text[..offset].matches('\n').count() + 1)),
     }
 }
 
