@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail their test")]
 
 mod cancel;
+mod cli;
 mod floors;
 mod golden;
 mod mcp;

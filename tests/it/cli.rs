@@ -1,0 +1,230 @@
+//! The program as a person starts it.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, ChildStdout, Command, Output, Stdio},
+};
+
+use serde_json::{Value, json};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn glossator(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_glossator")).args(arguments).current_dir(ROOT).output().unwrap()
+}
+
+#[track_caller]
+fn succeeds(arguments: &[&str]) -> String {
+    let output = glossator(arguments);
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{arguments:?} gave {}\n{out}{err}", output.status);
+    out
+}
+
+/// Every sample configuration is good, and so are the examples in it.
+#[test]
+fn everything_in_config_is_good() {
+    let mut files: Vec<_> = std::fs::read_dir(Path::new(ROOT).join("config"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .collect();
+    files.sort();
+    assert!(files.len() >= 3);
+    for file in files {
+        let file = file.to_str().unwrap();
+        let checked = succeeds(&["check", "--config", file, "--output", "json"]);
+        let checked: Value = serde_json::from_str(&checked).unwrap();
+        assert_eq!(checked["problems"], json!([]), "{file} has warnings");
+        assert!(succeeds(&["test", "--config", file]).contains(" 0 failed"));
+    }
+}
+
+/// Every YAML block of the README and of the reference that is a whole file loads, and its examples hold.
+#[test]
+fn the_files_in_the_documents_are_good() {
+    for document in ["README.md", "config/README.md"] {
+        let text = std::fs::read_to_string(Path::new(ROOT).join(document)).unwrap();
+        let blocks = text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+        let whole: Vec<_> =
+            blocks.filter(|block| block.contains("upstreams:") && block.contains("routes:")).collect();
+        assert!(!whole.is_empty(), "{document} shows no configuration");
+        for (number, block) in whole.into_iter().enumerate() {
+            let file =
+                std::env::temp_dir().join(format!("glossator-it-{}-{number}.yaml", std::process::id()));
+            std::fs::write(&file, block).unwrap();
+            succeeds(&["check", "--config", file.to_str().unwrap()]);
+            succeeds(&["test", "--config", file.to_str().unwrap()]);
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_wrong_file_is_told_and_a_wrong_use_is_told_apart() {
+    let found = glossator(&["check", "--config", "tests/problems/unknown_key_at_the_root/config.yaml"]);
+    assert_eq!(found.status.code(), Some(1));
+    assert!(!found.stderr.is_empty());
+    assert_eq!(glossator(&["frobnicate"]).status.code(), Some(2));
+    assert_eq!(
+        glossator(&["explain", "nope", "--reply", "x", "--config", "config/demo.yaml"]).status.code(),
+        Some(2)
+    );
+    let missing = glossator(&["check", "--config", "config/nowhere.yaml"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8(missing.stderr).unwrap().contains("config/nowhere.yaml"));
+}
+
+#[test]
+fn an_example_that_does_not_hold_fails_with_its_place_and_both_sides() {
+    let file = std::env::temp_dir().join(format!("glossator-it-{}-test.yaml", std::process::id()));
+    let routes = "upstreams: { old: http://127.0.0.1:9 }\nroutes:\n  tool:\n    description: d\n    request: GET old/x\n    tests:\n      \
+                  - given: { type: text/plain, body: five }\n        expect: { text: six }\n";
+    std::fs::write(&file, routes).unwrap();
+    let failed = glossator(&["test", "--config", file.to_str().unwrap()]);
+    std::fs::remove_file(&file).unwrap();
+    let out = String::from_utf8(failed.stdout).unwrap();
+    assert_eq!(failed.status.code(), Some(1), "{out}");
+    for part in ["test tool/1 ... FAILED", ":8:", "- expected six", "+ found    five", "0 passed, 1 failed"] {
+        assert!(out.contains(part), "{part} is missing in\n{out}");
+    }
+}
+
+#[test]
+fn explain_tells_every_step() {
+    let recording = std::env::temp_dir().join(format!("glossator-it-{}.http", std::process::id()));
+    std::fs::write(
+        &recording,
+        "HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nStation: Oslo\nTemp: 5.0\nSky: Grey\nRain: no\n",
+    )
+    .unwrap();
+    let explained = succeeds(&[
+        "explain",
+        "get_weather",
+        "--reply",
+        recording.to_str().unwrap(),
+        "--config",
+        "config/demo.yaml",
+    ]);
+    let refused = succeeds(&[
+        "explain",
+        "get_weather",
+        "--reply",
+        recording.to_str().unwrap(),
+        "--status",
+        "404",
+        "--args",
+        "{\"city\": \"Paris\"}",
+        "--config",
+        "config/demo.yaml",
+    ]);
+    std::fs::remove_file(&recording).unwrap();
+    for part in [
+        "rule 1",
+        "`status` is 200, expected `404`",
+        "rule 2",
+        "holds",
+        "extract pairs",
+        "schema",
+        "5.0 °C in Oslo, grey.",
+        "tool result",
+    ] {
+        assert!(explained.contains(part), "{part} is missing in\n{explained}");
+    }
+    assert!(refused.contains("tool error") && refused.contains("There is no station in Paris"), "{refused}");
+    let request = succeeds(&[
+        "explain",
+        "book_visit",
+        "--args",
+        "{\"station\": 1, \"day\": \"monday\"}",
+        "--config",
+        "config/demo.yaml",
+    ]);
+    assert!(request.contains("POST /visits") && request.contains("station=1&day=monday"), "{request}");
+}
+
+#[test]
+fn schema_is_a_json_schema_that_the_samples_meet() {
+    let schema: Value = serde_json::from_str(&succeeds(&["schema"])).unwrap();
+    assert!(schema["$schema"].as_str().unwrap().contains("json-schema.org"));
+}
+
+/// The demo, its seven tools, and Ctrl-C.
+#[test]
+fn the_demo_serves_until_ctrl_c() {
+    let mut demo = Demo::start();
+    for (tool, arguments, status, part) in [
+        ("get_weather", json!({"city": "Oslo"}), 200, "5.0 °C in Oslo, cloudy."),
+        ("get_weather", json!({"city": "Paris"}), 404, "There is no station in Paris"),
+        ("get_weather", json!({}), 400, "argument `city` is required"),
+        ("get_station", json!({"id": 3}), 200, "\"height_m\": 100.0"),
+        ("list_stations", json!({}), 200, "{\"result\":[{\"id\": 1"),
+        ("count_stations", json!({}), 200, "{\"result\":3}"),
+        ("book_visit", json!({"station": 2, "day": "friday"}), 409, "closed on friday"),
+        ("book_visit", json!({"station": 2, "day": "monday"}), 200, "V-1998-0042"),
+        ("get_statistics", json!({}), 502, "status 500"),
+        ("get_radar", json!({}), 504, "within 1"),
+    ] {
+        let (found, body) = demo.post(&format!("/tools/{tool}"), &arguments.to_string());
+        assert_eq!(found, status, "{tool}: {body}");
+        assert!(body.contains(part), "{tool}: {body}");
+        assert!(!body.contains("java") && !body.contains("10.1.2.3"), "{body}");
+        let result: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(result["isError"], status != 200);
+    }
+    assert!(demo.interrupt().success(), "Ctrl-C ends the demo cleanly");
+}
+
+struct Demo {
+    child: Child,
+    address: String,
+    _out: BufReader<ChildStdout>,
+}
+
+impl Demo {
+    fn start() -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_glossator"))
+            .args(["demo", "--listen", "127.0.0.1:0", "--log-level", "off"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on http://").expect(&line).to_owned();
+        Self { child, address, _out: out }
+    }
+
+    /// Status and body of one request.
+    fn post(&self, path: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}",
+            self.address
+        )
+        .unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, body.to_owned())
+    }
+
+    fn interrupt(&mut self) -> std::process::ExitStatus {
+        let process = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &process]).status().unwrap().success());
+        self.child.wait().unwrap()
+    }
+}
+
+/// A test that fails leaves no process behind.
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
