@@ -10,6 +10,7 @@ mod floors;
 mod golden;
 mod mcp;
 mod passthrough;
+mod problems;
 mod rest;
 mod serve;
 mod support;
