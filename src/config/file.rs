@@ -5,12 +5,13 @@
 
 use std::collections::HashMap;
 
-use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
+use granit_parser::{Event, Parser, ScalarStyle, Tag};
 
 use super::{
     node::{Entry, Key, Kind, Node, Style, Text, resolve_plain},
-    report::{Help, Report},
+    report::Report,
     source::Span,
+    syntax::{self, TOO_DEEP},
 };
 
 /// How many values a file may have once its aliases are put in.
@@ -19,7 +20,6 @@ const NODE_LIMIT: usize = 200_000;
 const TEXT_LIMIT_BYTES: usize = 16 << 20;
 /// How deep blocks, and brackets, may nest.
 const DEPTH_LIMIT: usize = 64;
-const TOO_DEEP: (&str, &str) = ("lists and maps nest too deep", "at most 64 levels are read");
 /// The longest key, in characters, that may stand before its `:` in a line.
 const KEY_LIMIT: usize = 1024;
 
@@ -39,7 +39,7 @@ pub(super) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
         match event {
             Ok((event, span)) => tree.take(event, tree.span(&span))?,
             Err(error) => {
-                report_syntax(report, file, &error);
+                syntax::report(report, file, &error);
                 return None;
             }
         }
@@ -362,114 +362,6 @@ impl Cost {
             depth: self.depth.max(part.depth + 1),
         }
     }
-}
-
-fn report_syntax(report: &Report<'_>, file: usize, error: &ScanError) {
-    let files = report.files();
-    let text = files.text(files.beginning(file));
-    let at = error.marker().byte_offset().unwrap_or_else(|| {
-        text.char_indices().nth(error.marker().index()).map_or(text.len(), |(offset, _)| offset)
-    });
-    let at = at.min(text.len());
-    let start = match error.kind() {
-        ErrorKind::UnclosedQuotedScalar
-        | ErrorKind::DocumentIndicatorInQuotedScalar
-        | ErrorKind::InvalidQuotedScalarIndent => opening_quote(text, at).unwrap_or(at),
-        ErrorKind::TabInBlockIndentation | ErrorKind::TabNotAllowed | ErrorKind::TabInIndentation
-            if text[..at].ends_with('\t') =>
-        {
-            at - 1
-        }
-        _ => at,
-    };
-    let end = text[start..].chars().next().map_or(start, |c| start + c.len_utf8());
-    let (message, help) = syntax_words(error);
-    report.error(Span { file, start, end }, message, Help(help.map(str::to_owned)));
-}
-
-/// The quote that was opened before `at` and not closed in its line; the parser tells where it gave up.
-fn opening_quote(text: &str, at: usize) -> Option<usize> {
-    if text[at..].starts_with(['"', '\'']) {
-        return Some(at);
-    }
-    let mut end = at;
-    loop {
-        let start = text[..end].rfind('\n').map_or(0, |newline| newline + 1);
-        let line = &text[start..end];
-        let odd = ['"', '\''].into_iter().filter(|quote| line.matches(*quote).count() % 2 == 1);
-        if let Some(found) = odd.filter_map(|quote| line.rfind(quote)).max() {
-            return Some(start + found);
-        }
-        end = start.checked_sub(1)?;
-    }
-}
-
-/// What the parser says, for people who never read the specification of YAML.
-fn syntax_words(error: &ScanError) -> (String, Option<&'static str>) {
-    let quoted = "put the text in quotes: \"…\"";
-    let (message, help) = match error.kind() {
-        ErrorKind::TabInBlockIndentation | ErrorKind::TabNotAllowed | ErrorKind::TabInIndentation => {
-            ("a tab stands where the indentation is; YAML wants spaces", "replace the tab with spaces")
-        }
-        ErrorKind::UnclosedQuotedScalar
-        | ErrorKind::DocumentIndicatorInQuotedScalar
-        | ErrorKind::InvalidQuotedScalarIndent => {
-            ("a quote is opened here and never closed", "close it on the same line")
-        }
-        ErrorKind::UnclosedFlowCollection { open: '{' }
-        | ErrorKind::UnexpectedEofFlowMapping
-        | ErrorKind::UnexpectedEofImplicitFlowMapping => ("a `{` is never closed", "add the `}`"),
-        ErrorKind::UnclosedFlowCollection { .. } | ErrorKind::UnexpectedEofFlowSequence => {
-            ("a `[` is never closed", "add the `]`")
-        }
-        ErrorKind::ExpectedFlowMappingSeparator => (
-            "expected `,` or `}`",
-            "inside `{…}` a text with `{`, `}`, `[`, `]` or `,` in it is put in quotes",
-        ),
-        ErrorKind::ExpectedFlowSequenceSeparator => (
-            "expected `,` or `]`",
-            "inside `[…]` a text with `{`, `}`, `[`, `]` or `,` in it is put in quotes",
-        ),
-        ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
-            return (
-                format!("a `{open}` is closed by `{close}`"),
-                Some("look for a bracket that is missing before"),
-            );
-        }
-        ErrorKind::MisplacedFlowCollectionEnd => ("a bracket is closed that was never opened", quoted),
-        ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => (
-            "a `:` stands where no key can be",
-            "put a text with `: ` in it in quotes; look at the indentation, and for a bracket that is never closed",
-        ),
-        ErrorKind::MappingKeyNotAllowed => ("a key stands where none can be", "look at the indentation"),
-        ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => {
-            ("expected a `:` after this key", "write `key: value`, with a space after the colon")
-        }
-        ErrorKind::ExpectedBlockMappingKey => {
-            ("expected a key here", "look at the indentation: keys of one map begin in one column")
-        }
-        ErrorKind::ExpectedBlockSequenceEntry | ErrorKind::BlockSequenceEntryNotAllowed => {
-            ("a `-` stands where no list can be, or one is missing", "look at the indentation of the list")
-        }
-        ErrorKind::InvalidIndentation | ErrorKind::InvalidBlockScalarIndent => (
-            "this line is not indented like the ones it belongs to",
-            "indent it like its neighbours, with spaces",
-        ),
-        ErrorKind::UnknownAnchor => {
-            ("no `&` anchor of this name stands before", "define it before it is used")
-        }
-        ErrorKind::UnexpectedCharacter { .. } => ("a text can't begin with this character", quoted),
-        ErrorKind::UnknownQuotedScalarEscape => (
-            "there is no such escape in a text in double quotes",
-            "write `\\\\` for a backslash, or put the text in single quotes, as patterns are best",
-        ),
-        ErrorKind::InvalidTrailingSingleQuotedScalar | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
-            ("something stands after the closing quote", "put the whole text in one pair of quotes")
-        }
-        ErrorKind::RecursionLimitExceeded => TOO_DEEP,
-        _ => return (format!("not YAML: {}", error.info()), None),
-    };
-    (message.to_owned(), Some(help))
 }
 
 #[cfg(test)]

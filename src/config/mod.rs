@@ -1,12 +1,12 @@
 //! The configuration: files as people write them, to settings that the other rooms own.
 //!
 //! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in which
-//! every key and value knows its place (`node`); `keys` lists every key there is, `section` reads them;
-//! `compile` makes one configuration of the trees, with a file for each part (`upstreams`, `routes`, `request`,
-//! `schemas`, `reply`, `extract`, `content`, `promise`, `examples`) and `language` for patterns, jq and
-//! templates; `process` layers `server` and `log` with the environment and the command line. [`Problem`] tells
-//! what is wrong, `suggest` what was probably meant, `secret` keeps secrets out of it. [`schema`] describes the
-//! file for editors.
+//! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `keys` lists every key
+//! there is, `section` reads them; `compile` makes one configuration of the trees, with a file for each part
+//! (`upstreams`, `routes`, `request`, `schemas`, `reply`, `extract`, `content`, `promise`, `examples`) and
+//! `language` for patterns, jq and templates; `process` layers `server` and `log` with the environment and the
+//! command line, a `setting` at a time. [`Problem`] tells what is wrong, `suggest` what was probably meant,
+//! `secret` keeps secrets out of it. [`schema`] describes the file for editors.
 //!
 //! All problems of all files are found in one run. The only room that reads files or the environment.
 
@@ -31,8 +31,10 @@ mod schema;
 mod schemas;
 mod secret;
 mod section;
+mod setting;
 mod source;
 mod suggest;
+mod syntax;
 mod units;
 mod upstreams;
 
