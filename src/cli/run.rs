@@ -1,6 +1,6 @@
 //! `glossator run`: serve.
 
-use std::{future::Future, net::SocketAddr};
+use std::{future::Future, net::SocketAddr, time::Duration};
 
 use clap::Args;
 use tokio::{net::TcpListener, runtime::Runtime};
@@ -53,13 +53,23 @@ impl Overrides {
 pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), Failure> {
     let loaded = arguments.config.load(arguments.overrides.flags(), screen)?;
     screen.problems(&loaded.warnings);
-    let runtime = prepare(&loaded)?;
-    runtime.block_on(async {
+    run_to_end(prepare(&loaded)?, async {
         let server = Server::bind(&loaded).await?;
         let address = server.address()?;
         screen.line(format!("listening on http://{address}"));
         server.serve().await
     })
+}
+
+/// How long what a command leaves running may take to end.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Runs a command's work, then leaves whatever of it does not end by itself.
+pub(super) fn run_to_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+    let done = runtime.block_on(work);
+    // Dropping the runtime would wait for a call that never pauses as long as it runs.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    done
 }
 
 /// Starts the log and the runtime.
@@ -91,12 +101,9 @@ impl Server {
 
     /// Serves until SIGTERM or Ctrl-C, and lets calls in flight end.
     pub(super) async fn serve(self) -> Result<(), Failure> {
-        let stop = serve::stop_signal().map_err(|error| Failure::told(Chain(&error).to_string()))?;
-        self.serve_until(stop).await
-    }
-
-    async fn serve_until(self, stop: impl Future<Output = ()>) -> Result<(), Failure> {
         let Assembled { settings, router, .. } = self.assembled;
+        let patience = settings.drain_timeout + serve::CUT_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
+        let stop = serve::stop_signal(patience).map_err(|error| Failure::told(Chain(&error).to_string()))?;
         match serve::serve(self.listener, settings, router, stop).await {
             Drained::All => Ok(()),
             // It has been logged; the process did end as it was told to.

@@ -105,6 +105,9 @@ pub enum Drained {
 /// How long accepting pauses after the system refused, at first and at most.
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
+/// How long connections that are cut off may take to end.
+pub const CUT_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Takes the port.
 ///
 /// # Errors
@@ -165,7 +168,9 @@ pub async fn serve(
     let connections = open();
     warn!(connections, after = ?settings.drain_timeout, "requests still in flight are cut off");
     phase.send_replace(Phase::Cut);
-    let _all = places.acquire_many(limit).await;
+    // A connection that is cut ends at its next pause. One that never pauses, since what it runs does not, is
+    // left to the end of the runtime.
+    let _ = timeout(CUT_TIMEOUT, places.acquire_many(limit)).await;
     Drained::CutOff { connections }
 }
 

@@ -1,38 +1,92 @@
 //! The signals that stop the program.
 
-use std::future::Future;
+use std::{future::Future, process, thread, time::Duration};
+
+use tokio::{sync::oneshot, time::timeout};
+use tracing::warn;
 
 use super::ServeError;
 
 /// A future that is ready on the first SIGTERM or Ctrl-C after this call.
 ///
+/// Who stopped the program once has said so: a second signal ends the process at once, and so does the first
+/// when the process is still there `patience` later.
+///
 /// # Errors
 ///
 /// [`ServeError::Signals`], when the system does not hand them out.
-#[cfg(unix)]
-pub fn stop_signal() -> Result<impl Future<Output = ()>, ServeError> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
+pub fn stop_signal(patience: Duration) -> Result<impl Future<Output = ()>, ServeError> {
+    // A thread of their own: should every worker be lost in a reply that takes for ever, no task and no timer
+    // of theirs runs any more, and the program could not be stopped.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(ServeError::Signals)?;
+    let mut signals = {
+        let _inside = runtime.enter();
+        Signals::listen().map_err(ServeError::Signals)?
+    };
+    let (tell, told) = oneshot::channel();
+    let watch = async move {
+        signals.next().await;
+        // Nobody who serves is left to be told: the process is about to end anyway.
+        let _ = tell.send(());
+        match timeout(patience, signals.next()).await {
+            Ok(()) => warn!("told to stop twice: requests in flight are cut off"),
+            Err(_) => warn!(after = ?patience, "something does not let the process end: it is ended"),
+        }
+        end();
+    };
+    let watching = thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(watch));
+    watching.map_err(ServeError::Signals)?;
     Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        if told.await.is_err() {
+            // The thread is gone without a signal, so there is no way to be told any more; serving goes on.
+            std::future::pending::<()>().await;
         }
     })
 }
 
-/// A future that is ready on the first Ctrl-C.
-///
-/// # Errors
-///
-/// None on this system.
+/// As shells count a process that a signal ended: 128 and the number of SIGTERM.
+const ENDED_BY_SIGNAL: i32 = 128 + 15;
+
+#[expect(clippy::exit, clippy::disallowed_methods, reason = "whatever is still running is what this ends")]
+fn end() -> ! {
+    process::exit(ENDED_BY_SIGNAL)
+}
+
+#[cfg(unix)]
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
 #[cfg(not(unix))]
-pub fn stop_signal() -> Result<impl Future<Output = ()>, ServeError> {
-    Ok(async {
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
         // Without the signal there is no way to be told, so serving goes on.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
-    })
+    }
 }

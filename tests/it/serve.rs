@@ -1,10 +1,17 @@
 //! The server itself: limits of a connection, and its end.
 
-use std::time::Duration;
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
 
-use glossator::serve::Drained;
+use axum::{Router, routing::get};
+use glossator::serve::{self, Drained, ServerSettings};
+use tokio::{net::TcpStream, sync::oneshot};
 
-use crate::support::{Gate, Scripted, Setup, Step, reply};
+use crate::support::{Client, Gate, Scripted, Setup, Step, reply, soon};
 
 #[tokio::test]
 async fn a_request_in_flight_is_finished_before_the_end() {
@@ -43,6 +50,76 @@ async fn a_request_that_outlasts_the_drain_is_cut_off() {
     assert!(client.is_closed().await);
     assert_eq!(proxy.ended().await, Drained::CutOff { connections: 1 });
     upstream.until("the upstream is left", |state| state.left == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_never_pauses_does_not_hold_the_end_up() {
+    // Dropped before the runtime is, which lets the worker go.
+    let (_until_the_end, held) = mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(Some(held));
+    let (begun, has_begun) = oneshot::channel();
+    let begun = std::sync::Mutex::new(Some(begun));
+    let endless = move || {
+        let held = held.lock().unwrap().take().unwrap();
+        begun.lock().unwrap().take().unwrap().send(()).unwrap();
+        async move {
+            let _ = held.recv();
+        }
+    };
+    let endless = std::sync::Arc::new(endless);
+    let router = Router::new().route("/", get(move || endless()));
+    let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let settings = ServerSettings { drain_timeout: Duration::from_millis(20), ..ServerSettings::default() };
+    let serving = serve::serve(listener, settings, router, async { has_begun.await.unwrap() });
+    let mut client = Client::connect(address).await;
+    client.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert_eq!(soon("the end of the server", serving).await, Drained::CutOff { connections: 1 });
+}
+
+/// The program before an upstream that never answers, with one call in flight.
+#[cfg(unix)]
+async fn program_with_an_endless_call(drain: &str) -> (Child, Client) {
+    let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
+    let file = std::env::temp_dir().join(format!("glossator-it-stop-{drain}-{}.yaml", std::process::id()));
+    let config = format!(
+        "upstreams: {{ old: 'http://{}' }}\nroutes: {{ get_thing: {{ request: GET old/thing, description: x }} }}\n\
+         server: {{ drain: {drain} }}\n",
+        upstream.address
+    );
+    std::fs::write(&file, config).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_glossator"))
+        .args(["run", "--listen", "127.0.0.1:0", "--log-level", "off", "--config"])
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    std::fs::remove_file(file).unwrap();
+    let address = line.trim().strip_prefix("listening on http://").unwrap().parse().unwrap();
+    let mut client = Client::connect(address).await;
+    client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    (child, client)
+}
+
+#[cfg(unix)]
+fn signal(child: &Child) {
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_second_signal_ends_the_program_at_once() {
+    let (mut child, client) = program_with_an_endless_call("1h").await;
+    let address = client.address();
+    signal(&child);
+    soon("the port is closed", async { while TcpStream::connect(address).await.is_ok() {} }).await;
+    assert!(child.try_wait().unwrap().is_none(), "the call in flight was not waited for");
+    signal(&child);
+    let status = soon("the end", tokio::task::spawn_blocking(move || child.wait())).await.unwrap().unwrap();
+    assert_eq!(status.code(), Some(143));
 }
 
 #[tokio::test]

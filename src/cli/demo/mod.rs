@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::{
     Failure,
-    run::{Overrides, Server, prepare},
+    run::{Overrides, Server, prepare, run_to_end},
     screen::{Paint, Screen},
 };
 use crate::config::{Environment, Loaded, Origin, Sources};
@@ -27,7 +27,7 @@ const ROUTES_NAME: &str = "config/demo.yaml";
 pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), Failure> {
     // The log needs a configuration, and that needs the legacy server's address.
     let loaded = load(arguments, None, screen)?;
-    prepare(&loaded)?.block_on(async {
+    run_to_end(prepare(&loaded)?, async {
         let in_the_way =
             |error: std::io::Error| Failure::told(format!("the demo's legacy server can't listen: {error}"));
         let legacy = LegacyServer::bind().await.map_err(in_the_way)?;
