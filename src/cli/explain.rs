@@ -11,7 +11,7 @@ use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 
 use super::{
-    ConfigArgument, Failure, Output,
+    ConfigArgument, Failure, Output, example_arguments,
     screen::{Paint, Screen},
 };
 use crate::{
@@ -78,13 +78,17 @@ fn recorded(arguments: &ExplainArguments, file: &Path) -> Result<Reply, Failure>
     let shown = file.display();
     let failed = |error: std::io::Error| Failure::told(format!("{shown}: {error}"));
     let mut recording = Vec::new();
+    let limit_bytes = RECORDING_LIMIT_BYTES + 1;
     let read = if file == Path::new("-") {
-        std::io::stdin().take(RECORDING_LIMIT_BYTES).read_to_end(&mut recording)
+        std::io::stdin().take(limit_bytes).read_to_end(&mut recording)
     } else {
-        std::fs::File::open(file)
-            .and_then(|file| file.take(RECORDING_LIMIT_BYTES).read_to_end(&mut recording))
+        std::fs::File::open(file).and_then(|file| file.take(limit_bytes).read_to_end(&mut recording))
     };
-    read.map_err(failed)?;
+    if read.map_err(failed)? as u64 > RECORDING_LIMIT_BYTES {
+        return Err(Failure::told(format!(
+            "{shown}: a recording may have {RECORDING_LIMIT_BYTES} bytes, found more"
+        )));
+    }
     let recording = Bytes::from(recording);
     let mut reply =
         Reply::from_recording(&recording).map_err(|error| Failure::told(format!("{shown}: {error}")))?;
@@ -108,7 +112,7 @@ fn explain_reply(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let mut trace = Trace::on();
-    let args = Value::Object(given);
+    let args = example_arguments(route, given).map_err(Failure::told)?.into_value();
     let facts = Facts { tool: &route.definition.name, args: &args };
     let Translation { result, rule, notes } = translate(&route.translator, facts, &reply, &mut trace);
     let mut written = Vec::new();

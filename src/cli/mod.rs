@@ -2,6 +2,7 @@
 //!
 //! Exit status: 0, 1 (problems were found, a test failed), 2 (used wrongly, or something outside is in the way).
 
+mod arguments;
 mod check;
 mod demo;
 mod explain;
@@ -15,6 +16,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::{Environment, Flag, Loaded, Origin, Sources};
+use arguments::example_arguments;
 use screen::Screen;
 
 /// Puts a legacy server's plain replies into MCP tool results.

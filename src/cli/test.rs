@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{
-    ConfigArgument, Failure, Output,
+    ConfigArgument, Failure, Output, example_arguments,
     screen::{Paint, Screen},
 };
 use crate::{
@@ -75,12 +75,7 @@ struct Difference {
 
 impl Verdict {
     fn of(name: String, route: &Route, example: &Example) -> Self {
-        let arguments = if example.args.is_empty() {
-            Ok(made_up_arguments(route))
-        } else {
-            route.input.check(Arguments::from(example.args.clone()))
-        };
-        let differences = match arguments {
+        let differences = match example_arguments(route, example.args.clone()) {
             Ok(checked) => {
                 differences(&result_of(route, checked, example), &example.expect, &example.position)
             }
@@ -125,32 +120,6 @@ impl Verdict {
 /// A text of several lines, under its mark.
 fn marked(mark: &str, text: &str) -> String {
     format!("{mark}{}", text.replace('\n', &format!("\n{}", " ".repeat(mark.len()))))
-}
-
-/// An example is about the reply; arguments that it leaves out are made up where the schema asks for them.
-fn made_up_arguments(route: &Route) -> Arguments {
-    let mut arguments = Arguments::default();
-    let document = route.input.document();
-    let properties = document.get("properties").and_then(Value::as_object);
-    let required = document.get("required").and_then(Value::as_array);
-    for name in required.into_iter().flatten().filter_map(Value::as_str) {
-        let schema = properties.and_then(|properties| properties.get(name));
-        arguments.insert(name, made_up(schema.unwrap_or(&Value::Null)));
-    }
-    arguments
-}
-
-fn made_up(schema: &Value) -> Value {
-    if let Some(first) = schema["enum"].get(0).or_else(|| schema["examples"].get(0)) {
-        return first.clone();
-    }
-    match schema["type"].as_str() {
-        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| 1.into()),
-        Some("boolean") => true.into(),
-        Some("array") => json!([]),
-        Some("object") => json!({}),
-        _ => "example".into(),
-    }
 }
 
 fn result_of(route: &Route, arguments: Arguments, example: &Example) -> Value {

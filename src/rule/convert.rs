@@ -89,7 +89,7 @@ fn convert(value: &mut Value, schema: &Map<String, Value>, root: &Map<String, Va
         None => schema,
     };
     match value {
-        Value::String(text) => match string_as(text, schema) {
+        Value::String(text) => match string_as(text, schema, root) {
             Some(converted) => {
                 *value = converted;
                 true
@@ -117,13 +117,10 @@ fn resolve<'a>(reference: &str, root: &'a Map<String, Value>) -> Option<&'a Map<
     root.get(first)?.get(rest)?.as_object()
 }
 
-fn string_as(text: &str, schema: &Map<String, Value>) -> Option<Value> {
-    let types: Vec<&str> = match schema.get("type")? {
-        Value::String(one) => vec![one],
-        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
-        _ => return None,
-    };
-    if types.contains(&"string") {
+fn string_as(text: &str, schema: &Map<String, Value>, root: &Map<String, Value>) -> Option<Value> {
+    let mut types = Vec::new();
+    types_of(schema, root, 0, &mut types);
+    if types.is_empty() || types.contains(&"string") {
         return None;
     }
     types.iter().find_map(|kind| match *kind {
@@ -133,6 +130,53 @@ fn string_as(text: &str, schema: &Map<String, Value>) -> Option<Value> {
         "null" => (text.trim() == "null" || text.trim().is_empty()).then_some(Value::Null),
         _ => None,
     })
+}
+
+/// The types that a schema admits: by `type`, else by those of its alternatives or of its listed values.
+fn types_of<'a>(
+    schema: &'a Map<String, Value>,
+    root: &'a Map<String, Value>,
+    depth: usize,
+    types: &mut Vec<&'a str>,
+) {
+    const DEEPEST: usize = 8;
+    if depth > DEEPEST {
+        return;
+    }
+    match schema.get("type") {
+        Some(Value::String(one)) => types.push(one),
+        Some(Value::Array(several)) => types.extend(several.iter().filter_map(Value::as_str)),
+        _ => {}
+    }
+    if !types.is_empty() {
+        return;
+    }
+    if let Some(target) =
+        schema.get("$ref").and_then(Value::as_str).and_then(|reference| resolve(reference, root))
+    {
+        types_of(target, root, depth + 1, types);
+    }
+    for alternatives in ["anyOf", "oneOf"] {
+        let mut found = Vec::new();
+        for alternative in schema.get(alternatives).and_then(Value::as_array).into_iter().flatten() {
+            if let Some(alternative) = alternative.as_object() {
+                let mut of_one = Vec::new();
+                types_of(alternative, root, depth + 1, &mut of_one);
+                found.extend(of_one);
+            }
+        }
+        types.extend(found);
+    }
+    let listed =
+        schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"));
+    types.extend(listed.map(|value| match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }));
 }
 
 #[cfg(test)]

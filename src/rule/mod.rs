@@ -1,6 +1,7 @@
 //! How a reply becomes a tool result: the declared rules of a route, compiled once, applied to every reply.
 //!
-//! In reading order: [`Translator`] holds a route's rules; [`translate`] applies them to a [`Reply`]; each
+//! In reading order: [`Translator`] holds a route's rules; [`translate`] applies them to a
+//! [`Reply`](crate::reply::Reply); each
 //! rule has a [`Matcher`] (when it holds), an [`Extractor`](extract::Extractor) (bytes to a value), a [`Jq`]
 //! filter (value to structure) and [`Template`]s (text); [`OutputSchema`] types and enforces the structure;
 //! `verdict` makes errors of what no rule looked for.

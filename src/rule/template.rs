@@ -13,6 +13,7 @@ pub struct Template {
     // Boxed: it is large, and templates stand inside many small enums.
     environment: Box<Environment<'static>>,
     source: String,
+    names: Box<[String]>,
 }
 
 /// Why a template does not compile or does not render.
@@ -48,7 +49,11 @@ impl Template {
         environment
             .add_template_owned(NAME, source.to_owned())
             .map_err(|error| TemplateError::new(&error))?;
-        Ok(Self { environment: Box::new(environment), source: source.to_owned() })
+        let template = environment.get_template(NAME).expect("the template was added just now");
+        let mut names: Vec<_> = template.undeclared_variables(false).into_iter().collect();
+        names.sort();
+        let names = names.into();
+        Ok(Self { environment: Box::new(environment), source: source.to_owned(), names })
     }
 
     /// The template as written.
@@ -60,18 +65,23 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// [`TemplateError`] on an undefined name, a value of the wrong kind, or too much work.
+    /// [`TemplateError`] on an undefined name, a value of the wrong kind, too much work, or too long a text.
     pub fn render(&self, names: &Value) -> Result<String, TemplateError> {
         let template = self.environment.get_template(NAME).expect("the template was added when it was made");
-        template.render(names).map_err(|error| TemplateError::new(&error))
+        let mut text = LimitedText(Vec::new());
+        match template.render_captured_to(names, &mut text) {
+            Ok(_) => Ok(String::from_utf8(text.0).expect("templates write text")),
+            Err(_) if text.0.len() > TEXT_LIMIT_BYTES => Err(TemplateError {
+                message: format!("writes more than {TEXT_LIMIT_BYTES} bytes"),
+                line: None,
+            }),
+            Err(error) => Err(TemplateError::new(&error)),
+        }
     }
 
     /// The top-level names that the template asks for, such as `args` and `structured`.
-    pub fn names(&self) -> Vec<String> {
-        let template = self.environment.get_template(NAME).expect("the template was added when it was made");
-        let mut names: Vec<_> = template.undeclared_variables(false).into_iter().collect();
-        names.sort();
-        names
+    pub fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// The same with what is asked of each: `args.city`, `structured`.
@@ -80,6 +90,27 @@ impl Template {
         let mut paths: Vec<_> = template.undeclared_variables(true).into_iter().collect();
         paths.sort();
         paths
+    }
+}
+
+/// How long a rendered text may be, in bytes: a loop over a large reply writes a multiple of it.
+const TEXT_LIMIT_BYTES: usize = 16 << 20;
+
+/// A text that stops growing.
+struct LimitedText(Vec<u8>);
+
+impl std::io::Write for LimitedText {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        if self.0.len() > TEXT_LIMIT_BYTES {
+            Err(std::io::ErrorKind::FileTooLarge.into())
+        } else {
+            Ok(bytes.len())
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

@@ -122,11 +122,26 @@ pub struct Translation {
 
 /// Something for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note(String);
+pub enum Note {
+    /// Why the result is what it is.
+    Why(String),
+    /// The beginning of the reply, which may hold anything.
+    Body(String),
+}
+
+impl Note {
+    /// Whether it shows the reply's own words, so that only a log of every detail may have it.
+    pub fn is_body(&self) -> bool {
+        matches!(self, Self::Body(_))
+    }
+}
 
 impl fmt::Display for Note {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
+        match self {
+            Self::Why(text) => formatter.write_str(text),
+            Self::Body(text) => write!(formatter, "the reply begins {text:?}"),
+        }
     }
 }
 
@@ -300,7 +315,7 @@ impl Job<'_> {
             }
             declared => Fault::Reported { status: declared },
         };
-        let asked = rule.text.names();
+        let asked: Vec<&str> = rule.text.names().iter().map(String::as_str).collect();
         let names = self.names(&asked, reading, captures, None, None);
         let limit_bytes = self.translator.limits.error_text_bytes;
         let text = match rule.text.render(&names) {
@@ -345,9 +360,10 @@ impl Job<'_> {
             Extracted::Block(content) => (None, Some(content)),
             other => (Some(other), None),
         };
-        let asked: Vec<String> =
-            rule.content.templates().iter().flat_map(|template| template.names()).collect();
-        let wants_value = asked.iter().any(|name| name == "value");
+        let templates = rule.content.templates();
+        let asked: Vec<&str> =
+            templates.iter().flat_map(|template| template.names()).map(String::as_str).collect();
+        let wants_value = asked.contains(&"value");
         let (structured, value) = self.structure(rule, reading, value, wants_value)?;
         let content = match &rule.content {
             ContentTemplate::Default => match block.take() {
@@ -438,8 +454,7 @@ impl Job<'_> {
                     headers: reading.headers(),
                 };
                 let value = jq.apply(&found, names).map_err(|error| {
-                    self.notes
-                        .extend(error.detail.iter().map(|detail| Note(format!("`structured`: {detail}"))));
+                    self.notes.extend(error.detail.clone().map(Note::Body));
                     format!("`structured` {error}")
                 })?;
                 self.trace.step(|| {
@@ -475,7 +490,7 @@ impl Job<'_> {
     /// What a template sees; only what it asks for is made.
     fn names(
         &self,
-        asked: &[String],
+        asked: &[&str],
         reading: &Reading<'_>,
         captures: &Captures,
         value: Option<&Value>,
@@ -483,7 +498,7 @@ impl Job<'_> {
     ) -> Name {
         let mut names: Vec<(String, Name)> = Vec::new();
         for name in asked {
-            let made = match name.as_str() {
+            let made = match *name {
                 "args" => Some(from_json(self.facts.args)),
                 "status" => Some(Name::from(reading.reply.status.as_u16())),
                 "headers" => Some(from_json(reading.headers())),
@@ -493,7 +508,7 @@ impl Job<'_> {
                 "structured" => structured.map(|s| from_json(&s.value(crate::tool::Shapes::ObjectsOnly))),
                 _ => None,
             };
-            names.extend(made.map(|made| (name.clone(), made)));
+            names.extend(made.map(|made| ((*name).to_owned(), made)));
         }
         // Captures go last: a rule that names its capture `text` means that.
         names.extend(captures.iter().map(|(name, text)| (name.clone(), Name::from(text.as_str()))));
@@ -507,7 +522,7 @@ impl Job<'_> {
     }
 
     fn note(&mut self, text: impl Into<String>) {
-        self.notes.push(Note(text.into()));
+        self.notes.push(Note::Why(text.into()));
     }
 
     /// The beginning of a body that came as a surprise.
@@ -515,10 +530,7 @@ impl Job<'_> {
         const LONGEST_NOTED: usize = 300;
         if !reading.reply.body.is_empty() {
             let start = reading.reply.body.slice(..reading.reply.body.len().min(LONGEST_NOTED * 4));
-            self.note(format!(
-                "the reply begins {:?}",
-                capped(&String::from_utf8_lossy(&start), LONGEST_NOTED)
-            ));
+            self.notes.push(Note::Body(capped(&String::from_utf8_lossy(&start), LONGEST_NOTED)));
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn of_status(reading: &Reading<'_>, limit_bytes: usize) -> ToolResult
     let reply = reading.reply();
     let status = reply.status;
     let result = if status.is_client_error() {
-        let (message, code) = message_of(reading);
+        let (message, code) = message_of(reading, limit_bytes);
         let text = match message {
             Some(message) => message,
             None => format!("The upstream refused the request with status {status} and did not say why."),
@@ -58,11 +58,16 @@ fn sentence_for(reading: &Reading<'_>, status: StatusCode) -> String {
 }
 
 /// The message and code of a 4xx, from where APIs put them, or the text.
-fn message_of(reading: &Reading<'_>) -> (Option<String>, Option<Value>) {
+///
+/// Nothing longer than can be shown is looked through.
+fn message_of(reading: &Reading<'_>, limit_bytes: usize) -> (Option<String>, Option<Value>) {
+    let begun = |text: &str| beginning(text, limit_bytes.saturating_mul(2)).to_owned();
     if let Some(json) = reading.json() {
         return match json {
-            Value::Object(members) => (message_in(members).map(|text| redacted(&text)), code_in(members)),
-            Value::String(text) => (safe_text(text), None),
+            Value::Object(members) => {
+                (message_in(members).map(|text| redacted(&begun(&text))), code_in(members))
+            }
+            Value::String(text) => (safe_text(&begun(text)), None),
             _ => (None, None),
         };
     }
@@ -70,7 +75,7 @@ fn message_of(reading: &Reading<'_>) -> (Option<String>, Option<Value>) {
     if !media_type.is_empty() && !media_type.starts_with("text/") || media_type == "text/html" {
         return (None, None);
     }
-    (safe_text(&decode_lossy(reading.reply())), None)
+    (safe_text(&begun(&decode_lossy(reading.reply()))), None)
 }
 
 /// Looks where APIs put their messages; RFC 9457 has `detail` and `title`.
@@ -163,6 +168,19 @@ pub(super) fn redacted(text: &str) -> String {
         text = pattern.replace_all(&text, *replacement).into_owned();
     }
     text.replace("\"[path]", "[path]")
+}
+
+/// At most so many bytes of a text, cut at white space so that what is to be redacted is not cut in two.
+fn beginning(text: &str, most_bytes: usize) -> &str {
+    if text.len() <= most_bytes {
+        return text;
+    }
+    let mut end = most_bytes;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let begun = &text[..end];
+    begun.rfind(char::is_whitespace).map_or("", |end| &begun[..end])
 }
 
 /// At most `limit_bytes` of a text, cut between characters and marked.

@@ -35,6 +35,13 @@ impl JsonError {
         let what = text.split(" at line ").next().unwrap_or(&text).to_owned();
         Self { what, line: error.line(), column: error.column() }
     }
+
+    fn at(json: &str, position: usize, what: String) -> Self {
+        let before = &json.as_bytes()[..position];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
+        Self { what, line, column }
+    }
 }
 
 impl JsonText {
@@ -45,7 +52,7 @@ impl JsonText {
     /// [`JsonError`] when they are not, when they are not UTF-8, or when they nest too deep.
     pub fn check(bytes: &Bytes) -> Result<Self, JsonError> {
         let raw: &RawValue = serde_json::from_slice(bytes).map_err(|error| JsonError::new(&error))?;
-        check_depth(raw.get())?;
+        check_inside(raw.get())?;
         Ok(Self(bytes.slice_ref(raw.get().as_bytes())))
     }
 
@@ -75,34 +82,45 @@ impl JsonText {
     }
 }
 
-/// The parser skips over a raw value without recursion and so without a limit of its own.
-fn check_depth(json: &str) -> Result<(), JsonError> {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    for (position, byte) in json.bytes().enumerate() {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
-        match byte {
-            b'"' => in_string = true,
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' => depth -= 1,
+/// What the parser passes over in a raw value: how deep it nests, and halves of surrogate pairs (`\\ud800` alone),
+/// which are no Unicode text and which strict clients refuse (RFC 8259, section 8.2).
+fn check_inside(json: &str) -> Result<(), JsonError> {
+    let bytes = json.as_bytes();
+    let (mut depth, mut position, mut in_string) = (0_usize, 0, false);
+    while let Some(byte) = bytes.get(position) {
+        match (in_string, byte) {
+            (true, b'\\') => match escape_length(&bytes[position..]) {
+                Some(length) => position += length - 1,
+                None => {
+                    return Err(JsonError::at(json, position, "half of a surrogate pair in a string".into()));
+                }
+            },
+            (_, b'"') => in_string = !in_string,
+            (false, b'[' | b'{') => depth += 1,
+            (false, b']' | b'}') => depth -= 1,
             _ => {}
         }
         if depth > JSON_DEPTH_LIMIT {
-            let before = &json.as_bytes()[..position];
-            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-            let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
             let what = format!("more than {JSON_DEPTH_LIMIT} nested arrays and objects");
-            return Err(JsonError { what, line, column });
+            return Err(JsonError::at(json, position, what));
         }
+        position += 1;
     }
     Ok(())
+}
+
+/// How long the escape at the beginning is, both halves of a pair together; `None` for half a pair alone.
+fn escape_length(escape: &[u8]) -> Option<usize> {
+    let unit = |at: usize| {
+        let digits = escape.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    match unit(0) {
+        None => Some(2),
+        Some(0xd800..=0xdbff) => matches!(unit(6), Some(0xdc00..=0xdfff)).then_some(12),
+        Some(0xdc00..=0xdfff) => None,
+        Some(_) => Some(6),
+    }
 }
 
 #[cfg(test)]
@@ -115,6 +133,28 @@ mod tests {
         let text = JsonText::check(&source).unwrap();
         assert_eq!(text.as_str(), r#"{"z": 1.0, "a": 12345678901234567890, "e": 0.10}"#);
         assert_eq!(JsonText::of(&text.parse()).as_str(), r#"{"z":1.0,"a":12345678901234567890,"e":0.10}"#);
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_no_text() {
+        let check = |json: &'static str| JsonText::check(&Bytes::from_static(json.as_bytes()));
+        for json in
+            [r#"{"a": "\ud800"}"#, r#""\udc00""#, r#""\ud800\u0041""#, r#""\ud83d x""#, r#"{"\udfff": 1}"#]
+        {
+            assert_eq!(check(json).unwrap_err().what, "half of a surrogate pair in a string", "{json}");
+        }
+        for json in [r#""\ud83d\ude00""#, r#""\\ud800""#, r#""\u00e9\n\"""#] {
+            check(json).unwrap().parse();
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_passes_can_be_read(text in r#"[\[\]{}",: a0-9.eE+\\u-]{0,40}|"(\\\\u[dD][89a-fA-F][0-9a-f]{2}|[a"\\\\]){0,4}""#) {
+            if let Ok(json) = JsonText::check(&Bytes::from(text)) {
+                json.parse();
+            }
+        }
     }
 
     #[test]

@@ -106,8 +106,7 @@ impl Violation {
             }
             ValidationErrorKind::AdditionalProperties { unexpected }
             | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
-                let names: Vec<_> = unexpected.iter().map(|name| format!("`{name}`")).collect();
-                format!("has no place for {}", names.join(", "))
+                format!("has no place for {}", listed(&unexpected.iter().map(String::as_str).collect()))
             }
             ValidationErrorKind::Minimum { limit } => {
                 format!("must be at least {limit}; found {}", shown(error.instance()))

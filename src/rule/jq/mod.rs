@@ -1,10 +1,16 @@
 //! jq filters, compiled once.
 
-use std::fmt;
+mod bounds;
 
+use std::{cell::Cell, fmt};
+
+use bounds::Bounded;
 use jaq_core::{
-    Compiler, Ctx, Vars, data,
-    load::{Arena, File, Loader, lex, parse},
+    Compiler, Ctx, Vars,
+    load::{
+        Arena, File, Loader, lex,
+        parse::{self, Def},
+    },
     unwrap_valr,
 };
 use jaq_json::Val;
@@ -15,7 +21,7 @@ use serde_json::Value;
 /// It sees the value as `.`, and `$args`, `$status`, `$headers`. What reads the world (`env`, `input`, `now`)
 /// or leaves it (`halt`, `debug`, `stderr`) is not there, so the same reply gives the same result.
 pub struct Jq {
-    filter: jaq_core::Filter<data::JustLut<Val>>,
+    filter: jaq_core::Filter<bounds::Kind>,
     source: String,
 }
 
@@ -64,7 +70,11 @@ const IMPURE: [&str; 12] = [
 /// How many operators a filter may have, words such as `if` counted twice. Parser and evaluator take a step down
 /// the stack for each, and the stack has an end.
 const OPERATOR_LIMIT: usize = 400;
+/// How many values, counted at every depth, a filter may give.
+const RESULT_LIMIT_VALUES: usize = 5_000_000;
 const COMPILER_STACK_BYTES: usize = 64 << 20;
+/// The written filter's name among the definitions.
+const MAIN: &str = "written";
 const VARIABLES: [&str; 3] = ["$args", "$status", "$headers"];
 
 impl Jq {
@@ -85,18 +95,33 @@ impl Jq {
     }
 
     fn compile_here(source: &str) -> Result<Self, JqError> {
-        let definitions = jaq_core::defs()
+        // Once as written, for the parser's words about what is wrong with it.
+        Loader::new([])
+            .load(&Arena::default(), File { code: source, path: () })
+            .map_err(|errors| JqError::new(load_message(source, errors)))?;
+        let written = jaq_core::load::parse(source, |parser| parser.term());
+        let written = written.ok_or_else(|| JqError::new("a filter can't import modules"))?;
+        bounds::refuse_recursion(&written)?;
+        let main = Def { name: MAIN, args: Vec::new(), body: bounds::bounded(written) };
+        let range = jaq_core::load::parse(bounds::RANGE, |parser| parser.defs());
+        let range: Vec<_> = range.expect("the definition is fixed and tested");
+        let definitions = range
+            .into_iter()
+            .chain(jaq_core::defs())
             .chain(jaq_std::defs())
             .chain(jaq_json::defs())
-            .filter(|definition| !IMPURE.contains(&definition.name));
+            .filter(|definition| !IMPURE.contains(&definition.name))
+            .map(bounds::bounded_definition)
+            .chain([main]);
         let functions = jaq_core::funs()
             .chain(jaq_std::funs())
             .chain(jaq_json::funs())
-            .filter(|(name, ..)| !IMPURE.contains(name));
+            .filter(|(name, ..)| !IMPURE.contains(name) && *name != "range")
+            .chain(bounds::functions());
         let arena = Arena::default();
         let modules = Loader::new(definitions)
-            .load(&arena, File { code: source, path: () })
-            .map_err(|errors| JqError::new(load_message(source, errors)))?;
+            .load(&arena, File { code: MAIN, path: () })
+            .map_err(|errors| JqError::new(load_message(MAIN, errors)))?;
         let filter =
             Compiler::default().with_funs(functions).with_global_vars(VARIABLES).compile(modules).map_err(
                 |errors| {
@@ -122,31 +147,38 @@ impl Jq {
     /// [`JqError`] when the filter fails, gives no value or several, or gives what JSON has not (bytes, keys
     /// that are no strings, infinities).
     pub fn apply(&self, value: &Value, names: JqNames<'_>) -> Result<Value, JqError> {
-        let mut results = self.run(value, names);
+        let work_left = Cell::new(bounds::WORK_LIMIT);
+        let mut results = self.run(value, names, &work_left);
         let first = results.next().ok_or_else(|| JqError::new("gave no value"))?;
         let first = first.map_err(|error| JqError {
             message: "does not fit the reply".to_owned(),
-            detail: Some(error.to_string()),
+            detail: Some(brief(&error)),
         })?;
         if results.next().is_some() {
             return Err(JqError::new("gave more than one value; wrap it in `[…]` for an array"));
         }
-        from_jq(&first, 0)
+        from_jq(&first, 0, &mut 0)
     }
 
     /// Whether the first value of the filter is neither `false` nor `null`. A filter that fails, or gives no
     /// value, does not hold.
     pub fn holds(&self, value: &Value, names: JqNames<'_>) -> bool {
-        !matches!(self.run(value, names).next(), None | Some(Err(_) | Ok(Val::Null | Val::Bool(false))))
+        let work_left = Cell::new(bounds::WORK_LIMIT);
+        !matches!(
+            self.run(value, names, &work_left).next(),
+            None | Some(Err(_) | Ok(Val::Null | Val::Bool(false)))
+        )
     }
 
     fn run<'a>(
         &'a self,
         value: &Value,
         names: JqNames<'_>,
+        work_left: &'a Cell<u64>,
     ) -> impl Iterator<Item = Result<Val, jaq_json::Error>> + 'a {
         let variables = [to_jq(names.args), Val::from(names.status as isize), to_jq(names.headers)];
-        let context = Ctx::<data::JustLut<Val>>::new(&self.filter.lut, Vars::new(variables));
+        let data = Bounded { table: &self.filter.lut, work_left };
+        let context = Ctx::<bounds::Kind>::new(data, Vars::new(variables));
         self.filter.id.run((context, to_jq(value))).map(unwrap_valr)
     }
 }
@@ -208,13 +240,34 @@ fn to_jq(value: &Value) -> Val {
     }
 }
 
+/// An error in at most so many bytes: the engine puts whole values into its errors.
+fn brief(error: &jaq_json::Error) -> String {
+    struct Brief(String);
+    impl fmt::Write for Brief {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            const LONGEST_BYTES: usize = 300;
+            self.0.extend(text.chars().take(LONGEST_BYTES.saturating_sub(self.0.len())));
+            if self.0.len() < LONGEST_BYTES { Ok(()) } else { Err(fmt::Error) }
+        }
+    }
+    let mut brief = Brief(String::new());
+    // An error here says that there was more to write.
+    let _ = fmt::write(&mut brief, format_args!("{error}"));
+    brief.0
+}
+
 /// Keeps the text of decimals, so that `1.0` comes out as `1.0`.
 fn to_jq_number(number: &serde_json::Number) -> Val {
     let text = number.to_string();
     Val::Num(jaq_json::Num::from_str_radix(&text, 10).unwrap_or_else(|| jaq_json::Num::Dec(text.into())))
 }
 
-fn from_jq(value: &Val, depth: usize) -> Result<Value, JqError> {
+/// `made` counts the values: shared parts are told apart here, so a small value inside can be a large one outside.
+fn from_jq(value: &Val, depth: usize, made: &mut usize) -> Result<Value, JqError> {
+    *made += 1;
+    if *made > RESULT_LIMIT_VALUES {
+        return Err(JqError::new(format!("gave more than {RESULT_LIMIT_VALUES} values")));
+    }
     if depth > crate::tool::JSON_DEPTH_LIMIT {
         return Err(JqError::new("gave a value that nests too deep"));
     }
@@ -228,7 +281,7 @@ fn from_jq(value: &Val, depth: usize) -> Result<Value, JqError> {
         }
         Val::BStr(bytes) | Val::TStr(bytes) => Value::String(String::from_utf8_lossy(bytes).into_owned()),
         Val::Arr(items) => {
-            Value::Array(items.iter().map(|item| from_jq(item, depth + 1)).collect::<Result<_, _>>()?)
+            Value::Array(items.iter().map(|item| from_jq(item, depth + 1, made)).collect::<Result<_, _>>()?)
         }
         Val::Obj(members) => {
             let mut map = serde_json::Map::with_capacity(members.len());
@@ -236,7 +289,7 @@ fn from_jq(value: &Val, depth: usize) -> Result<Value, JqError> {
                 let Val::TStr(key) = key else {
                     return Err(JqError::new("gave an object with a key that is no string"));
                 };
-                map.insert(String::from_utf8_lossy(key).into_owned(), from_jq(value, depth + 1)?);
+                map.insert(String::from_utf8_lossy(key).into_owned(), from_jq(value, depth + 1, made)?);
             }
             Value::Object(map)
         }
@@ -307,6 +360,42 @@ mod tests {
             check(&filter, "null", Err("more than 400 operators"));
         }
         check(&(".".to_owned() + &"|.".repeat(390)), "1", Ok("1"));
+    }
+
+    #[test]
+    fn a_filter_has_an_end_whatever_the_reply() {
+        check("{total: (.price * .count)}", r#"{"price": "x", "count": 1000000000000}"#, Err("does not fit"));
+        check("[range(.n)] | length", r#"{"n": 1e15}"#, Err("does not fit"));
+        check(
+            "reduce .[] as $x (\"aaaaaaaa\"; . + .)",
+            &format!("[{}0]", "0,".repeat(60)),
+            Err("does not fit"),
+        );
+        check("reduce .[] as $x (3; . * .)", &format!("[{}0]", "0,".repeat(60)), Err("does not fit"));
+        check(". += . | . *= 2", "\"ab\"", Ok("\"abababab\""));
+        check("[repeat(1)]", "null", Err("does not fit"));
+        check("until(false; .)", "null", Err("does not fit"));
+        check("reduce range(60) as $x (1; [., .])", "null", Err("more than"));
+        check("def f: [f]; f", "null", Err("`f` calls itself"));
+        check("def f: def g: f; g; f", "null", Err("`f` calls itself"));
+        check("def f(x): x + 1; f(f(1))", "null", Ok("3"));
+    }
+
+    #[test]
+    fn loops_and_paths_work_within_the_bounds() {
+        check("[range(3)], [range(1; 4)], [range(5; 0; -2)] | add", "null", Err("more than one"));
+        check("[[range(3)], [range(1; 4)], [range(5; 0; -2)]]", "null", Ok("[[0,1,2],[1,2,3],[5,3,1]]"));
+        check(
+            "[recurse(.c[]) | .v] | add",
+            r#"{"v": 1, "c": [{"v": 2, "c": []}, {"v": 3, "c": []}]}"#,
+            Ok("6"),
+        );
+        check("[limit(3; repeat(7))]", "null", Ok("[7,7,7]"));
+        check("until(. > 100; . * 2)", "1", Ok("128"));
+        check(".a += 1 | .b[0] *= 2", r#"{"a": 1, "b": [4]}"#, Ok(r#"{"a":2,"b":[8]}"#));
+        check("[.[] + (10, 20)]", "[1, 2]", Ok("[11,12,21,22]"));
+        check("{a: 1} * {b: {c: 2}} | .b.c + 1", "null", Ok("3"));
+        check("map(.x) | add, length | tostring", "[]", Err("more than one"));
     }
 
     #[test]

@@ -1,0 +1,335 @@
+//! What keeps a filter from running, or growing, without end on a reply that was made for that.
+//!
+//! jq has loops and recursion, and `+` and `*` make values as large as their operands say: `.price * .count` on
+//! `{"price": "x", "count": 1e12}` would be a terabyte of text. The engine has no limits of its own, so they are
+//! put into the filter before it is compiled: every round of a loop and every sum or product spends some of
+//! the work that one run may do.
+
+use std::cell::Cell;
+
+use jaq_core::{
+    Lut,
+    data::{DataT, HasLut},
+    load::{
+        lex::StrPart,
+        parse::{BinaryOp, Def, Pattern, Term},
+    },
+    native::{Fun, bome, v},
+    ops::Math,
+    path::{Part, Path},
+};
+use jaq_json::{Error, Num, Val};
+
+use super::JqError;
+
+/// How much work one run may do: rounds of loops, sums, products.
+pub(super) const WORK_LIMIT: u64 = 1_000_000;
+/// How large a sum or product may be, in bytes or elements.
+const VALUE_LIMIT: usize = 64 << 20;
+
+/// How large a whole number may be, in bytes: some ten thousand digits.
+const NUMBER_LIMIT_BYTES: usize = 4 << 10;
+
+/// The engine's data: the filter's table, and the work that is left.
+#[derive(Clone)]
+pub(super) struct Bounded<'a> {
+    pub(super) table: &'a Lut<Kind>,
+    pub(super) work_left: &'a Cell<u64>,
+}
+
+/// Values are the JSON of `jaq`, data is [`Bounded`].
+pub(super) struct Kind;
+
+impl DataT for Kind {
+    type V<'a> = Val;
+    type Data<'a> = Bounded<'a>;
+}
+
+impl<'a> HasLut<'a, Kind> for Bounded<'a> {
+    fn lut(&self) -> &'a Lut<Kind> {
+        self.table
+    }
+}
+
+impl Bounded<'_> {
+    fn spend(&self, work: u64) -> Result<(), Error> {
+        match self.work_left.get().checked_sub(work) {
+            Some(left) => {
+                self.work_left.set(left);
+                Ok(())
+            }
+            None => {
+                self.work_left.set(0);
+                Err(Error::str("the filter does too much work"))
+            }
+        }
+    }
+}
+
+const TICK: &str = "!tick";
+const SUM: &str = "!sum";
+const PRODUCT: &str = "!product";
+/// Loops of the standard library, with how many arguments; each round is a call of the inner `rec`.
+const LOOPS: [(&str, usize); 5] = [("range", 3), ("recurse", 1), ("repeat", 1), ("until", 2), ("while", 2)];
+/// Written in jq, so that its rounds are counted; the engine's own counts nothing.
+pub(super) const RANGE: &str = "def range($from; $to; $by): \
+     def rec: if ($by > 0 and . < $to) or ($by < 0 and . > $to) then ., (. + $by | rec) else {}[] end; $from | rec;";
+
+/// The functions behind the limits.
+pub(super) fn functions() -> [Fun<Kind>; 3] {
+    [
+        jaq_core::native::run((TICK, v(0), |cv| bome(cv.0.data().spend(1).map(|()| cv.1)))),
+        jaq_core::native::run((SUM, v(2), |mut cv| {
+            let (left, right) = (cv.0.pop_var(), cv.0.pop_var());
+            let size = size(&left).saturating_add(size(&right));
+            bome(
+                cv.0.data()
+                    .spend(1 + size_of_one(&right))
+                    .and_then(|()| fits(size))
+                    .and_then(|()| left + right),
+            )
+        })),
+        jaq_core::native::run((PRODUCT, v(2), |mut cv| {
+            let (left, right) = (cv.0.pop_var(), cv.0.pop_var());
+            let size = product_size(&left, &right);
+            bome(cv.0.data().spend(1).and_then(|()| fits(size)).and_then(|()| left * right))
+        })),
+    ]
+}
+
+fn fits(size: usize) -> Result<(), Error> {
+    if size <= VALUE_LIMIT { Ok(()) } else { Err(Error::str("the filter makes too large a value")) }
+}
+
+/// The work of putting a value at the end of another.
+fn size_of_one(value: &Val) -> u64 {
+    (size(value) / 64) as u64
+}
+
+fn size(value: &Val) -> usize {
+    match value {
+        Val::Null | Val::Bool(_) => 1,
+        // Arithmetic on large numbers costs more than their size.
+        Val::Num(Num::BigInt(integer)) => {
+            let bytes = usize::try_from(integer.bits() / 8).unwrap_or(usize::MAX);
+            bytes.saturating_mul(VALUE_LIMIT / NUMBER_LIMIT_BYTES)
+        }
+        Val::Num(_) => 8,
+        Val::BStr(bytes) | Val::TStr(bytes) => bytes.len(),
+        Val::Arr(items) => items.len(),
+        Val::Obj(members) => members.len(),
+    }
+}
+
+fn product_size(left: &Val, right: &Val) -> usize {
+    match (left, right) {
+        (Val::BStr(text) | Val::TStr(text), Val::Num(times))
+        | (Val::Num(times), Val::BStr(text) | Val::TStr(text)) => {
+            let times = times.as_isize().map_or(usize::MAX, |times| usize::try_from(times).unwrap_or(0));
+            text.len().saturating_mul(times)
+        }
+        _ => size(left).saturating_add(size(right)),
+    }
+}
+
+/// A definition of the standard library with its loops counted.
+pub(super) fn bounded_definition<'s>(definition: Def<&'static str>) -> Def<&'s str> {
+    let is_loop = LOOPS.contains(&(definition.name, definition.args.len()));
+    let mut body = bounded(definition.body);
+    if is_loop && let Term::Def(inner, _) = &mut body {
+        for rec in inner {
+            rec.body = ticked(std::mem::take(&mut rec.body));
+        }
+    }
+    Def { body, ..definition }
+}
+
+/// A filter with its sums and products counted.
+pub(super) fn bounded<'s>(term: Term<&'s str>) -> Term<&'s str> {
+    let boxed = |term: Box<Term<&'s str>>| Box::new(bounded(*term));
+    let all = |terms: Vec<Term<&'s str>>| terms.into_iter().map(bounded).collect::<Vec<_>>();
+    match term {
+        Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => term,
+        Term::Str(format, parts) => {
+            let part = |part| match part {
+                StrPart::Term(term) => StrPart::Term(bounded(term)),
+                StrPart::Str(text) => StrPart::Str(text),
+                StrPart::Char(character) => StrPart::Char(character),
+            };
+            Term::Str(format, parts.into_iter().map(part).collect())
+        }
+        Term::Arr(inner) => Term::Arr(inner.map(boxed)),
+        Term::Obj(members) => {
+            Term::Obj(members.into_iter().map(|(key, value)| (bounded(key), value.map(bounded))).collect())
+        }
+        Term::Neg(inner) => Term::Neg(boxed(inner)),
+        Term::BinOp(left, operator, right) => bounded_operation(bounded(*left), operator, bounded(*right)),
+        Term::Label(label, inner) => Term::Label(label, boxed(inner)),
+        Term::Fold(name, over, pattern, rest) => {
+            // The first is where it begins, the second one round.
+            let counted = |(index, term)| if index == 1 { ticked(term) } else { term };
+            let rest = all(rest).into_iter().enumerate().map(counted).collect();
+            Term::Fold(name, boxed(over), bounded_pattern(pattern), rest)
+        }
+        Term::TryCatch(tried, caught) => Term::TryCatch(boxed(tried), caught.map(boxed)),
+        Term::IfThenElse(branches, otherwise) => {
+            let branches = branches.into_iter().map(|(condition, then)| (bounded(condition), bounded(then)));
+            Term::IfThenElse(branches.collect(), otherwise.map(boxed))
+        }
+        Term::Def(definitions, inner) => {
+            let definitions = definitions.into_iter().map(|def| Def { body: bounded(def.body), ..def });
+            Term::Def(definitions.collect(), boxed(inner))
+        }
+        Term::Call(name, arguments) => Term::Call(name, all(arguments)),
+        Term::Path(root, Path(parts)) => {
+            let part = |part| match part {
+                Part::Index(index) => Part::Index(bounded(index)),
+                Part::Range(from, to) => Part::Range(from.map(bounded), to.map(bounded)),
+            };
+            let parts = parts.into_iter().map(|(inner, optional)| (part(inner), optional)).collect();
+            Term::Path(boxed(root), Path(parts))
+        }
+    }
+}
+
+fn bounded_operation<'s>(
+    left: Term<&'s str>,
+    operator: BinaryOp<&'s str>,
+    right: Term<&'s str>,
+) -> Term<&'s str> {
+    let function = |math: Math| match math {
+        Math::Add => Some(SUM),
+        Math::Mul => Some(PRODUCT),
+        Math::Sub | Math::Div | Math::Rem => None,
+    };
+    let operator = match operator {
+        BinaryOp::Math(math) => match function(math) {
+            // jq tries every right side with each left one, not the other way round.
+            Some(name) => return call(name, [right, left]),
+            None => BinaryOp::Math(math),
+        },
+        BinaryOp::UpdateMath(math) => match function(math) {
+            // `l += r` is `r as $r | l |= . + $r`.
+            Some(name) => {
+                const RIGHT: &str = "$!right";
+                let change = call(name, [Term::Var(RIGHT), Term::Id]);
+                let update = Term::BinOp(Box::new(left), BinaryOp::Update, Box::new(change));
+                return Term::BinOp(
+                    Box::new(right),
+                    BinaryOp::Pipe(Some(Pattern::Var(RIGHT))),
+                    Box::new(update),
+                );
+            }
+            None => BinaryOp::UpdateMath(math),
+        },
+        BinaryOp::Pipe(pattern) => BinaryOp::Pipe(pattern.map(bounded_pattern)),
+        other => other,
+    };
+    Term::BinOp(Box::new(left), operator, Box::new(right))
+}
+
+/// One round of a loop.
+fn ticked<'s>(round: Term<&'s str>) -> Term<&'s str> {
+    Term::BinOp(Box::new(call(TICK, [])), BinaryOp::Pipe(None), Box::new(round))
+}
+
+fn bounded_pattern<'s>(pattern: Pattern<&'s str>) -> Pattern<&'s str> {
+    match pattern {
+        Pattern::Var(name) => Pattern::Var(name),
+        Pattern::Arr(parts) => Pattern::Arr(parts.into_iter().map(bounded_pattern).collect()),
+        Pattern::Obj(parts) => {
+            Pattern::Obj(parts.into_iter().map(|(key, part)| (bounded(key), bounded_pattern(part))).collect())
+        }
+    }
+}
+
+fn call<'s>(name: &'static str, arguments: impl IntoIterator<Item = Term<&'s str>>) -> Term<&'s str> {
+    Term::Call(name, arguments.into_iter().collect())
+}
+
+/// Refuses a definition that calls itself: nothing but the stack would bound it.
+///
+/// # Errors
+///
+/// [`JqError`] names the definition.
+pub(super) fn refuse_recursion(term: &Term<&str>) -> Result<(), JqError> {
+    let mut enclosing = Vec::new();
+    visit(term, &mut enclosing)
+}
+
+fn visit<'t>(term: &'t Term<&str>, enclosing: &mut Vec<(&'t str, usize)>) -> Result<(), JqError> {
+    match term {
+        Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => Ok(()),
+        Term::Str(_, parts) => parts.iter().try_for_each(|part| match part {
+            StrPart::Term(term) => visit(term, enclosing),
+            StrPart::Str(_) | StrPart::Char(_) => Ok(()),
+        }),
+        Term::Arr(inner) => inner.iter().try_for_each(|inner| visit(inner, enclosing)),
+        Term::Obj(members) => members.iter().try_for_each(|(key, value)| {
+            visit(key, enclosing)?;
+            value.iter().try_for_each(|value| visit(value, enclosing))
+        }),
+        Term::Neg(inner) | Term::Label(_, inner) => visit(inner, enclosing),
+        Term::BinOp(left, operator, right) => {
+            visit(left, enclosing)?;
+            if let BinaryOp::Pipe(Some(pattern)) = operator {
+                visit_pattern(pattern, enclosing)?;
+            }
+            visit(right, enclosing)
+        }
+        Term::Fold(_, over, pattern, rest) => {
+            visit(over, enclosing)?;
+            visit_pattern(pattern, enclosing)?;
+            rest.iter().try_for_each(|term| visit(term, enclosing))
+        }
+        Term::TryCatch(tried, caught) => {
+            visit(tried, enclosing)?;
+            caught.iter().try_for_each(|caught| visit(caught, enclosing))
+        }
+        Term::IfThenElse(branches, otherwise) => {
+            branches.iter().try_for_each(|(condition, then)| {
+                visit(condition, enclosing)?;
+                visit(then, enclosing)
+            })?;
+            otherwise.iter().try_for_each(|otherwise| visit(otherwise, enclosing))
+        }
+        Term::Def(definitions, inner) => {
+            for definition in definitions {
+                enclosing.push((definition.name, definition.args.len()));
+                visit(&definition.body, enclosing)?;
+                enclosing.pop();
+            }
+            visit(inner, enclosing)
+        }
+        Term::Call(name, arguments) => {
+            if enclosing.contains(&(*name, arguments.len())) {
+                let message = format!(
+                    "`{name}` calls itself, which has no end that can be seen; `recurse` or `reduce` have"
+                );
+                return Err(JqError::new(message));
+            }
+            arguments.iter().try_for_each(|argument| visit(argument, enclosing))
+        }
+        Term::Path(root, Path(parts)) => {
+            visit(root, enclosing)?;
+            parts.iter().try_for_each(|(part, _)| match part {
+                Part::Index(index) => visit(index, enclosing),
+                Part::Range(from, to) => from.iter().chain(to).try_for_each(|bound| visit(bound, enclosing)),
+            })
+        }
+    }
+}
+
+fn visit_pattern<'t>(
+    pattern: &'t Pattern<&str>,
+    enclosing: &mut Vec<(&'t str, usize)>,
+) -> Result<(), JqError> {
+    match pattern {
+        Pattern::Var(_) => Ok(()),
+        Pattern::Arr(parts) => parts.iter().try_for_each(|part| visit_pattern(part, enclosing)),
+        Pattern::Obj(parts) => parts.iter().try_for_each(|(key, part)| {
+            visit(key, enclosing)?;
+            visit_pattern(part, enclosing)
+        }),
+    }
+}
