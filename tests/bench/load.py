@@ -140,7 +140,10 @@ def cpu_seconds(pid):
 
 
 def milliseconds(text):
-    number, unit = re.fullmatch(r"([\d.]+)(us|ms|s)", text).groups()
+    found = re.fullmatch(r"([\d.]+)(us|ms|s)", text)
+    if not found:
+        sys.exit(f"wrk gave the latency `{text}`")
+    number, unit = found.groups()
     return float(number) * {"us": 0.001, "ms": 1, "s": 1000}[unit]
 
 
@@ -157,7 +160,7 @@ def load(url, script, seconds, pid, what):
     calls = int(re.search(r"(\d+) requests in", out)[1])
     return {
         "rate": float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1]),
-        "p99": milliseconds(re.search(r"99%\s+(\S+)", out)[1]),
+        "p99": milliseconds(re.search(r"^\s+99%\s+(\S+)", out, re.M)[1]),
         "cpu": used / max(calls, 1) * 1e6,
     }
 
