@@ -16,7 +16,10 @@ use super::{
     source::Span,
     upstreams::{self, UpstreamDefaults, UpstreamFile},
 };
-use crate::route::{Conflict, RouteTable, UpstreamName};
+use crate::{
+    policy::PassthroughSettings,
+    route::{Conflict, RouteTable, UpstreamName},
+};
 
 /// Compiles the files' trees. `None` when something is wrong; that has been reported then.
 pub(super) fn compile(
@@ -59,6 +62,14 @@ pub(super) fn compile(
     }
     warn_unused(report, &names, &routes, passthrough.as_ref());
     refuse_conflicts(report, &routes);
+    let passthrough = passthrough.map(|name| {
+        let upstream = upstreams.iter().find(|file| file.settings.name == name);
+        let settings = PassthroughSettings {
+            deadline: upstream.and_then(|file| file.deadline).unwrap_or(route_defaults.deadline),
+            idle_timeout: PassthroughSettings::IDLE_TIMEOUT_DEFAULT,
+        };
+        (name, settings)
+    });
     let (server, log) = process?;
     (report.errors() == 0).then(|| Loaded {
         server,

@@ -40,7 +40,7 @@ mod upstreams;
 
 use std::path::PathBuf;
 
-use crate::route::UpstreamName;
+use crate::{policy::PassthroughSettings, route::UpstreamName};
 
 pub use examples::{Example, Expectation, Expected, ExpectedContent, Position};
 pub use problem::{Problem, Problems, Severity};
@@ -84,8 +84,8 @@ pub struct Loaded {
     pub log: LogChoice,
     /// The legacy servers.
     pub upstreams: Vec<UpstreamFile>,
-    /// The upstream that gets every path which is no route.
-    pub passthrough: Option<UpstreamName>,
+    /// The upstream that gets every path which is no route, and how patiently.
+    pub passthrough: Option<(UpstreamName, PassthroughSettings)>,
     /// The routes, in the order of the files.
     pub routes: Vec<RouteFile>,
     /// What works, but not as its writer thinks.

@@ -21,12 +21,12 @@ use tower::ServiceExt;
 
 use crate::{
     observe::RequestId,
-    policy::Guarded,
+    policy::{Guarded, Passthrough},
     reply::Reply,
     route::{Route, RouteTable, UpstreamName, UpstreamRequest},
     rule::{self, Facts, Trace},
     tool::{Arguments, Fault, ToolResult},
-    upstream::{Ask, Upstream, UpstreamError},
+    upstream::{Ask, UpstreamError},
 };
 
 pub use catalog::{BadCursor, Catalog, CatalogEntry, Page};
@@ -78,7 +78,7 @@ pub struct Snapshot {
     /// Whom to ask; every route's upstream is here.
     pub upstreams: HashMap<UpstreamName, Guarded>,
     /// Who gets every path that is not ours, unread.
-    pub passthrough: Option<Upstream>,
+    pub passthrough: Option<Passthrough>,
     /// What can be called, as clients read it.
     pub catalog: Catalog,
 }
@@ -120,7 +120,7 @@ impl Snapshot {
     pub fn new(
         table: RouteTable,
         upstreams: HashMap<UpstreamName, Guarded>,
-        passthrough: Option<Upstream>,
+        passthrough: Option<Passthrough>,
     ) -> Self {
         let catalog = Catalog::of(&table);
         Self { table, upstreams, passthrough, catalog }

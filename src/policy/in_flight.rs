@@ -25,8 +25,9 @@ pub struct InFlight<S> {
     gate: Arc<Gate>,
 }
 
+/// The places of one upstream, for whatever is asked of it: calls and what is passed through.
 #[derive(Debug)]
-struct Gate {
+pub struct Gate {
     upstream: UpstreamName,
     settings: PolicySettings,
     places: Arc<Semaphore>,
@@ -34,17 +35,22 @@ struct Gate {
 }
 
 impl<S> InFlight<S> {
-    /// Puts the layer round a service that asks `upstream`.
-    pub fn new(inner: S, upstream: UpstreamName, settings: PolicySettings) -> Self {
-        let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
-        let (places, seats) = (semaphore(settings.in_flight_limit), semaphore(settings.waiting_limit));
-        Self { inner, gate: Arc::new(Gate { upstream, settings, places, seats }) }
+    /// Puts the layer round a service that asks the gate's upstream.
+    pub fn new(inner: S, gate: Arc<Gate>) -> Self {
+        Self { inner, gate }
     }
 }
 
 impl Gate {
+    /// A gate before `upstream`, with all its places free.
+    pub fn new(upstream: UpstreamName, settings: PolicySettings) -> Self {
+        let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
+        let (places, seats) = (semaphore(settings.in_flight_limit), semaphore(settings.waiting_limit));
+        Self { upstream, settings, places, seats }
+    }
+
     /// Finds a place, or waits for one. Dropping the future leaves the queue.
-    async fn enter(&self) -> Result<OwnedSemaphorePermit, UpstreamError> {
+    pub(super) async fn enter(&self) -> Result<OwnedSemaphorePermit, UpstreamError> {
         if let Ok(place) = self.places.clone().try_acquire_owned() {
             return Ok(place);
         }
@@ -96,13 +102,17 @@ mod tests {
     const ONE_AND_ONE: PolicySettings =
         PolicySettings { in_flight_limit: 1, waiting_limit: 1, waiting_timeout: Duration::from_secs(2) };
 
+    fn gate() -> Arc<Gate> {
+        Arc::new(Gate::new(name(), ONE_AND_ONE))
+    }
+
     fn is_busy(result: &Result<Reply, UpstreamError>) -> bool {
         matches!(result, Err(UpstreamError::Busy { in_flight_limit: 1, .. }))
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_is_let_in_one_waits_and_the_next_is_turned_away_at_once() {
-        let service = InFlight::new(answering_after(SECOND, &Inside::default()), name(), ONE_AND_ONE);
+        let service = InFlight::new(answering_after(SECOND, &Inside::default()), gate());
         let begun = tokio::time::Instant::now();
         let (first, second, third) =
             tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)), async {
@@ -118,7 +128,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_too_long_is_turned_away() {
-        let service = InFlight::new(answering_after(10 * SECOND, &Inside::default()), name(), ONE_AND_ONE);
+        let service = InFlight::new(answering_after(10 * SECOND, &Inside::default()), gate());
         let (first, second) = tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)));
         first.unwrap();
         assert!(is_busy(&second), "{second:?}");
@@ -127,7 +137,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_that_is_dropped_gives_its_place_back() {
         let inside = Inside::default();
-        let service = InFlight::new(answering_after(10 * SECOND, &inside), name(), ONE_AND_ONE);
+        let service = InFlight::new(answering_after(10 * SECOND, &inside), gate());
         let dropped = tokio::time::timeout(SECOND, call(&service, ask(SECOND))).await;
         dropped.unwrap_err();
         assert_eq!(inside.count(), 0);

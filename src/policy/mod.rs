@@ -6,13 +6,16 @@
 //! 2. [`InFlight`]: protects the upstream. Inside the deadline, so that a call that gives up leaves the queue;
 //!    round the upstream, so that a place is held exactly as long as a connection is.
 //!
+//! What is handed through unread has the same gate, and limits of its own: [`Passthrough`].
+//!
 //! Each tells what it did as an [`UpstreamError`], so that the [`gateway`](crate) has one kind of failure to put
 //! into words. All of them share their state between clones; dropping a call's future gives back what it held.
 
 mod deadline;
 mod in_flight;
+mod passthrough;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tower::{ServiceBuilder, util::BoxCloneSyncService};
 
@@ -22,7 +25,8 @@ use crate::{
 };
 
 pub use deadline::Deadline;
-pub use in_flight::InFlight;
+pub use in_flight::{Gate, InFlight};
+pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
 
 /// An upstream with its guards. Clones share the guards' state.
 pub type Guarded = BoxCloneSyncService<Ask, Reply, UpstreamError>;
@@ -57,12 +61,12 @@ impl Default for PolicySettings {
     }
 }
 
-/// Puts the guards round an upstream.
-pub fn guard(upstream: Upstream, settings: PolicySettings) -> Guarded {
-    let (outer, inner) = (upstream.name().clone(), upstream.name().clone());
+/// Puts the guards round an upstream. What else asks it shares the gate.
+pub fn guard(upstream: Upstream, gate: Arc<Gate>) -> Guarded {
+    let name = upstream.name().clone();
     let guarded = ServiceBuilder::new()
-        .layer_fn(move |service| Deadline::new(service, outer.clone()))
-        .layer_fn(move |service| InFlight::new(service, inner.clone(), settings))
+        .layer_fn(move |service| Deadline::new(service, name.clone()))
+        .layer_fn(move |service| InFlight::new(service, gate.clone()))
         .service(upstream);
     Guarded::new(guarded)
 }

@@ -6,7 +6,7 @@ use axum::Router;
 
 use super::{ServerSettings, router};
 use crate::{
-    config::{Loaded, UpstreamFile},
+    config::Loaded,
     face::{
         door::{Door, DoorSettings},
         mcp::{Mcp, McpSettings},
@@ -14,7 +14,7 @@ use crate::{
     },
     gateway::{Gateway, Snapshot},
     observe::log::{LogError, LogFormat, LogSettings},
-    policy::guard,
+    policy::{Gate, Passthrough, guard},
     route::{Conflict, RouteTable},
     upstream::Upstream,
 };
@@ -83,13 +83,16 @@ pub fn log_settings(loaded: &Loaded) -> Result<LogSettings, LogError> {
 
 fn snapshot(loaded: &Loaded) -> Result<Snapshot, Conflict> {
     let table = RouteTable::new(loaded.routes.iter().map(|file| Arc::clone(&file.route)).collect())?;
-    let upstream = |file: &UpstreamFile| Upstream::new(file.settings.clone());
-    let guarded =
-        loaded.upstreams.iter().map(|file| (file.settings.name.clone(), guard(upstream(file), file.policy)));
-    let guarded: HashMap<_, _> = guarded.collect();
-    let passthrough = loaded
-        .passthrough
-        .as_ref()
-        .and_then(|name| loaded.upstreams.iter().find(|file| file.settings.name == *name).map(upstream));
+    let (mut guarded, mut passthrough) = (HashMap::new(), None);
+    for file in &loaded.upstreams {
+        let name = file.settings.name.clone();
+        let upstream = Upstream::new(file.settings.clone());
+        // Shared by calls and what is handed through, as the connections are.
+        let gate = Arc::new(Gate::new(name.clone(), file.policy));
+        if let Some((_, settings)) = loaded.passthrough.as_ref().filter(|(chosen, _)| *chosen == name) {
+            passthrough = Some(Passthrough::new(upstream.clone(), gate.clone(), *settings));
+        }
+        guarded.insert(name, guard(upstream, gate));
+    }
     Ok(Snapshot::new(table, guarded, passthrough))
 }

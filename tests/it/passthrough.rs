@@ -1,8 +1,8 @@
 //! Every other path: streamed to an upstream, unchanged.
 
-use std::net::TcpListener;
+use std::{net::TcpListener, time::Duration};
 
-use crate::support::{Gate, Proxy, Scripted, Setup, Step, reply};
+use crate::support::{Gate, Proxy, Scripted, Setup, Step, reply, soon};
 
 async fn before(upstream: &Scripted) -> Proxy {
     let mut setup = Setup::new(upstream.address);
@@ -144,4 +144,81 @@ async fn a_stream_that_breaks_off_is_not_passed_for_a_whole_one() {
     client.write("GET /old HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     let seen = client.read_to_end().await;
     assert!(seen.contains("first") && !seen.ends_with("0\r\n\r\n"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_is_a_gateway_timeout() {
+    let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.passthrough = true;
+    setup.patience.deadline = Duration::from_millis(50);
+    let response = setup.start().await.get("/old").await;
+    assert_eq!(
+        (response.status, response.text()),
+        (504, r#"{"error":"the upstream did not answer in time"}"#)
+    );
+    upstream.until("the upstream is left", |state| state.left == 1).await;
+}
+
+#[tokio::test]
+async fn the_deadline_runs_from_the_last_part_of_the_request() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.passthrough = true;
+    setup.patience.deadline = Duration::from_millis(400);
+    let proxy = setup.start().await;
+    let mut client = proxy.connect().await;
+    client.write("POST /old HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    for _ in 0..6 {
+        // The one wait for a while: that the whole takes longer than the deadline is what is tried.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        client.write("3\r\none\r\n").await;
+    }
+    client.write("0\r\n\r\n").await;
+    assert_eq!(client.read(false).await.text(), "old");
+}
+
+#[tokio::test]
+async fn a_body_that_pauses_for_too_long_is_broken_off() {
+    let upstream = Scripted::start(|_| {
+        let first = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n";
+        vec![Step::Send(first.into()), Step::Hold(Gate::new())]
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.passthrough = true;
+    setup.patience.idle_timeout = Duration::from_millis(50);
+    let proxy = setup.start().await;
+    let mut client = proxy.connect().await;
+    client.write("GET /old HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let seen = client.read_to_end().await;
+    assert!(seen.contains("first") && !seen.ends_with("0\r\n\r\n"), "{seen}");
+    upstream.until("the upstream is left", |state| state.left == 1).await;
+}
+
+#[tokio::test]
+async fn calls_and_what_is_handed_through_share_the_upstreams_places() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let upstream = Scripted::start(move |_| {
+        vec![
+            Step::Send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n".into()),
+            Step::Hold(held.clone()),
+            Step::Send("old".into()),
+        ]
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.passthrough = true;
+    (setup.policy.in_flight_limit, setup.policy.waiting_limit) = (1, 0);
+    let proxy = setup.start().await;
+    let mut client = proxy.connect().await;
+    client.write("GET /old HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    client.read_until("200 OK").await;
+    let busy = proxy.get("/other").await;
+    assert_eq!((busy.status, busy.header("retry-after").as_deref()), (503, Some("2")));
+    assert_eq!(proxy.call("get_thing", "{}").await.status, 503);
+    gate.open();
+    client.read_until("old").await;
+    soon("the place is free", async { while proxy.call("get_thing", "{}").await.status != 200 {} }).await;
 }

@@ -174,6 +174,15 @@ pub(super) fn error(status: StatusCode, message: &str) -> Response<Body> {
     value(status, &json!({ "error": message }))
 }
 
+/// An error of a request that is handed through; 503 says when to come back.
+pub(super) fn upstream_failed(status: StatusCode, message: &str) -> Response<Body> {
+    let mut response = error(status, message);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+    }
+    response
+}
+
 /// 405, with what is allowed.
 pub(super) fn wrong_method(found: &Method, allowed: &[Method]) -> Response<Body> {
     let listed = listed(allowed);

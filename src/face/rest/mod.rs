@@ -32,8 +32,8 @@ use super::{
 use crate::{
     gateway::{Call, Gateway, Snapshot},
     observe::RequestId,
+    policy,
     route::{EndpointMatch, Route},
-    upstream::Upstream,
 };
 
 /// Paths that are always ours, and what is below them: no route's own endpoint may be there.
@@ -55,7 +55,7 @@ enum Place<'a> {
     Tool { route: &'a Arc<Route>, in_path: Vec<(String, String)> },
     UnknownTool(String),
     WrongMethod(Vec<Method>),
-    Passthrough(&'a Upstream),
+    Passthrough(&'a policy::Passthrough),
     Nothing,
 }
 

@@ -15,7 +15,8 @@ use super::answer;
 use crate::{
     face::Peer,
     observe::{Chain, RequestId},
-    upstream::{Upstream, UpstreamError},
+    policy::Passthrough,
+    upstream::UpstreamError,
 };
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -23,7 +24,7 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const VIA: HeaderValue = HeaderValue::from_static("1.1 glossator");
 
-pub(super) async fn hand_through(upstream: &Upstream, mut parts: Parts, body: Body) -> Response<Body> {
+pub(super) async fn hand_through(upstream: &Passthrough, mut parts: Parts, body: Body) -> Response<Body> {
     if let Some(refused) = refuse(&parts) {
         return refused;
     }
@@ -40,7 +41,7 @@ pub(super) async fn hand_through(upstream: &Upstream, mut parts: Parts, body: Bo
         Err(error) => {
             warn!(%request_id, upstream = %upstream.name(), error = %Chain(&error), "passthrough failed");
             let (status, message) = failure(&error);
-            (answer::error(status, message), status)
+            (answer::upstream_failed(status, message), status)
         }
     };
     info!(%request_id, upstream = %upstream.name(), %method, status = status.as_u16(), "passthrough");

@@ -9,7 +9,7 @@ use glossator::{
         rest::Rest,
     },
     gateway::{Gateway, Snapshot},
-    policy::{self, PolicySettings},
+    policy::{self, Gate, Passthrough, PassthroughSettings, PolicySettings},
     route::{
         Envelope, ErrorStatus, InputSchema, PathTemplate, RequestTemplate, RestEndpoint, Route, RouteTable,
     },
@@ -30,6 +30,7 @@ pub(crate) struct Setup {
     pub(crate) upstream: UpstreamSettings,
     pub(crate) policy: PolicySettings,
     pub(crate) passthrough: bool,
+    pub(crate) patience: PassthroughSettings,
     pub(crate) door: DoorSettings,
     pub(crate) server: ServerSettings,
 }
@@ -43,6 +44,10 @@ impl Setup {
             upstream: UpstreamSettings::new("old".parse().unwrap(), address),
             policy: PolicySettings::default(),
             passthrough: false,
+            patience: PassthroughSettings {
+                deadline: Duration::from_secs(15),
+                idle_timeout: Duration::from_secs(15),
+            },
             door: DoorSettings::default(),
             server: ServerSettings::default(),
         }
@@ -125,10 +130,11 @@ pub(crate) struct Proxy {
 impl Proxy {
     async fn start(setup: Setup) -> Self {
         let upstream = Upstream::new(setup.upstream);
-        let guarded = policy::guard(upstream.clone(), setup.policy);
+        let gate = Arc::new(Gate::new(upstream.name().clone(), setup.policy));
+        let guarded = policy::guard(upstream.clone(), gate.clone());
         let upstreams = HashMap::from([(upstream.name().clone(), guarded)]);
         let table = RouteTable::new(setup.routes.into_iter().map(Arc::new).collect()).unwrap();
-        let passthrough = setup.passthrough.then_some(upstream);
+        let passthrough = setup.passthrough.then(|| Passthrough::new(upstream, gate, setup.patience));
         let gateway = Gateway::new(Snapshot::new(table, upstreams, passthrough));
         let door = Door::new(&setup.door);
         let rest = Rest::new(gateway.clone(), door.clone());
