@@ -31,6 +31,11 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
         .filter(|(name, ..)| arguments.filter.as_ref().is_none_or(|filter| name.contains(filter)))
         .map(|(name, route, example)| Verdict::of(name, route, example))
         .collect();
+    if let Some(filter) = arguments.filter.as_ref().filter(|_| verdicts.is_empty()) {
+        return Err(Failure::told(format!(
+            "no example has `{filter}` in its name, which is `ROUTE/EXAMPLE`"
+        )));
+    }
     let failed = verdicts.iter().filter(|verdict| !verdict.differences.is_empty()).count();
     let passed = verdicts.len() - failed;
     match arguments.output {

@@ -239,7 +239,7 @@ impl Filling<'_> {
 
 fn header_value(name: &HeaderName, text: &str) -> Result<HeaderValue, RequestError> {
     HeaderValue::from_str(text).map_err(|_| {
-        RequestError(format!("header `{name}` can't have line breaks or characters that are not ASCII; change the argument it is made of"))
+        RequestError(format!("header `{name}` can't have line breaks or other control characters; change the argument it is made of"))
     })
 }
 

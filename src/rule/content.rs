@@ -137,7 +137,7 @@ impl Payload {
                 Some(structured) => Block::Text(Text::Plain(pretty(structured))),
                 None => return Err("expected a value to show as JSON, found none".to_owned()),
             },
-            Self::Bytes(binary) => binary.block(reading),
+            Self::Bytes(binary) => binary.block(reading)?,
             Self::Image { data, media_type } => {
                 Block::Image { data: base64_text(render(data)?)?, mime_type: media_type.clone() }
             }

@@ -95,6 +95,7 @@ impl Fields {
         let mut typed = Map::with_capacity(self.0.len());
         for field in &self.0 {
             match found.get(&field.from) {
+                Some(value) if field.optional && field.kind.is_missing(value) => {}
                 Some(value) => {
                     let value =
                         field.kind.apply(value).map_err(|error| format!("field `{}` {error}", field.name))?;
@@ -119,6 +120,15 @@ fn missing(field: &Field, found: &Map<String, Value>) -> String {
 }
 
 impl FieldKind {
+    /// Whether a value stands for none: an empty text where something else than text is asked for, or null.
+    fn is_missing(&self, value: &Value) -> bool {
+        match value {
+            Value::Null => true,
+            Value::String(text) => !matches!(self, Self::String) && text.trim().is_empty(),
+            Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => false,
+        }
+    }
+
     fn apply(&self, value: &Value) -> Result<Value, String> {
         let text = match value {
             Value::String(text) => text,

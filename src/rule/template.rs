@@ -1,8 +1,9 @@
 //! Jinja templates, compiled once.
 
-use std::fmt;
+use std::{fmt, sync::LazyLock};
 
 use minijinja::{Environment, UndefinedBehavior, Value, value::ValueKind};
+use regex::Regex;
 use serde_json::Value as Json;
 
 /// One compiled Jinja template.
@@ -14,6 +15,7 @@ pub struct Template {
     environment: Box<Environment<'static>>,
     source: String,
     names: Box<[String]>,
+    paths: Box<[String]>,
 }
 
 /// Why a template does not compile or does not render.
@@ -50,10 +52,15 @@ impl Template {
             .add_template_owned(NAME, source.to_owned())
             .map_err(|error| TemplateError::new(&error))?;
         let template = environment.get_template(NAME).expect("the template was added just now");
-        let mut names: Vec<_> = template.undeclared_variables(false).into_iter().collect();
-        names.sort();
-        let names = names.into();
-        Ok(Self { environment: Box::new(environment), source: source.to_owned(), names })
+        let mut paths: Vec<_> =
+            template.undeclared_variables(true).into_iter().chain(sliced(source)).collect();
+        paths.sort();
+        paths.dedup();
+        let mut names: Vec<_> =
+            paths.iter().map(|path| path.split('.').next().unwrap_or(path).to_owned()).collect();
+        names.dedup();
+        let (names, paths) = (names.into(), paths.into());
+        Ok(Self { environment: Box::new(environment), source: source.to_owned(), names, paths })
     }
 
     /// The template as written.
@@ -75,7 +82,7 @@ impl Template {
                 message: format!("writes more than {TEXT_LIMIT_BYTES} bytes"),
                 line: None,
             }),
-            Err(error) => Err(TemplateError::new(&error)),
+            Err(error) => Err(TemplateError::of(&error, &self.source)),
         }
     }
 
@@ -85,12 +92,19 @@ impl Template {
     }
 
     /// The same with what is asked of each: `args.city`, `structured`.
-    pub fn paths(&self) -> Vec<String> {
-        let template = self.environment.get_template(NAME).expect("the template was added when it was made");
-        let mut paths: Vec<_> = template.undeclared_variables(true).into_iter().collect();
-        paths.sort();
-        paths
+    pub fn paths(&self) -> &[String] {
+        &self.paths
     }
+}
+
+/// What is sliced (`args.city[:5]`): the engine leaves it out of the variables that it tells.
+fn sliced(source: &str) -> Vec<String> {
+    static SLICE: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"([A-Za-z_][\w.]*)\s*\[[^\[\]]*:[^\[\]]*\]").expect("the pattern is fixed and tested")
+    });
+    let expressions = source.split("{{").flat_map(|part| part.split("{%")).skip(1);
+    let expressions = expressions.map(|part| part.split("}}").next().unwrap_or(part));
+    expressions.flat_map(|inside| SLICE.captures_iter(inside)).map(|found| found[1].to_owned()).collect()
 }
 
 /// How long a rendered text may be, in bytes: a loop over a large reply writes a multiple of it.
@@ -142,11 +156,16 @@ impl fmt::Debug for Template {
 
 impl TemplateError {
     fn new(error: &minijinja::Error) -> Self {
+        Self::of(error, "")
+    }
+
+    fn of(error: &minijinja::Error, source: &str) -> Self {
         let message = match error.detail() {
             Some(detail) => format!("{}: {detail}", error.kind()),
             None => error.kind().to_string(),
         };
-        Self { message, line: error.line() }
+        let place = error.range().and_then(|range| source.get(range)).map(|words| format!(" in `{words}`"));
+        Self { message: message + &place.unwrap_or_default(), line: error.line() }
     }
 }
 
@@ -156,8 +175,8 @@ pub fn template_names(arguments: &crate::tool::Arguments) -> Value {
     Value::from_pairs([("args", Value::from_pairs(members))])
 }
 
-/// A JSON value as templates see it. A number that the engine can't hold exactly stays text, so that it comes
-/// out as it went in.
+/// A JSON value as templates see it. Numbers are numbers, so that they compare and add up; one of more digits than
+/// the engine can hold stays text, so that none is lost.
 pub(crate) fn from_json(json: &Json) -> Value {
     match json {
         Json::Null => Value::from(()),
@@ -172,12 +191,17 @@ pub(crate) fn from_json(json: &Json) -> Value {
 }
 
 fn from_number(number: &serde_json::Number) -> Value {
-    if let Some(integer) = number.as_i64() {
+    /// So many digits a double holds without loss.
+    const EXACT_DIGITS: usize = 15;
+    if let Some(integer) = number.as_i128() {
         return Value::from(integer);
     }
     let text = number.to_string();
+    let mantissa = text.split(['e', 'E']).next().unwrap_or(&text);
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let digits = digits.trim_matches('0').len();
     match text.parse::<f64>() {
-        Ok(float) if float.is_finite() && Value::from(float).to_string() == text => Value::from(float),
+        Ok(float) if float.is_finite() && digits <= EXACT_DIGITS => Value::from(float),
         _ => Value::from(text),
     }
 }
@@ -232,10 +256,11 @@ mod tests {
     #[test]
     fn numbers_come_out_as_they_went_in() {
         check(
-            "{{ a }} {{ b }} {{ c }} {{ d }}",
-            r#"{"a": 1.0, "b": 12345678901234567890, "c": 0.10, "d": -5}"#,
-            Ok("1.0 12345678901234567890 0.10 -5"),
+            "{{ a }} {{ b }} {{ c }} {{ d }} {{ e }}",
+            r#"{"a": 1.0, "b": 12345678901234567890, "c": 0.1, "d": -5, "e": 0.12345678901234567890}"#,
+            Ok("1.0 12345678901234567890 0.1 -5 0.12345678901234567890"),
         );
+        check("{{ a > 30 }} {{ a * 2 }} {{ a | tojson }}", r#"{"a": 1.50}"#, Ok("false 3.0 1.5"));
         check("{{ a + 1 }}", r#"{"a": 1.5}"#, Ok("2.5"));
     }
 
@@ -273,6 +298,14 @@ mod tests {
             check(&source, "{}", Err("more than 400 operators"));
         }
         check(&"{{ a.b.c | default(1) + 1 }}".repeat(200), r#"{"a": {"b": {}}}"#, Ok(&"2".repeat(200)));
+    }
+
+    #[test]
+    fn what_is_sliced_is_asked_for_too() {
+        let template = Template::compile("{{ text[2:6] }} {{ args.q[:5] }} {{ other['a:b'] }}").unwrap();
+        assert_eq!(template.names(), ["args", "other", "text"]);
+        assert!(template.paths().contains(&"args.q".to_owned()));
+        check("{{ text[2:6] }}", r#"{"text": "abcdefgh"}"#, Ok("cdef"));
     }
 
     #[test]

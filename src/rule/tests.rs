@@ -117,6 +117,19 @@ fn an_empty_json_body_is_missing_not_null() {
 }
 
 #[test]
+fn an_empty_reply_of_a_declared_type_is_a_success_under_a_rule_without_extractor() {
+    let rule = |structured: Option<&str>, content: Option<&str>| {
+        let mut rule = success(ExtractorKind::Json(Json), structured, content);
+        let Action::Success(action) = &mut rule.action else { unreachable!() };
+        action.extract = None;
+        translator(vec![rule], None)
+    };
+    let written = reply(204, "application/json", "");
+    check(&rule(None, Some("Written.")), &written, "Written.", None);
+    check(&rule(Some("{ok: true}"), None), &written, r#"{"ok":true}"#, Some(r#"{"ok":true}"#));
+}
+
+#[test]
 fn the_message_of_a_4xx_is_found_where_apis_put_it() {
     for (media_type, body, expected) in [
         ("application/json", r#"{"error": "no such city"}"#, "no such city"),
@@ -127,6 +140,11 @@ fn the_message_of_a_4xx_is_found_where_apis_put_it() {
         ("application/problem+json", r#"{"title": "Not Found", "detail": "no such city"}"#, "no such city"),
         ("application/json", r#"{"errors": [{"detail": "too long"}]}"#, "too long"),
         ("application/json", r#"{"errors": ["too long"]}"#, "too long"),
+        (
+            "application/json",
+            r#"{"detail": [{"loc": ["body", "x"], "msg": "field required"}]}"#,
+            "field required",
+        ),
         ("text/plain", "no such city\n", "no such city"),
         ("", "no such city", "no such city"),
         (
@@ -169,7 +187,12 @@ fn nothing_of_a_5xx_body_is_passed_on() {
 
 #[test]
 fn a_rule_may_pass_on_what_it_wants_and_is_capped() {
-    let rules = vec![error(Matcher::default(), "{{ status }}: {{ text }}")];
+    let failures = || Matcher { status: Some(vec!["5xx".parse().unwrap()]), ..Matcher::default() };
+    let silent = vec![error(Matcher::default(), "{{ text }}")];
+    let unmeant =
+        sent(&run(&translator(silent, None), &reply(500, "text/plain", "boom at /a/b"))).to_string();
+    assert!(!unmeant.contains("boom"), "a rule that does not name 5xx passes nothing of one on: {unmeant}");
+    let rules = vec![error(failures(), "{{ status }}: {{ text }}")];
     check(&translator(rules, None), &reply(500, "text/plain", "boom at /a/b"), "500: boom at /a/b", None);
     let rules = vec![error(Matcher::default(), "{{ text }}")];
     let result = sent(&run(&translator(rules, None), &reply(200, "text/plain", "x".repeat(9000))));
@@ -261,7 +284,7 @@ fn jq_and_templates_shape_structure_and_text() {
     check(
         &translator,
         &reply(200, "application/json", body),
-        "5.50 °C in Oslo, was 5.50",
+        "5.5 °C in Oslo, was 5.5",
         Some(r#"{"temperature":5.50,"city":"Oslo"}"#),
     );
 }

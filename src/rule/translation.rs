@@ -53,7 +53,8 @@ impl TranslationLimits {
 #[derive(Debug)]
 pub struct Rule {
     /// When it holds. A success rule that says nothing of the status holds for 2xx only, so that the text of
-    /// a failure is never read as data.
+    /// a failure is never read as data; an error rule that says nothing of it does not hold for 5xx, so that
+    /// nothing of a crash is passed on unmeant.
     pub matcher: Matcher,
     /// The charset of the reply, where its headers are wrong or silent.
     pub charset: Option<Charset>,
@@ -252,12 +253,23 @@ impl Job<'_> {
     }
 
     fn held(&self, rule: &Rule, reading: &Reading<'_>) -> Result<Captures, String> {
-        let success = matches!(rule.action, Action::Success(_));
-        if success && !rule.matcher.names_status() && !reading.reply.status.is_success() {
-            let status = reading.reply.status.as_u16();
-            return Err(format!(
-                "status is {status}, and a rule without `error` or `when: status` is for 2xx only"
-            ));
+        let status = reading.reply.status;
+        if !rule.matcher.names_status() {
+            match rule.action {
+                Action::Success(_) if !status.is_success() => {
+                    return Err(format!(
+                        "status is {}, and a rule without `when: status` is for 2xx only",
+                        status.as_u16()
+                    ));
+                }
+                Action::Error(_) if status.is_server_error() => {
+                    return Err(format!(
+                        "status is {}, and a rule without `when: status` is not for 5xx",
+                        status.as_u16()
+                    ));
+                }
+                Action::Success(_) | Action::Error(_) => {}
+            }
         }
         rule.matcher.holds(reading, self.facts.args)
     }
@@ -289,13 +301,6 @@ impl Job<'_> {
             let media_type = reading.reply.media_type().unwrap_or_else(|| "missing".into());
             ("default".into(), format!("no rule decides: by media type, which is {media_type}"))
         });
-        if reading.reply.body.is_empty() {
-            if self.translator.output.is_some() {
-                return self.unreadable(reading, "it is empty, and this tool promises a value");
-            }
-            let text = format!("Done: the upstream answered {status} without content.");
-            return ToolResult::text(text);
-        }
         let rule = SuccessRule { extract: None, structured: None, content: ContentTemplate::Default };
         self.success(&rule, reading, &Captures::new())
     }
@@ -354,7 +359,7 @@ impl Job<'_> {
         let extracted = self.extract(rule, reading)?;
         let whole_text = match &extracted {
             Extracted::Text(text) => Some(text.clone()),
-            Extracted::Raw(_) | Extracted::Value(_) | Extracted::Block(_) => None,
+            Extracted::Raw(_) | Extracted::Value(_) | Extracted::Block(_) | Extracted::Nothing => None,
         };
         let (value, mut block) = match extracted {
             Extracted::Block(content) => (None, Some(content)),
@@ -368,6 +373,7 @@ impl Job<'_> {
         let content = match &rule.content {
             ContentTemplate::Default => match block.take() {
                 Some(block) => vec![block],
+                None if structured.is_none() && whole_text.is_none() => vec![Content::text(done(reading))],
                 None => vec![Content::from(Block::Text(default_text(whole_text, structured.as_ref())))],
             },
             ContentTemplate::Blocks(blocks) => {
@@ -386,6 +392,11 @@ impl Job<'_> {
         let default;
         let extractor = match &rule.extract {
             Some(extractor) => extractor,
+            // Old servers declare a type for what they then do not send.
+            None if reading.reply.body.is_empty() => {
+                self.trace.step(|| ("extract".into(), "nothing: the reply is empty".into()));
+                return Ok(Extracted::Nothing);
+            }
             None => {
                 default = Extractor::whole(by_media_type(reading));
                 &default
@@ -410,6 +421,7 @@ impl Job<'_> {
                     format!("{:?}", capped(&String::from_utf8_lossy(text), LONGEST_TRACED))
                 }
                 Extracted::Block(_) => format!("{} bytes", reading.reply.body.len()),
+                Extracted::Nothing => "nothing".to_owned(),
             };
             (format!("extract {name}"), found)
         });
@@ -431,6 +443,12 @@ impl Job<'_> {
                 _ => Err("expected a value, found bytes without structure".to_owned()),
             };
         };
+        if matches!(extracted, Extracted::Nothing) && rule.structured.is_none() {
+            return match output {
+                None => Ok((None, None)),
+                Some(_) => Err("it is empty, and this tool promises a value".to_owned()),
+            };
+        }
         // The case that is worth being quick in: nobody looks into the reply.
         if rule.structured.is_none() && output.is_none() && !wants_value {
             let json = match extracted {
@@ -441,7 +459,7 @@ impl Job<'_> {
         }
         let source = match &extracted {
             Extracted::Raw(json) => Some(json.clone()),
-            Extracted::Value(_) | Extracted::Text(_) | Extracted::Block(_) => None,
+            Extracted::Value(_) | Extracted::Text(_) | Extracted::Block(_) | Extracted::Nothing => None,
         };
         let found = extracted.into_value()?;
         let kept = wants_value.then(|| found.clone());
@@ -537,6 +555,11 @@ impl Job<'_> {
 
 /// How much of a value a step of a trace shows, in bytes.
 const LONGEST_TRACED: usize = 4000;
+
+/// What is shown of a success that says nothing.
+fn done(reading: &Reading<'_>) -> String {
+    format!("Done: the upstream answered {} without content.", reading.reply.status)
+}
 
 /// The default text of a block: the text of the reply where that is the whole value, else the structure's JSON.
 fn default_text(whole_text: Option<Bytes>, structured: Option<&Structured>) -> Text {

@@ -108,7 +108,7 @@ fn message_in(members: &Map<String, Value>) -> Option<String> {
             _ => None,
         })
         .or_else(|| named(members))
-        .or_else(|| members.get("errors").and_then(first_of))
+        .or_else(|| ["errors", "detail"].iter().find_map(|name| members.get(*name).and_then(first_of)))
         .filter(|text| !looks_internal(text))
 }
 

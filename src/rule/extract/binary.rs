@@ -29,12 +29,16 @@ pub enum BinaryKind {
 }
 
 impl Binary {
-    pub(super) fn extract(&self, reading: &Reading<'_>) -> Extracted {
-        Extracted::Block(Content::from(self.block(reading)))
+    pub(super) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
+        self.block(reading).map(|block| Extracted::Block(Content::from(block)))
     }
 
     /// The body as a block.
-    pub(crate) fn block(&self, reading: &Reading<'_>) -> Block {
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when the reply says that it is something else.
+    pub(crate) fn block(&self, reading: &Reading<'_>) -> Result<Block, String> {
         let reply = reading.reply();
         let mime_type = self
             .media_type
@@ -42,8 +46,20 @@ impl Binary {
             .or_else(|| reply.media_type())
             .unwrap_or_else(|| "application/octet-stream".to_owned());
         let kind = self.kind.unwrap_or_else(|| BinaryKind::of(&mime_type));
+        let expected = match kind {
+            BinaryKind::Image => Some("image"),
+            BinaryKind::Audio => Some("audio"),
+            BinaryKind::Resource => None,
+        };
+        if let Some(expected) = expected
+            && mime_type.split('/').next() != Some(expected)
+        {
+            return Err(format!(
+                "expected {expected} data, found `{mime_type}`; `media_type` says otherwise where the reply is wrong"
+            ));
+        }
         let data = BASE64_STANDARD.encode(&reply.body);
-        match kind {
+        Ok(match kind {
             BinaryKind::Image => Block::Image { data, mime_type },
             BinaryKind::Audio => Block::Audio { data, mime_type },
             BinaryKind::Resource => Block::Resource {
@@ -51,7 +67,7 @@ impl Binary {
                 mime_type: Some(mime_type),
                 body: ResourceBody::Blob(data),
             },
-        }
+        })
     }
 }
 

@@ -62,6 +62,8 @@ pub(crate) enum Extracted {
     Text(Bytes),
     /// A block of content and no value.
     Block(Content),
+    /// Nothing was there, and nothing was promised.
+    Nothing,
 }
 
 impl ExtractorKind {
@@ -94,7 +96,7 @@ impl Extractor {
     /// A sentence that says what was expected and what was found.
     pub(crate) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
         let found = match &self.kind {
-            ExtractorKind::Binary(binary) => Ok(binary.extract(reading)),
+            ExtractorKind::Binary(binary) => binary.extract(reading),
             ExtractorKind::Header(header) => header.extract(reading).map(Extracted::Value),
             ExtractorKind::Json(json) => json.extract(reading),
             ExtractorKind::Pairs(pairs) => pairs.extract(reading.text()?).map(Extracted::Value),
@@ -120,6 +122,7 @@ impl Extracted {
             Self::Value(value) => Ok(value),
             Self::Text(text) => Ok(Value::String(String::from_utf8_lossy(&text).into_owned())),
             Self::Block(_) => Err("expected a value, found bytes without structure".to_owned()),
+            Self::Nothing => Ok(Value::Null),
         }
     }
 }

@@ -229,11 +229,11 @@ fn bounded_operation<'s>(
 }
 
 /// One round of a loop.
-fn ticked<'s>(round: Term<&'s str>) -> Term<&'s str> {
+fn ticked(round: Term<&str>) -> Term<&str> {
     Term::BinOp(Box::new(call(TICK, [])), BinaryOp::Pipe(None), Box::new(round))
 }
 
-fn bounded_pattern<'s>(pattern: Pattern<&'s str>) -> Pattern<&'s str> {
+fn bounded_pattern(pattern: Pattern<&str>) -> Pattern<&str> {
     match pattern {
         Pattern::Var(name) => Pattern::Var(name),
         Pattern::Arr(parts) => Pattern::Arr(parts.into_iter().map(bounded_pattern).collect()),
