@@ -25,7 +25,7 @@ use crate::{
     reply::Reply,
     route::{Route, RouteTable, UpstreamName, UpstreamRequest},
     rule::{self, Facts, Trace},
-    tool::{Arguments, Fault, ToolResult},
+    tool::{Arguments, Block, Fault, Text, ToolResult},
     upstream::{Ask, UpstreamError},
 };
 
@@ -141,6 +141,7 @@ impl Snapshot {
             Err(ended_early) => *ended_early,
         };
         if result.is_error() {
+            cap(&mut result, route.translator.limits.error_text_bytes);
             result = result.with_meta(REQUEST_ID_META, call.request_id.as_str());
         }
         record.end(result.outcome);
@@ -177,6 +178,25 @@ impl Snapshot {
         })?;
         record.replied(reply.status);
         Ok(reply)
+    }
+}
+
+/// Whatever an error quotes, a caller's arguments too, its text has the limit of the route.
+fn cap(result: &mut ToolResult, limit_bytes: usize) {
+    for content in &mut result.content {
+        let text = match &content.block {
+            Block::Text(Text::Plain(text)) => text.as_str(),
+            Block::Text(Text::Shared(text)) => text.as_str(),
+            // The structure of an error is made by its rule alone, and is cut nowhere.
+            Block::Text(Text::OfStructure)
+            | Block::Image { .. }
+            | Block::Audio { .. }
+            | Block::ResourceLink { .. }
+            | Block::Resource { .. } => continue,
+        };
+        if text.len() > limit_bytes {
+            content.block = Block::Text(Text::Plain(rule::capped(text, limit_bytes)));
+        }
     }
 }
 

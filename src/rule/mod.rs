@@ -37,3 +37,8 @@ pub use translation::{
     TranslationLimits, Translator, translate,
 };
 pub use verdict::{CODE_META_KEY, STATUS_META_KEY};
+
+/// A text at its limit, with a mark where it was cut.
+pub(crate) fn capped(text: &str, limit_bytes: usize) -> String {
+    verdict::capped(text, limit_bytes)
+}

@@ -241,3 +241,25 @@ async fn a_request_keeps_the_id_that_it_came_with() {
     let unfit = proxy.ask("POST /tools/get_thing", &["X-Request-Id: two words"], "").await;
     assert_ne!(unfit.header("x-request-id").as_deref(), Some("two words"));
 }
+
+#[tokio::test]
+async fn the_text_of_every_error_has_the_limit_of_its_route() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let mut setup = Setup::new(upstream.address);
+    let mut route = route("pick", "GET /{city}").taking(json!({
+        "type": "object",
+        "properties": { "city": { "enum": ["oslo", "bergen"] } },
+        "additionalProperties": { "type": "number" }
+    }));
+    route.translator.limits.error_text_bytes = 64;
+    setup.routes = vec![route];
+    let proxy = setup.start().await;
+    for arguments in
+        [json!({ "city": "x".repeat(1 << 20) }), json!({ "city": "oslo", "y".repeat(1 << 20): "text" })]
+    {
+        let response = proxy.call("pick", &arguments.to_string()).await;
+        let text = response.json()["content"][0]["text"].as_str().unwrap().to_owned();
+        assert_eq!(response.status, 400);
+        assert!(text.len() <= 64 && text.ends_with("[…]"), "{} bytes: {text:.200}", text.len());
+    }
+}
