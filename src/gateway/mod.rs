@@ -224,7 +224,7 @@ fn translate(route: &Route, arguments: Arguments, reply: &Reply, record: &mut Re
     }));
     match translated {
         Ok(translation) => {
-            record.notes(&translation.notes);
+            record.notes(&translation.notes, translation.result.outcome);
             translation.result
         }
         Err(_) => {

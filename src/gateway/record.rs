@@ -1,12 +1,13 @@
 //! The log of one call.
 
-use std::{fmt, time::Instant};
+use std::time::Instant;
 
 use http::StatusCode;
 use tracing::{debug, error, info, warn};
 
 use crate::{
     observe::{Chain, RequestId},
+    rule::Note,
     tool::{Fault, Outcome, ToolName},
     upstream::UpstreamError,
 };
@@ -42,10 +43,16 @@ impl<'a> Record<'a> {
         );
     }
 
-    /// What the rule has to say about how it read the reply. It may quote the reply, so it is not for every log.
-    pub(super) fn notes<N: fmt::Display>(&self, notes: &[N]) {
+    /// What the rule has to say about how it read the reply. When that failed, an operator must learn why without
+    /// being asked for it beforehand; what shows the reply's own words is for a log of every detail only.
+    pub(super) fn notes(&self, notes: &[Note], outcome: Outcome) {
         for note in notes {
-            debug!(tool = %self.tool, request_id = %self.request_id, %note, "note of the rule");
+            let (tool, request_id) = (self.tool, self.request_id);
+            if outcome == Outcome::Error(Fault::Unreadable) && !note.is_body() {
+                warn!(%tool, %request_id, %note, "the reply could not be read");
+            } else {
+                debug!(%tool, %request_id, %note, "note of the rule");
+            }
         }
     }
 
