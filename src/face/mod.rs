@@ -7,7 +7,12 @@ pub mod door;
 pub mod mcp;
 pub mod rest;
 
-use std::net::SocketAddr;
+use std::{fmt::Display, net::SocketAddr};
+
+use http::StatusCode;
+use tracing::info;
+
+use crate::observe::{Foreign, RequestId};
 
 /// The paths of the MCP endpoint.
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
@@ -15,3 +20,9 @@ pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
 /// Who is at the other end of the connection; [`serve`](crate) puts it into a request's extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
+
+/// The log line of a request that no call came of: what was wrong with it, as its client was told.
+fn log_refusal(face: &str, request_id: &RequestId, status: StatusCode, reason: impl Display) {
+    let reason = reason.to_string();
+    info!(face, status = status.as_u16(), reason = %Foreign(&reason), %request_id, "refused a request");
+}

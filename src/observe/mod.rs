@@ -1,14 +1,17 @@
 //! What an operator sees: a log with one line per call, a request id to find it by, whole error chains.
 //!
 //! In reading order: [`log`] sets the subscriber up, [`RequestId`] is the same word in the log, in a tool
-//! error and in `X-Request-Id`, [`Chain`] writes an error with everything behind it.
+//! error and in `X-Request-Id`, [`Chain`] writes an error with everything behind it,
+//! [`Foreign`] what other people wrote.
 //!
 //! Bodies and credentials are never logged.
 
 pub mod log;
 
 mod chain;
+mod foreign;
 mod request_id;
 
 pub use chain::Chain;
+pub use foreign::Foreign;
 pub use request_id::{RequestId, RequestIdError};

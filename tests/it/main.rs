@@ -8,6 +8,8 @@ mod cancel;
 mod cli;
 mod floors;
 mod golden;
+#[cfg(unix)]
+mod log;
 mod mcp;
 mod passthrough;
 mod problems;

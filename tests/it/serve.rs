@@ -1,17 +1,12 @@
 //! The server itself: limits of a connection, and its end.
 
-use std::{
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-    sync::mpsc,
-    time::Duration,
-};
+use std::{sync::mpsc, time::Duration};
 
 use axum::{Router, routing::get};
 use glossator::serve::{self, Drained, ServerSettings};
 use tokio::{net::TcpStream, sync::oneshot};
 
-use crate::support::{Client, Gate, Scripted, Setup, Step, reply, soon};
+use crate::support::{Client, Gate, Program, Scripted, Setup, Step, reply, soon};
 
 #[tokio::test]
 async fn a_request_in_flight_is_finished_before_the_end() {
@@ -77,49 +72,25 @@ async fn a_call_that_never_pauses_does_not_hold_the_end_up() {
     assert_eq!(soon("the end of the server", serving).await, Drained::CutOff { connections: 1 });
 }
 
-/// The program before an upstream that never answers, with one call in flight.
-#[cfg(unix)]
-async fn program_with_an_endless_call(drain: &str) -> (Child, Client) {
-    let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
-    let file = std::env::temp_dir().join(format!("glossator-it-stop-{drain}-{}.yaml", std::process::id()));
-    let config = format!(
-        "upstreams: {{ old: 'http://{}' }}\nroutes: {{ get_thing: {{ request: GET old/thing, description: x }} }}\n\
-         server: {{ drain: {drain} }}\n",
-        upstream.address
-    );
-    std::fs::write(&file, config).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_glossator"))
-        .args(["run", "--listen", "127.0.0.1:0", "--log-level", "off", "--config"])
-        .arg(&file)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    std::fs::remove_file(file).unwrap();
-    let address = line.trim().strip_prefix("listening on http://").unwrap().parse().unwrap();
-    let mut client = Client::connect(address).await;
-    client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
-    (child, client)
-}
-
-#[cfg(unix)]
-fn signal(child: &Child) {
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
-}
-
 #[cfg(unix)]
 #[tokio::test]
 async fn the_second_signal_ends_the_program_at_once() {
-    let (mut child, client) = program_with_an_endless_call("1h").await;
-    let address = client.address();
-    signal(&child);
+    let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
+    let config = format!(
+        "upstreams: {{ old: 'http://{}' }}\nroutes: {{ get_thing: {{ request: GET old/thing }} }}\n\
+         server: {{ listen: '127.0.0.1:0', drain: 1h }}\n",
+        upstream.address
+    );
+    let mut program = Program::start(&config, &[]).await;
+    let mut client = program.connect().await;
+    client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    program.terminate();
+    let address = program.address;
     soon("the port is closed", async { while TcpStream::connect(address).await.is_ok() {} }).await;
-    assert!(child.try_wait().unwrap().is_none(), "the call in flight was not waited for");
-    signal(&child);
-    let status = soon("the end", tokio::task::spawn_blocking(move || child.wait())).await.unwrap().unwrap();
-    assert_eq!(status.code(), Some(143));
+    assert!(program.is_running(), "the call in flight was not waited for");
+    program.terminate();
+    assert_eq!(program.ended().await.0.code(), Some(143));
 }
 
 #[tokio::test]

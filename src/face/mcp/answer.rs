@@ -2,13 +2,13 @@
 
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
-use tracing::debug;
 
 use super::{
     decode::{Form, Id},
     refusal::Refusal,
     revision::{Era, Revision, UnknownId},
 };
+use crate::{face::log_refusal, observe::RequestId};
 
 /// A JSON-RPC message on its way out.
 #[derive(Debug)]
@@ -37,10 +37,20 @@ impl Answer {
         Ok(Self { status: StatusCode::OK, body })
     }
 
-    /// A JSON-RPC error.
-    pub(super) fn error(id: Option<Id<'_>>, revision: Revision, refusal: &Refusal) -> Self {
+    /// A JSON-RPC error, and its line in the log.
+    pub(super) fn error(
+        request_id: &RequestId,
+        id: Option<Id<'_>>,
+        revision: Revision,
+        refusal: &Refusal,
+    ) -> Self {
+        let answer = Self::unlogged_error(id, revision, refusal);
+        log_refusal("mcp", request_id, answer.status, refusal);
+        answer
+    }
+
+    fn unlogged_error(id: Option<Id<'_>>, revision: Revision, refusal: &Refusal) -> Self {
         let error = refusal.to_error();
-        debug!(code = error.code.0, reason = %refusal, %revision, "refused a message");
         let mut body = b"{\"jsonrpc\":\"2.0\"".to_vec();
         match (id, revision.unknown_id()) {
             (Some(id), _) => {
@@ -86,10 +96,14 @@ fn as_event(json: &[u8]) -> Vec<u8> {
 
 /// A request that is turned away before its message is read: a JSON-RPC error without an id, as both
 /// specifications allow.
-pub(super) fn turned_away(status: StatusCode, reason: &dyn std::error::Error) -> Response<Body> {
-    debug!(status = status.as_u16(), %reason, "turned a request away");
+pub(super) fn turned_away(
+    request_id: &RequestId,
+    status: StatusCode,
+    reason: &dyn std::error::Error,
+) -> Response<Body> {
+    log_refusal("mcp", request_id, status, reason);
     let refusal = Refusal::NotAMessage(reason.to_string().into());
-    let mut answer = Answer::error(None, Revision::R2026_07_28, &refusal);
+    let mut answer = Answer::unlogged_error(None, Revision::R2026_07_28, &refusal);
     answer.status = status;
     answer.into_response(Form::Json)
 }

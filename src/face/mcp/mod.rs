@@ -33,7 +33,7 @@ use self::{
     revision::{Era, Method, Revision},
 };
 use super::door::{self, Door};
-use crate::gateway::Gateway;
+use crate::{gateway::Gateway, observe::RequestId};
 
 pub use settings::McpSettings;
 
@@ -63,7 +63,7 @@ impl Mcp {
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (head, body) = request.into_parts();
         if let Err(refused) = self.0.door.check(&head.uri, &head.headers) {
-            return answer::turned_away(StatusCode::FORBIDDEN, &refused);
+            return answer::turned_away(&RequestId::of_request(&head), StatusCode::FORBIDDEN, &refused);
         }
         let mut response = match head.method {
             http::Method::POST => self.0.post(&head, body).await,
@@ -79,11 +79,11 @@ impl Inner {
     async fn post(&self, head: &Parts, body: Body) -> Response<Body> {
         let form = match decode::form(&head.headers) {
             Ok(form) => form,
-            Err(unfit) => return answer::turned_away(unfit.status(), &unfit),
+            Err(unfit) => return answer::turned_away(&RequestId::of_request(head), unfit.status(), &unfit),
         };
         let body = match self.door.read(&head.headers, body).await {
             Ok(body) => body,
-            Err(error) => return answer::turned_away(error.status(), &error),
+            Err(error) => return answer::turned_away(&RequestId::of_request(head), error.status(), &error),
         };
         self.message(head, &body, form).await
     }
@@ -93,7 +93,9 @@ impl Inner {
         // For what is said before a request's own word is known.
         let said = header::sole(&head.headers, &PROTOCOL_VERSION).and_then(Revision::of_header);
         let assumed = said.as_ref().copied().unwrap_or(Revision::R2026_07_28);
-        let refuse = |id, refusal: &Refusal| Answer::error(id, assumed, refusal).into_response(form);
+        let refuse = |id, refusal: &Refusal| {
+            Answer::error(&RequestId::of_request(head), id, assumed, refusal).into_response(form)
+        };
         match (decode::message(body), said) {
             (Ok(Message::Request(request)), _) => self.request(head, &request, form).await,
             (Err(rejected), _) => refuse(rejected.id, &rejected.refusal),
@@ -109,11 +111,15 @@ impl Inner {
     }
 
     async fn request(&self, head: &Parts, request: &decode::Request<'_>, form: Form) -> Response<Body> {
+        let refuse = |revision, refusal: &Refusal| {
+            let request_id = RequestId::of_request(head);
+            Answer::error(&request_id, Some(request.id), revision, refusal).into_response(form)
+        };
         let revision = match Revision::of_request(&head.headers, request) {
             Ok(revision) => revision,
             // Such an error has the same status in every revision.
             Err(refusal) => {
-                return Answer::error(Some(request.id), Revision::R2026_07_28, &refusal).into_response(form);
+                return refuse(Revision::R2026_07_28, &refusal);
             }
         };
         match self.result(head, request, revision).await {
@@ -124,7 +130,7 @@ impl Inner {
                 }
                 response
             }
-            Err(refusal) => Answer::error(Some(request.id), revision, &refusal).into_response(form),
+            Err(refusal) => refuse(revision, &refusal),
         }
     }
 

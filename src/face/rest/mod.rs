@@ -28,6 +28,7 @@ use serde_json::json;
 use super::{
     MCP_PATHS,
     door::{self, Door},
+    log_refusal,
 };
 use crate::{
     gateway::{Call, Gateway, Snapshot},
@@ -69,17 +70,18 @@ impl Rest {
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let snapshot = self.gateway.snapshot();
+        let request_id = RequestId::of_request(&parts);
         let place = find(&snapshot, &parts.method, parts.uri.path());
         if !matches!(place, Place::Health)
             && let Err(refused) = self.door.check(&parts.uri, &parts.headers)
         {
-            return answer::error(StatusCode::FORBIDDEN, &refused.to_string());
+            return refuse(&request_id, StatusCode::FORBIDDEN, &refused.to_string());
         }
         if let Place::Passthrough(upstream) = place {
-            return passthrough::hand_through(upstream, parts, body).await;
+            return passthrough::hand_through(upstream, &request_id, parts, body).await;
         }
         let origin = only_origin(&parts.headers);
-        let mut response = self.answer(&snapshot, place, parts, body).await;
+        let mut response = self.answer(&snapshot, place, request_id, parts, body).await;
         door::let_page_read(&origin, response.headers_mut());
         response
     }
@@ -88,11 +90,14 @@ impl Rest {
         &self,
         snapshot: &Snapshot,
         place: Place<'_>,
+        request_id: RequestId,
         parts: Parts,
         body: Body,
     ) -> Response<Body> {
         match place {
-            Place::Tool { route, in_path } => self.call(snapshot, route, in_path, parts, body).await,
+            Place::Tool { route, in_path } => {
+                self.call(snapshot, route, in_path, request_id, parts, body).await
+            }
             Place::Manifest => answer::json(StatusCode::OK, manifest::of(snapshot)),
             Place::Health => answer::value(StatusCode::OK, &json!({ "status": "ok" })),
             Place::Status => answer::value(StatusCode::OK, &self.status(snapshot)),
@@ -100,11 +105,13 @@ impl Rest {
                 door::options(&parts.headers, &answer::listed(&allowed))
             }
             Place::WrongMethod(allowed) => answer::wrong_method(&parts.method, &allowed),
-            Place::UnknownTool(name) => answer::error(
+            Place::UnknownTool(name) => refuse(
+                &request_id,
                 StatusCode::NOT_FOUND,
                 &format!("unknown tool `{name}`; `GET /tools` lists all tools"),
             ),
-            Place::Nothing | Place::Passthrough(_) => answer::error(
+            Place::Nothing | Place::Passthrough(_) => refuse(
+                &request_id,
                 StatusCode::NOT_FOUND,
                 "nothing is at this path; `GET /tools` lists all tools with their endpoints",
             ),
@@ -116,15 +123,15 @@ impl Rest {
         snapshot: &Snapshot,
         route: &Arc<Route>,
         in_path: Vec<(String, String)>,
+        request_id: RequestId,
         parts: Parts,
         body: Body,
     ) -> Response<Body> {
         let arguments = match decode::arguments(&self.door, route, in_path, &parts, body).await {
             Ok(arguments) => arguments,
-            Err(error) => return answer::error(error.status(), &error.to_string()),
+            Err(error) => return refuse(&request_id, error.status(), &error.to_string()),
         };
         let manner = answer::Manner::of(route, &parts.headers);
-        let request_id = RequestId::of_request(&parts);
         let tool = route.definition.name.to_string();
         let call = Call { tool, arguments, headers: parts.headers, request_id, face: "rest" };
         match snapshot.call(call).await {
@@ -141,6 +148,12 @@ impl Rest {
             "tools": snapshot.catalog.entries().len(),
         })
     }
+}
+
+/// An error of the face itself, and its line in the log.
+fn refuse(request_id: &RequestId, status: StatusCode, message: &str) -> Response<Body> {
+    log_refusal("rest", request_id, status, message);
+    answer::error(status, message)
 }
 
 fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Place<'a> {

@@ -11,7 +11,7 @@ use http::{
 };
 use tracing::{info, warn};
 
-use super::answer;
+use super::{answer, refuse};
 use crate::{
     face::Peer,
     observe::{Chain, RequestId},
@@ -24,11 +24,15 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const VIA: HeaderValue = HeaderValue::from_static("1.1 glossator");
 
-pub(super) async fn hand_through(upstream: &Passthrough, mut parts: Parts, body: Body) -> Response<Body> {
-    if let Some(refused) = refuse(&parts) {
-        return refused;
+pub(super) async fn hand_through(
+    upstream: &Passthrough,
+    request_id: &RequestId,
+    mut parts: Parts,
+    body: Body,
+) -> Response<Body> {
+    if let Some((status, message)) = unfit(&parts) {
+        return refuse(request_id, status, &message);
     }
-    let request_id = RequestId::of_request(&parts);
     let method = parts.method.clone();
     tell_who_asks(&mut parts);
     let (response, status) = match upstream.stream(Request::from_parts(parts, body)).await {
@@ -48,16 +52,13 @@ pub(super) async fn hand_through(upstream: &Passthrough, mut parts: Parts, body:
     response
 }
 
-/// What can't be handed through.
-fn refuse(parts: &Parts) -> Option<Response<Body>> {
+/// What can't be handed through, and why.
+fn unfit(parts: &Parts) -> Option<(StatusCode, String)> {
     if parts.method == Method::CONNECT {
-        return Some(answer::error(
-            StatusCode::NOT_IMPLEMENTED,
-            "this is no tunnel: `CONNECT` is not possible",
-        ));
+        return Some((StatusCode::NOT_IMPLEMENTED, "this is no tunnel: `CONNECT` is not possible".into()));
     }
     if !parts.uri.path().starts_with('/') {
-        return Some(answer::error(StatusCode::BAD_REQUEST, "the request's path does not begin with `/`"));
+        return Some((StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".into()));
     }
     // `h2c` is an offer that may be passed over (RFC 9110, section 7.8); any other protocol is what the client
     // needs, and without it the upstream's answer would puzzle it.
@@ -69,7 +70,7 @@ fn refuse(parts: &Parts) -> Option<Response<Body>> {
     })?;
     let wanted: String = wanted.chars().take(100).collect();
     let message = format!("a change of protocol (`{wanted}`) can't be handed through");
-    Some(answer::error(StatusCode::NOT_IMPLEMENTED, &message))
+    Some((StatusCode::NOT_IMPLEMENTED, message))
 }
 
 fn tell_who_asks(parts: &mut Parts) {

@@ -58,11 +58,6 @@ impl Client {
         Self { stream: TcpStream::connect(address).await.unwrap(), address, unread: Vec::new() }
     }
 
-    /// Where it is connected to.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     pub(crate) async fn write(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }

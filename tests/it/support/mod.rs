@@ -1,12 +1,15 @@
-//! What the tests stand on: a [`Scripted`] upstream, the program as a [`Proxy`] before it, a raw [`Client`].
+//! What the tests stand on: a [`Scripted`] upstream, the program as a [`Proxy`] before it, a raw [`Client`];
+//! or the program in a process of its own, [`Program`].
 
 mod client;
+mod program;
 mod proxy;
 mod scripted;
 
 use std::{fmt::Display, future::Future, time::Duration};
 
 pub(crate) use client::{Client, Response};
+pub(crate) use program::Program;
 pub(crate) use proxy::{Proxy, RouteExt, Setup, route};
 pub(crate) use scripted::{Asked, Gate, Scripted, Step, reply};
 
