@@ -18,11 +18,20 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The media type without parameters, lower case: `text/plain` of `Text/Plain; charset=utf-8`.
+    /// The media type without parameters, lower case: `text/plain` of `Text/Plain; charset=utf-8`. `None` when
+    /// there is none, or what stands there is none (RFC 9110, section 8.3.1).
     pub fn media_type(&self) -> Option<String> {
+        /// Longer than any that is registered (RFC 6838, section 4.2).
+        const LONGEST_BYTES: usize = 255;
         let value = self.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
         let essence = value.split(';').next()?.trim();
-        (!essence.is_empty()).then(|| essence.to_ascii_lowercase())
+        let is_token = |part: &str| {
+            let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            !part.is_empty() && part.bytes().all(is_token_byte)
+        };
+        let (kind, subtype) = essence.split_once('/')?;
+        let good = is_token(kind) && is_token(subtype) && essence.len() <= LONGEST_BYTES;
+        good.then(|| essence.to_ascii_lowercase())
     }
 
     /// The `charset` parameter of `Content-Type`, without quotes.

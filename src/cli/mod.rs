@@ -77,8 +77,26 @@ impl Failure {
     }
 }
 
+/// How much stack a thread has that translates replies. A jq filter may nest a value some hundred thousand deep
+/// before its work is spent, and letting go of that takes a step down the stack a level. Untouched, it is address
+/// space only.
+const STACK_BYTES: usize = 128 << 20;
+
 /// Runs the program: reads the command line, does what it says, and gives the exit status.
 pub fn main() -> ExitCode {
+    let program = std::thread::Builder::new().name("main".to_owned()).stack_size(STACK_BYTES).spawn(program);
+    match program.map(std::thread::JoinHandle::join) {
+        Ok(Ok(status)) => status,
+        // A panic has been told by then.
+        Ok(Err(_)) => ExitCode::from(101),
+        Err(error) => {
+            Screen::new().complain(&format!("the system gives no thread: {error}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn program() -> ExitCode {
     let command_line = CommandLine::parse();
     let mut screen = Screen::new();
     let done = match command_line.command.unwrap_or(Command::Run(command_line.run)) {

@@ -5,7 +5,7 @@ use std::{future::Future, net::SocketAddr, time::Duration};
 use clap::Args;
 use tokio::{net::TcpListener, runtime::Runtime};
 
-use super::{ConfigArgument, Failure, screen::Screen};
+use super::{ConfigArgument, Failure, STACK_BYTES, screen::Screen};
 use crate::{
     config::{Flag, Loaded},
     observe::{Chain, log},
@@ -77,7 +77,11 @@ pub(super) fn prepare(loaded: &Loaded) -> Result<Runtime, Failure> {
     let told = |error: &dyn std::error::Error| Failure::told(Chain(error).to_string());
     let settings = serve::log_settings(loaded).map_err(|error| told(&error))?;
     log::init(&settings).map_err(|error| told(&error))?;
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| told(&error))
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_stack_size(STACK_BYTES)
+        .build()
+        .map_err(|error| told(&error))
 }
 
 /// A server that is bound and not yet serving.

@@ -70,6 +70,9 @@ pub(crate) fn decode(reply: &Reply, rule: Option<Charset>) -> Result<Decoded, St
             };
             return Err(format!("expected text in UTF-8, found bytes that are not{hint}"));
         }
+        if body.contains(&0) {
+            return Err("expected text, found zero bytes; text in UTF-16 is named with `charset`".to_owned());
+        }
         return Ok(Decoded { text: body, charset: encoding.name(), because });
     }
     match encoding.decode_without_bom_handling_and_without_replacement(&body) {
@@ -153,6 +156,7 @@ mod tests {
     fn bytes_that_are_not_of_the_charset_are_an_error_not_a_guess() {
         check("text/plain", None, b"Troms\xf8", Err("names no charset"));
         check("text/plain; charset=utf-8", None, b"Troms\xf8", Err("UTF-8"));
+        check("text/plain", None, b"O\0k\0", Err("UTF-16"));
         check("text/plain; charset=klingon", None, b"x", Err("a name that is none"));
         check("text/plain; charset=shift_jis", None, b"\x81", Err("Shift_JIS"));
     }

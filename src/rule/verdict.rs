@@ -112,10 +112,17 @@ fn message_in(members: &Map<String, Value>) -> Option<String> {
         .filter(|text| !looks_internal(text))
 }
 
+fn is_code_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}
+
 fn code_in(members: &Map<String, Value>) -> Option<Value> {
     let scalar = |value: &Value| match value {
         Value::Number(_) => Some(value.clone()),
-        Value::String(code) if code.len() <= 100 => Some(value.clone()),
+        // A code is a word; whatever else stands there may say too much.
+        Value::String(code) if (1..=64).contains(&code.len()) && code.bytes().all(is_code_byte) => {
+            Some(value.clone())
+        }
         _ => None,
     };
     let nested = members.get("error").and_then(Value::as_object);
@@ -146,15 +153,23 @@ pub(super) fn redacted(text: &str) -> String {
         let compiled = |pattern: &str| Regex::new(pattern).expect("the pattern is fixed and tested");
         [
             (
-                compiled(
-                    r#"(?i)(?:\bauthorization["']?\s*[=:]\s*)?\b(?:bearer|basic)\s+[\w.~+/=\-]{6,}|\b(?:password|passwd|pwd|secret|token|api[_-]?key|authorization)["']?\s*[=:]\s*["']?[^\s"',;]+"#,
-                ),
+                compiled(concat!(
+                    r#"(?i)(?:\bauthorization["']?\s*[=:]\s*)?\b(?:bearer|basic)\s+[\w.~+/=\-]{6,}"#,
+                    r#"|["']?[\w\-]*(?:passw(?:or)?d|passwd|\bpass|pwd|secret|token|api[_-]?key|private[_-]?key"#,
+                    r#"|access[_-]?key|session[_-]?id|cookie|authorization|credential)[\w\-]*["']?\s*[=:]\s*"#,
+                    r#"["']?[^\s"',;]+"#,
+                    r#"|\beyJ[\w\-]{8,}(?:\.[\w\-]*){0,2}|\bAKIA[0-9A-Z]{12,}|\bgh[a-z]_\w{16,}|\bsk-[\w\-]{16,}"#,
+                )),
                 "[credential]",
             ),
             (
-                compiled(
-                    r"(?i)\b[a-z][a-z0-9+.\-]*://[^\s<>]+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\b(?:localhost|[\w\-]*[a-z][\w\-]*(?:\.[\w\-]+)*):\d{2,5}\b|\b[\w\-]+(?:\.[\w\-]+)*\.(?:local|internal|svc|lan|cluster)\b",
-                ),
+                compiled(concat!(
+                    r"(?i)\b[a-z][a-z0-9+.\-]*://[^\s<>]+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",
+                    r"|\b(?:localhost|[\w\-]*[a-z][\w\-]*(?:\.[\w\-]+)*):\d{2,5}\b",
+                    r"|\b[\w\-]+(?:\.[\w\-]+)*\.(?:local|internal|svc|lan|cluster)\b|\b[\w\-]+(?:\.[\w\-]+)+ port \d+",
+                    r"|\[[0-9a-f:]*:[0-9a-f:]+\](?::\d+)?|\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}\b",
+                    r"|\b[0-9a-f]{1,4}::[0-9a-f:]*[0-9a-f]\b|\\\\[\w.\-]+\\[^\s]+",
+                )),
                 "[address]",
             ),
             (compiled(r"(^|[\s(=\['`:,])(?:~?/[\w.@+\-]+){2,}/?"), "$1[path]"),
@@ -215,6 +230,15 @@ mod tests {
         check("login failed: password=hunter2, user=bob", "login failed: [credential], user=bob");
         check("sent Authorization: Bearer abcdef123456", "sent [credential]");
         check("connect to localhost:9000 failed", "connect to [address] failed");
+        check("redis at [::1]:6379 and fe80::1 refused", "redis at [address] and [address] refused");
+        check("db.prod.example.com port 5432 refused", "[address] refused");
+        check("see \\\\fileserver\\share\\x", "see [address]");
+        check("AWS_SECRET_ACCESS_KEY=abc client_secret=foo", "[credential] [credential]");
+        check(r#"{"private_key": "zzz"}"#, r#"{[credential]"}"#);
+        check(
+            "key AKIAABCDEFGHIJKLMNOP, token eyJhbGciOiJIUzI1NiJ9.e30.x",
+            "key [credential], token [credential]",
+        );
     }
 
     #[test]
@@ -225,6 +249,8 @@ mod tests {
             "at least 3 characters, found 2",
             "version 1.2.3 is too old",
             "the ratio is 3/4 at 12:30",
+            "the token is invalid",
+            "your session is closed since 12:30:45",
             "Ungültige Stadt",
         ] {
             check(text, text);

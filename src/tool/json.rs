@@ -8,6 +8,10 @@ use serde_json::{Value, value::RawValue};
 /// The limit of `serde_json`'s tree parser, so that whatever passes here can be read into a tree later.
 pub const JSON_DEPTH_LIMIT: usize = 127;
 
+/// How the keys begin by which `serde_json` marks numbers and raw values inside its own trees; in a document they
+/// would be taken for those.
+const PARSER_KEYS: &str = "$serde_json::private::";
+
 /// One well-formed JSON document as text: UTF-8, no white space around it, nested at most
 /// [`JSON_DEPTH_LIMIT`] deep.
 ///
@@ -53,6 +57,13 @@ impl JsonText {
     pub fn check(bytes: &Bytes) -> Result<Self, JsonError> {
         let raw: &RawValue = serde_json::from_slice(bytes).map_err(|error| JsonError::new(&error))?;
         check_inside(raw.get())?;
+        if let Some(position) = raw.get().find(PARSER_KEYS) {
+            return Err(JsonError::at(
+                raw.get(),
+                position,
+                "a key that the JSON parser keeps for itself".into(),
+            ));
+        }
         Ok(Self(bytes.slice_ref(raw.get().as_bytes())))
     }
 
@@ -77,8 +88,10 @@ impl JsonText {
     }
 
     /// Reads the document into a tree.
+    ///
+    /// A document that spells one of the parser's own keys with escapes reads as null: no honest one does.
     pub fn parse(&self) -> Value {
-        serde_json::from_slice(&self.0).expect("JSON was checked when it was made")
+        serde_json::from_slice(&self.0).unwrap_or_default()
     }
 }
 
@@ -145,6 +158,15 @@ mod tests {
         }
         for json in [r#""\ud83d\ude00""#, r#""\\ud800""#, r#""\u00e9\n\"""#] {
             check(json).unwrap().parse();
+        }
+    }
+
+    #[test]
+    fn the_parsers_own_keys_are_no_numbers() {
+        let check = |json: &str| JsonText::check(&Bytes::from(json.to_owned()));
+        for kind in ["Number", "RawValue"] {
+            assert!(check(&format!(r#"{{"a": {{"$serde_json::private::{kind}": "5"}}}}"#)).is_err());
+            check(&format!(r#"{{"\u0024serde_json::private::{kind}": "x", "a": 1}}"#)).unwrap().parse();
         }
     }
 

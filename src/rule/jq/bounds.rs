@@ -21,6 +21,7 @@ use jaq_core::{
 use jaq_json::{Error, Num, Val};
 
 use super::JqError;
+use crate::tool::JsonText;
 
 /// How much work one run may do: rounds of loops, sums, products.
 pub(super) const WORK_LIMIT: u64 = 1_000_000;
@@ -66,6 +67,8 @@ impl Bounded<'_> {
     }
 }
 
+/// How many rounds of another loop one of `reduce` and `foreach` is worth.
+const FOLD_COST: usize = 4;
 const TICK: &str = "!tick";
 const SUM: &str = "!sum";
 const PRODUCT: &str = "!product";
@@ -75,10 +78,15 @@ const LOOPS: [(&str, usize); 5] = [("range", 3), ("recurse", 1), ("repeat", 1), 
 pub(super) const RANGE: &str = "def range($from; $to; $by): \
      def rec: if ($by > 0 and . < $to) or ($by < 0 and . > $to) then ., (. + $by | rec) else {}[] end; $from | rec;";
 
+/// The engine's functions that have a bounded one in their place.
+pub(super) const REPLACED: [&str; 2] = ["fromjson", "range"];
+
 /// The functions behind the limits.
-pub(super) fn functions() -> [Fun<Kind>; 3] {
+pub(super) fn functions() -> [Fun<Kind>; 4] {
     [
         jaq_core::native::run((TICK, v(0), |cv| bome(cv.0.data().spend(1).map(|()| cv.1)))),
+        // The engine's own parser takes a step down the stack for every bracket.
+        jaq_core::native::run(("fromjson", v(0), |cv| bome(from_json(cv.1)))),
         jaq_core::native::run((SUM, v(2), |mut cv| {
             let (left, right) = (cv.0.pop_var(), cv.0.pop_var());
             let size = size(&left).saturating_add(size(&right));
@@ -95,6 +103,12 @@ pub(super) fn functions() -> [Fun<Kind>; 3] {
             bome(cv.0.data().spend(1).and_then(|()| fits(size)).and_then(|()| left * right))
         })),
     ]
+}
+
+fn from_json(value: Val) -> Result<Val, Error> {
+    let Val::TStr(text) = &value else { return Err(Error::typ(value, "string")) };
+    let json = JsonText::check(text).map_err(|error| Error::str(&error))?;
+    jaq_json::read::parse_single(json.bytes()).map_err(|error| Error::str(&error))
 }
 
 fn fits(size: usize) -> Result<(), Error> {
@@ -167,7 +181,10 @@ pub(super) fn bounded<'s>(term: Term<&'s str>) -> Term<&'s str> {
         Term::Label(label, inner) => Term::Label(label, boxed(inner)),
         Term::Fold(name, over, pattern, rest) => {
             // The first is where it begins, the second one round.
-            let counted = |(index, term)| if index == 1 { ticked(term) } else { term };
+            // It may put the value one deeper, which costs stack when the value goes: so it counts for more.
+            let counted = |(index, term)| {
+                if index == 1 { (0..FOLD_COST).fold(term, |term, _| ticked(term)) } else { term }
+            };
             let rest = all(rest).into_iter().enumerate().map(counted).collect();
             Term::Fold(name, boxed(over), bounded_pattern(pattern), rest)
         }

@@ -116,7 +116,7 @@ impl Jq {
         let functions = jaq_core::funs()
             .chain(jaq_std::funs())
             .chain(jaq_json::funs())
-            .filter(|(name, ..)| !IMPURE.contains(name) && *name != "range")
+            .filter(|(name, ..)| !IMPURE.contains(name) && !bounds::REPLACED.contains(name))
             .chain(bounds::functions());
         let arena = Arena::default();
         let modules = Loader::new(definitions)
@@ -258,8 +258,11 @@ fn brief(error: &jaq_json::Error) -> String {
 
 /// Keeps the text of decimals, so that `1.0` comes out as `1.0`.
 fn to_jq_number(number: &serde_json::Number) -> Val {
+    /// Reading a whole number takes time by the square of its length.
+    const LONGEST_INTEGER: usize = 1000;
     let text = number.to_string();
-    Val::Num(jaq_json::Num::from_str_radix(&text, 10).unwrap_or_else(|| jaq_json::Num::Dec(text.into())))
+    let integer = if text.len() > LONGEST_INTEGER { None } else { jaq_json::Num::from_str_radix(&text, 10) };
+    Val::Num(integer.unwrap_or_else(|| jaq_json::Num::Dec(text.into())))
 }
 
 /// `made` counts the values: shared parts are told apart here, so a small value inside can be a large one outside.
@@ -376,6 +379,13 @@ mod tests {
         check("[repeat(1)]", "null", Err("does not fit"));
         check("until(false; .)", "null", Err("does not fit"));
         check("reduce range(60) as $x (1; [., .])", "null", Err("more than"));
+        check(".a | fromjson", &format!(r#"{{"a": "{}"}}"#, "[".repeat(100_000)), Err("does not fit"));
+        check(".a | fromjson | .[0].b", r#"{"a": "[{\"b\": 1.0}]"}"#, Ok("1.0"));
+        check(
+            "{b: .a}",
+            &format!(r#"{{"a": {}}}"#, "9".repeat(1_000_000)),
+            Ok(&format!(r#"{{"b":{}}}"#, "9".repeat(1_000_000))),
+        );
         check("def f: [f]; f", "null", Err("`f` calls itself"));
         check("def f: def g: f; g; f", "null", Err("`f` calls itself"));
         check("def f(x): x + 1; f(f(1))", "null", Ok("3"));
