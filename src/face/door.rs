@@ -214,7 +214,8 @@ impl Door {
         }
     }
 
-    /// The host that was addressed; `None` when any is allowed and this one is unreadable.
+    /// The host that was addressed, if it is allowed by its name; `None` when it is only one of any. A page of a
+    /// name that is not ours may have been pointed at this address, and is then no page of ours.
     fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<HostAndPort>, Refused> {
         let mut values = headers.get_all(header::HOST).iter();
         let (first, more) = (values.next(), values.next());
@@ -222,11 +223,17 @@ impl Door {
         let written =
             first.map(HeaderValue::as_bytes).or_else(|| uri.authority().map(|a| a.as_str().as_bytes()));
         let host = written.and_then(|bytes| HostAndPort::parse(std::str::from_utf8(bytes).ok()?));
-        let allowed = self.hosts.iter().any(|rule| match rule {
-            HostRule::Any => true,
+        let by_name = self.hosts.iter().any(|rule| match rule {
+            HostRule::Any => false,
             HostRule::Host(rule) => more.is_none() && host.as_ref().is_some_and(|host| rule.covers(host)),
         });
-        if allowed { Ok(host) } else { Err(Refused::Host { found: Quoted::of(written) }) }
+        if by_name {
+            Ok(host)
+        } else if self.hosts.contains(&HostRule::Any) {
+            Ok(None)
+        } else {
+            Err(Refused::Host { found: Quoted::of(written) })
+        }
     }
 
     fn check_origin(&self, headers: &HeaderMap, host: Option<&HostAndPort>) -> Result<(), Refused> {
@@ -241,8 +248,9 @@ impl Door {
                     origin.as_ref().is_some_and(|(found, at)| found == scheme && host.covers(at))
                 }
             });
-            // Our own page: the host is one of the allowed ones, or we would not be here.
-            let ours = origin.as_ref().is_some_and(|(_, at)| Some(at) == host);
+            let ours = origin
+                .as_ref()
+                .is_some_and(|(scheme, at)| matches!(scheme.as_str(), "http" | "https") && Some(at) == host);
             if !allowed && !ours {
                 return Err(Refused::Origin { found: Quoted::of(Some(value.as_bytes())) });
             }
@@ -319,6 +327,14 @@ mod tests {
         check(&settings, "127.0.0.1:8080", Some("http://evil.example.com"), false);
         check(&settings, "127.0.0.1:8080", Some("null"), false);
         check(&settings, "127.0.0.1:8080", Some("http://127.0.0.1:8080/path"), false);
+    }
+
+    #[test]
+    fn a_page_of_any_host_is_not_our_own() {
+        let settings = DoorSettings { allowed_hosts: vec!["*".into()], ..DoorSettings::default() };
+        check(&settings, "evil.example.com", None, true);
+        check(&settings, "evil.example.com:8080", Some("http://evil.example.com:8080"), false);
+        check(&DoorSettings::default(), "localhost:8080", Some("ftp://localhost:8080"), false);
     }
 
     #[test]

@@ -23,7 +23,7 @@ async fn a_request_crosses_unchanged_and_says_who_asked() {
         "TE: trailers",
         "Authorization: Basic callers",
     ];
-    let response = proxy.ask("PATCH /a%2Fb/../c;d?x=%20y&z", &headers, "body").await;
+    let response = proxy.ask("PATCH /a%2Fb//./c;d?x=%20y&z", &headers, "body").await;
     assert_eq!((response.status, response.text()), (418, "hot"));
     assert_eq!(response.header("x-old").as_deref(), Some("a, b"));
     assert_eq!(response.header("set-cookie").as_deref(), Some("a=b"));
@@ -33,7 +33,7 @@ async fn a_request_crosses_unchanged_and_says_who_asked() {
 
     let state = upstream.state();
     let asked = &state.asked[0];
-    assert_eq!(asked.line(), "PATCH /a%2Fb/../c;d?x=%20y&z HTTP/1.1");
+    assert_eq!(asked.line(), "PATCH /a%2Fb//./c;d?x=%20y&z HTTP/1.1");
     assert_eq!(asked.body, b"body");
     for (name, expected) in [
         ("cookie", "session=1"),
@@ -51,6 +51,26 @@ async fn a_request_crosses_unchanged_and_says_who_asked() {
     for absent in ["x-mine", "te", "connection", "transfer-encoding", "user-agent"] {
         assert!(asked.header(absent).is_empty(), "{absent} in {}", asked.head);
     }
+}
+
+#[tokio::test]
+async fn a_client_can_not_have_our_word_on_who_asks_removed() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let proxy = before(&upstream).await;
+    proxy.ask("GET /a", &["Connection: x-forwarded-for, x-forwarded-host, via, cookie"], "").await;
+    let state = upstream.state();
+    assert_eq!(state.asked[0].header("x-forwarded-for"), ["127.0.0.1"]);
+    assert_eq!(state.asked[0].header("via"), ["1.1 glossator"]);
+}
+
+#[tokio::test]
+async fn a_path_that_goes_up_is_refused() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let proxy = before(&upstream).await;
+    for path in ["/a/../b", "/..", "/%2e%2E/secret", "/a/.%2e"] {
+        assert_eq!(proxy.ask(&format!("GET {path}"), &[], "").await.status, 400, "{path}");
+    }
+    assert!(upstream.state().asked.is_empty());
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use axum::body::Body;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts,
 };
+use percent_encoding::percent_decode_str;
 use tracing::{info, warn};
 
 use super::{answer, refuse};
@@ -16,7 +17,7 @@ use crate::{
     face::Peer,
     observe::{Chain, RequestId},
     policy::Passthrough,
-    upstream::UpstreamError,
+    upstream::{UpstreamError, remove_hop_by_hop},
 };
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -34,6 +35,8 @@ pub(super) async fn hand_through(
         return refuse(request_id, status, &message);
     }
     let method = parts.method.clone();
+    // First, or a client that names them in `Connection` would have ours removed too.
+    remove_hop_by_hop(&mut parts.headers);
     tell_who_asks(&mut parts);
     let (response, status) = match upstream.stream(Request::from_parts(parts, body)).await {
         Ok(reply) => {
@@ -59,6 +62,11 @@ fn unfit(parts: &Parts) -> Option<(StatusCode, String)> {
     }
     if !parts.uri.path().starts_with('/') {
         return Some((StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".into()));
+    }
+    // A segment that goes up leads out of the upstream's base path, and past the paths that are ours.
+    let is_up = |segment: &str| percent_decode_str(segment).eq(*b"..");
+    if parts.uri.path().split(['/', '\\']).any(is_up) {
+        return Some((StatusCode::BAD_REQUEST, "the request's path has a segment `..`".into()));
     }
     // `h2c` is an offer that may be passed over (RFC 9110, section 7.8); any other protocol is what the client
     // needs, and without it the upstream's answer would puzzle it.
