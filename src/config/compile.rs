@@ -7,7 +7,7 @@ use super::{
     keys::{DEFAULTS, FILE, LOG, SERVER},
     node::{Entry, Kind, Node},
     problem::Problem,
-    process::{self, Flag, ServerSettings},
+    process::{self, Flag},
     report::Report,
     request::find_upstream,
     routes::{self, RouteDefaults, RouteFile, Surroundings},
@@ -33,9 +33,6 @@ pub(super) fn compile(
     let server = file.section("server", &SERVER);
     let log = file.section("log", &LOG);
     let process = process::settings(report, environment, flags, server.as_ref(), log.as_ref());
-    if let (Some((settings, _)), Some(server)) = (&process, &server) {
-        warn_of_closed_door(settings, server);
-    }
     let (route_defaults, upstream_defaults) = match file.section("defaults", &DEFAULTS) {
         Some(section) => defaults(&section),
         None => Default::default(),
@@ -141,25 +138,6 @@ fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
         in_flight: section.count("in_flight").and_then(|count| usize::try_from(count).ok()),
     };
     (routes, upstreams)
-}
-
-/// Reached from everywhere, and answering nobody.
-fn warn_of_closed_door(settings: &ServerSettings, section: &Section<'_, '_>) {
-    let asked = section.get("listen").filter(|_| section.get("allowed_hosts").is_none());
-    let loopback_only = settings
-        .allowed_hosts
-        .iter()
-        .all(|host| matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]"));
-    if let Some(node) = asked
-        && settings.listen.ip().is_unspecified()
-        && loopback_only
-    {
-        section.report.warning(
-            node.span,
-            "other machines can connect, and are refused: only the hosts of this machine are allowed",
-            "write `allowed_hosts: [NAME]` with the names that clients use, or `[\"*\"]`",
-        );
-    }
 }
 
 fn warn_unused(

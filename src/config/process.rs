@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{
     keys::{Key, Keys, LOG, SERVER, Takes},
     node::{Kind, Node},
-    problem::Problem,
+    problem::{Problem, Severity},
     report::Report,
     secret::{self, Environment},
     section::Section,
@@ -71,6 +71,7 @@ pub struct Flag {
 
 /// What the names of variables that set something begin with.
 const PREFIX: &str = "GLOSSATOR__";
+const LISTEN: &str = "server.listen";
 const SECTIONS: [(&str, &Keys); 2] = [("server", &SERVER), ("log", &LOG)];
 
 /// The settings of every layer, typed; the names are those of the file.
@@ -134,7 +135,12 @@ pub(super) fn settings(
         }
     }
     let variables = read_variables(report, environment);
-    let flags = read_flags(report, flags);
+    let given = read_flags(report, flags);
+    let listen_is_told_by = flags
+        .iter()
+        .find(|flag| flag.setting == LISTEN)
+        .map(|flag| flag.name.clone())
+        .or_else(|| variables.0.contains_key(LISTEN).then(|| variable("server", "listen")));
     if report.errors() > before {
         return None;
     }
@@ -142,11 +148,19 @@ pub(super) fn settings(
         .add_source(defaults())
         .add_source(file)
         .add_source(variables)
-        .add_source(flags)
+        .add_source(given)
         .build()
         .and_then(Config::try_deserialize::<Settings>);
     match layered {
-        Ok(settings) => finish(settings),
+        Ok(settings) => {
+            let hosts_are_named = settings.server.allowed_hosts.is_some();
+            let settled = finish(settings)?;
+            if settled.0.listen.ip().is_unspecified() && !hosts_are_named {
+                let node = server.and_then(|section| section.get("listen"));
+                warn_of_closed_door(report, listen_is_told_by, node);
+            }
+            Some(settled)
+        }
         // Every layer was checked, so this is a mistake of ours; it must not pass in silence.
         Err(error) => {
             report.add(Problem::of_whole(
@@ -156,6 +170,28 @@ pub(super) fn settings(
             ));
             None
         }
+    }
+}
+
+/// Reached from everywhere, and answering nobody. It is told of whoever said so: the flag or variable, or else the
+/// line of the file.
+fn warn_of_closed_door(report: &Report<'_>, told_by: Option<String>, written: Option<&Node>) {
+    let message = "other machines can connect, and are refused: only the hosts of this machine are allowed";
+    match (told_by, written) {
+        (Some(name), _) => {
+            let help = "write `server: { allowed_hosts: [NAME] }` with the names that clients use, or set \
+                        `GLOSSATOR__SERVER__ALLOWED_HOSTS`; `*` allows all";
+            let mut problem = Problem::of_whole(name, message, Some(help.into()));
+            problem.severity = Severity::Warning;
+            report.add(problem);
+        }
+        (None, Some(node)) => report.warning(
+            node.span,
+            message,
+            "write `allowed_hosts: [NAME]` with the names that clients use, or `[\"*\"]`",
+        ),
+        // The default is an address of this machine.
+        (None, None) => {}
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(),
         let legacy = LegacyServer::bind().await.map_err(in_the_way)?;
         let legacy_address = legacy.address().map_err(in_the_way)?;
         let loaded = load(arguments, Some(legacy_address), screen)?;
+        screen.problems(&loaded.warnings);
         let server = Server::bind(&loaded).await?;
         introduce(&loaded, server.address()?, legacy_address, screen);
         tokio::select! {
