@@ -3,7 +3,7 @@
 //! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in which
 //! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `keys` lists every key
 //! there is, `section` reads them; `compile` makes one configuration of the trees, with a file for each part
-//! (`upstreams`, `routes`, `request`, `schemas`, `reply`, `extract`, `content`, `promise`, `examples`) and
+//! (`upstreams`, `routes`, `request`, `schemas`, `mirror`, `reply`, `extract`, `content`, `promise`, `examples`) and
 //! `language` for patterns, jq and templates; `process` layers `server` and `log` with the environment and the
 //! command line, a `setting` at a time. [`Problem`] tells what is wrong, `suggest` what was probably meant,
 //! `secret` keeps secrets out of it. [`schema`] describes the file for editors.
@@ -19,6 +19,7 @@ mod file;
 mod folder;
 mod keys;
 mod language;
+mod mirror;
 mod node;
 mod problem;
 mod process;

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{
-    ecma,
+    ecma, mirror,
     node::{Entry, Kind, Node},
     report::Report,
     source::Span,
@@ -102,6 +102,7 @@ fn inferred(asked: &Asked) -> Map<String, Value> {
 
 fn written_input(report: &Report<'_>, entry: &Entry, used: &Asked) -> Option<Map<String, Value>> {
     let mut document = document(report, "input", &entry.value)?;
+    mirror::check(report, &entry.value);
     match document.get("type") {
         None => {
             let rest = std::mem::take(&mut document);

@@ -1,0 +1,105 @@
+//! `x-mcp-header` in an input schema: arguments that clients repeat in a header `Mcp-Param-…`.
+//!
+//! A client must leave a tool out of its list when one of these is wrong, so a wrong one is refused (MCP 2026-07-28,
+//! Tools, "x-mcp-header", and Streamable HTTP, "Custom Headers from Tool Parameters").
+
+use std::collections::HashMap;
+
+use super::{
+    node::{Entry, Kind, Node},
+    report::Report,
+    source::Span,
+};
+
+const KEY: &str = "x-mcp-header";
+
+/// Where a schema stands in its document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// At the root.
+    Root,
+    /// A property, with nothing but `properties` on the way to it.
+    Property,
+    /// Where whether it applies depends on the arguments.
+    Elsewhere,
+}
+
+/// Reports every `x-mcp-header` that a client would refuse the tool for.
+pub(super) fn check(report: &Report<'_>, input: &Node) {
+    check_schema(report, input, Place::Root, &mut HashMap::new());
+}
+
+fn check_schema(report: &Report<'_>, node: &Node, place: Place, seen: &mut HashMap<String, Span>) {
+    match &node.kind {
+        Kind::Map(entries) => {
+            for Entry { key, value } in entries {
+                let members = || value.as_map().unwrap_or_default();
+                match key.text.as_str() {
+                    KEY => check_mark(report, node, value, place, seen),
+                    "const" | "enum" | "default" | "examples" => {}
+                    "properties" => {
+                        let inside = match place {
+                            Place::Root | Place::Property => Place::Property,
+                            Place::Elsewhere => Place::Elsewhere,
+                        };
+                        members().iter().for_each(|member| check_schema(report, &member.value, inside, seen));
+                    }
+                    // What stands here are names of the writer's own.
+                    "$defs" | "definitions" | "dependentSchemas" | "patternProperties" => {
+                        members()
+                            .iter()
+                            .for_each(|member| check_schema(report, &member.value, Place::Elsewhere, seen));
+                    }
+                    _ => check_schema(report, value, Place::Elsewhere, seen),
+                }
+            }
+        }
+        Kind::List(items) => {
+            items.iter().for_each(|item| check_schema(report, item, Place::Elsewhere, seen));
+        }
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
+    }
+}
+
+fn check_mark(
+    report: &Report<'_>,
+    schema: &Node,
+    value: &Node,
+    place: Place,
+    seen: &mut HashMap<String, Span>,
+) {
+    let Some(name) = value.as_text().filter(|name| !name.is_empty() && name.bytes().all(is_tchar)) else {
+        let message = format!("`{KEY}` takes a part of a header's name, found {}", value.found());
+        report.error(value.span, message, "write letters, digits and `-`: `Region` makes `Mcp-Param-Region`");
+        return;
+    };
+    if let Some(first) = seen.insert(name.to_ascii_lowercase(), value.span) {
+        let message = format!("`{KEY}: {name}` is here twice; the other is {}", report.place(first));
+        report.error(value.span, message, "give one another name; upper and lower case are the same");
+    }
+    match place {
+        Place::Property => {}
+        Place::Root | Place::Elsewhere => {
+            report.error(
+                value.span,
+                format!("`{KEY}` stands where no client can find the argument"),
+                "move it to a property that only `properties` lead to",
+            );
+            return;
+        }
+    }
+    let kind = schema.get("type");
+    if !matches!(kind.and_then(Node::as_text), Some("string" | "integer" | "boolean")) {
+        let found = kind.map_or_else(|| "no type".to_owned(), Node::found);
+        report.error(
+            kind.unwrap_or(value).span,
+            format!("an argument with `{KEY}` is a string, an integer or a boolean; found {found}"),
+            "write `type: string`, or leave the header out",
+        );
+    }
+}
+
+/// A character of a token (RFC 9110, section 5.6.2).
+fn is_tchar(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
