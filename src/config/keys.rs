@@ -220,7 +220,11 @@ pub(super) static DEFAULTS: Keys = Keys {
             "The HTTP status of a tool error for REST clients. Default `truthful`.",
         ),
         key("in_flight", IN_FLIGHT, "How many calls one upstream gets at once. Default 128."),
-        key("headers", NAMES, "Names of the caller's headers that are sent on to upstreams. Default: none."),
+        key(
+            "forward_headers",
+            NAMES,
+            "Names of the caller's headers that are sent on to upstreams. Default: none.",
+        ),
     ],
 };
 

@@ -44,7 +44,7 @@ pub(super) struct RouteDefaults {
     pub(super) error_text_bytes: usize,
     pub(super) envelope: Envelope,
     pub(super) error_status: ErrorStatus,
-    pub(super) headers: Vec<HeaderName>,
+    pub(super) forward_headers: Vec<HeaderName>,
 }
 
 impl Default for RouteDefaults {
@@ -55,7 +55,7 @@ impl Default for RouteDefaults {
             error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES,
             envelope: Envelope::Mcp,
             error_status: ErrorStatus::Truthful,
-            headers: Vec::new(),
+            forward_headers: Vec::new(),
         }
     }
 }
@@ -208,7 +208,7 @@ pub(super) fn headers(section: &Section<'_, '_>, name: &'static str) -> Vec<Head
 }
 
 fn forwarded(section: &Section<'_, '_>, defaults: &RouteDefaults) -> Vec<HeaderName> {
-    let mut names = defaults.headers.clone();
+    let mut names = defaults.forward_headers.clone();
     for name in headers(section, "forward_headers") {
         if !names.contains(&name) {
             names.push(name);
