@@ -123,7 +123,8 @@ pub fn router(rest: Rest, mcp: Mcp) -> Router {
     for path in MCP_PATHS {
         let mcp = mcp.clone();
         let endpoint = any(move |request: Request<Body>| async move { mcp.handle(request).await });
-        router = router.route(path, endpoint);
+        // Clients are given the address with a slash at its end, too.
+        router = router.route(path, endpoint.clone()).route(&format!("{path}/"), endpoint);
     }
     router.fallback(any(move |request: Request<Body>| async move { rest.handle(request).await }))
 }

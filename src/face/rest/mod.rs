@@ -10,6 +10,7 @@
 //! | `GET /tools` | the tool definitions, each with `endpoint` and `method` |
 //! | `GET /health` | `{"status": "ok"}`, for whoever asks: probes know no host name |
 //! | `GET /status` | name, version, uptime, number of tools |
+//! | below one of these, or of the MCP endpoint's | 404 |
 //! | anything else | the `passthrough` upstream, or 404 |
 //!
 //! Errors of the face itself (no such path, a body that is no JSON) are `{"error": "…"}` in both envelopes.
@@ -37,8 +38,10 @@ use crate::{
     route::{EndpointMatch, Route},
 };
 
+const TOOLS: &str = "/tools";
+
 /// Paths that are always ours, and what is below them: no route's own endpoint may be there.
-pub const RESERVED: &[&str] = &["/tools", "/health", "/status", MCP_PATHS[0], MCP_PATHS[1]];
+pub const RESERVED: &[&str] = &[TOOLS, "/health", "/status", MCP_PATHS[0], MCP_PATHS[1]];
 
 /// The REST face. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -159,13 +162,18 @@ fn refuse(request_id: &RequestId, status: StatusCode, message: &str) -> Response
 fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Place<'a> {
     let reading = method == Method::GET || method == Method::HEAD;
     let own = match path {
-        "/tools" => Some(Place::Manifest),
+        TOOLS => Some(Place::Manifest),
         "/health" => Some(Place::Health),
         "/status" => Some(Place::Status),
         _ => None,
     };
     if let Some(own) = own {
         return if reading { own } else { Place::WrongMethod(vec![Method::GET, Method::HEAD]) };
+    }
+    // A route with an argument for its first segment would take these, and so would `passthrough`.
+    let below = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
+    if RESERVED.iter().any(|own| *own != TOOLS && below(own)) {
+        return Place::Nothing;
     }
     let sought = if method == Method::HEAD { &Method::GET } else { method };
     match snapshot.table.by_endpoint(sought, path) {
