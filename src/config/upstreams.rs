@@ -98,6 +98,7 @@ pub(super) fn read(
         upstream.policy.in_flight_limit = usize::try_from(in_flight).unwrap_or(usize::MAX);
     }
     upstream.settings.headers = headers;
+    upstream.settings.idle_connections = upstream.policy.in_flight_limit;
     Some(UpstreamFile { deadline, reply_limit_bytes, ..upstream })
 }
 
@@ -110,6 +111,8 @@ fn plain(name: UpstreamName, address: Address, defaults: UpstreamDefaults) -> Up
     if let Some(in_flight) = defaults.in_flight {
         policy.in_flight_limit = in_flight;
     }
+    // Fewer would close, after every burst, connections that the next one opens again.
+    settings.idle_connections = policy.in_flight_limit;
     UpstreamFile { settings, policy, deadline: None, reply_limit_bytes: None }
 }
 

@@ -49,8 +49,8 @@ impl UpstreamSettings {
     pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
     /// For [`redirects`](Self::redirects).
     pub const REDIRECTS_DEFAULT: u8 = 0;
-    /// For [`idle_connections`](Self::idle_connections).
-    pub const IDLE_CONNECTIONS_DEFAULT: usize = 32;
+    /// For [`idle_connections`](Self::idle_connections): as many as there may be calls in flight.
+    pub const IDLE_CONNECTIONS_DEFAULT: usize = 128;
 
     /// An upstream with every default.
     pub fn new(name: UpstreamName, address: Address) -> Self {
@@ -72,6 +72,6 @@ pub struct Ask {
     pub request: UpstreamRequest,
     /// How many bytes of body are read.
     pub reply_limit_bytes: usize,
-    /// How long it may take, waiting for a place included. Kept by [`policy`](crate), not here.
+    /// How long it may take, waiting for a place included. Kept by `policy`, not here.
     pub deadline: Duration,
 }
