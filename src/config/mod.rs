@@ -6,7 +6,7 @@
 //! (`upstreams`, `routes`, `request`, `schemas`, `mirror`, `reply`, `extract`, `content`, `promise`, `examples`) and
 //! `language` for patterns, jq and templates; `process` layers `server` and `log` with the environment and the
 //! command line, a `setting` at a time. [`Problem`] tells what is wrong, `suggest` what was probably meant,
-//! `secret` keeps secrets out of it. [`schema`] describes the file for editors.
+//! `secret` keeps secrets out of it. [`schema()`] describes the file for editors.
 //!
 //! All problems of all files are found in one run. The only room that reads files or the environment.
 

@@ -17,7 +17,7 @@ use crate::observe::{Foreign, RequestId};
 /// The paths of the MCP endpoint.
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
 
-/// Who is at the other end of the connection; [`serve`](crate) puts it into a request's extensions.
+/// Who is at the other end of the connection; `serve` puts it into a request's extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 

@@ -8,7 +8,7 @@
 //!
 //! What is handed through unread has the same gate, and limits of its own: [`Passthrough`].
 //!
-//! Each tells what it did as an [`UpstreamError`], so that the [`gateway`](crate) has one kind of failure to put
+//! Each tells what it did as an [`UpstreamError`], so that the `gateway` has one kind of failure to put
 //! into words. All of them share their state between clones; dropping a call's future gives back what it held.
 
 mod deadline;

@@ -56,7 +56,7 @@ pub(super) type Outgoing = Either<Full<Bytes>, UnsyncBoxBody<Bytes, BoxError>>;
 /// One legacy server. Clones share its connections.
 ///
 /// As a `tower::Service` it takes an [`Ask`] and gives the whole [`Reply`]. It is always ready, keeps no
-/// deadline but the one of connecting, and tries once: everything else is [`policy`](crate). Dropping the
+/// deadline but the one of connecting, and tries once: everything else is `policy`. Dropping the
 /// future closes the connection, so the upstream sees that no one waits any more.
 #[derive(Debug, Clone)]
 pub struct Upstream {

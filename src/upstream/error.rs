@@ -7,7 +7,7 @@ use crate::route::UpstreamName;
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Why an upstream gave no usable reply. For the log; what clients read of it is written by
-/// [`gateway`](crate).
+/// `gateway`.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
     /// No connection: refused, no such host, no way there.
