@@ -7,16 +7,14 @@
 mod catalog;
 mod record;
 mod sentences;
+mod translating;
 
-use std::{
-    collections::HashMap,
-    panic::{self, AssertUnwindSafe},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 use tower::ServiceExt;
 
 use crate::{
@@ -24,13 +22,14 @@ use crate::{
     policy::{Guarded, Passthrough},
     reply::Reply,
     route::{Route, RouteTable, UpstreamName, UpstreamRequest},
-    rule::{self, Facts, Trace},
+    rule,
     tool::{Arguments, Block, Fault, Text, ToolResult},
     upstream::{Ask, UpstreamError},
 };
 
 pub use catalog::{BadCursor, Catalog, CatalogEntry, Page};
 use record::Record;
+use translating::{Translating, Untranslated};
 
 /// The key in `_meta` of a tool error under which the request id stands.
 pub const REQUEST_ID_META: &str = "glossator/requestId";
@@ -81,6 +80,7 @@ pub struct Snapshot {
     pub passthrough: Option<Passthrough>,
     /// What can be called, as clients read it.
     pub catalog: Catalog,
+    translating: Translating,
 }
 
 /// The way in for every face. Clones share one snapshot.
@@ -123,7 +123,7 @@ impl Snapshot {
         passthrough: Option<Passthrough>,
     ) -> Self {
         let catalog = Catalog::of(&table);
-        Self { table, upstreams, passthrough, catalog }
+        Self { table, upstreams, passthrough, catalog, translating: Translating::new() }
     }
 
     /// Calls a tool. Dropping the future cancels the upstream request.
@@ -151,15 +151,26 @@ impl Snapshot {
     /// A result either way; an `Err` is one that ended the call early, boxed because it is the seldom one.
     async fn answer(
         &self,
-        route: &Route,
+        route: &Arc<Route>,
         arguments: Map<String, Value>,
         callers_headers: &HeaderMap,
         record: &mut Record<'_>,
     ) -> Result<ToolResult, Box<ToolResult>> {
+        let deadline = Instant::now() + route.deadline;
         let arguments = check(route, arguments)?;
         let request = build(route, &arguments, callers_headers)?;
         let reply = self.ask(route, request, record).await?;
-        Ok(translate(route, arguments, &reply, record))
+        match self.translating.translate(route, arguments, reply, deadline).await {
+            Ok(translation) => {
+                record.notes(&translation.notes, translation.result.outcome);
+                Ok(translation.result)
+            }
+            Err(Untranslated::Panicked) => {
+                record.panicked();
+                Err(Box::new(ToolResult::error(Fault::Unreadable, sentences::UNREADABLE)))
+            }
+            Err(Untranslated::TooLate) => Err(Box::new(sentences::too_late(route.deadline))),
+        }
     }
 
     async fn ask(
@@ -212,24 +223,4 @@ fn build(
 ) -> Result<UpstreamRequest, Box<ToolResult>> {
     let request = route.request.build(arguments, headers);
     request.map_err(|error| Box::new(ToolResult::error(Fault::Arguments, error.to_string())))
-}
-
-fn translate(route: &Route, arguments: Arguments, reply: &Reply, record: &mut Record<'_>) -> ToolResult {
-    let arguments = arguments.into_value();
-    let facts = Facts { tool: &route.definition.name, args: &arguments };
-    // `translate` is total, but it runs other people's parsers and evaluators on other people's bytes: should
-    // one of them panic, this call is lost and no other.
-    let translated = panic::catch_unwind(AssertUnwindSafe(|| {
-        rule::translate(&route.translator, facts, reply, &mut Trace::off())
-    }));
-    match translated {
-        Ok(translation) => {
-            record.notes(&translation.notes, translation.result.outcome);
-            translation.result
-        }
-        Err(_) => {
-            record.panicked();
-            ToolResult::error(Fault::Unreadable, sentences::UNREADABLE)
-        }
-    }
 }

@@ -106,6 +106,15 @@ fn size(bytes: usize) -> String {
     }
 }
 
+/// A reply that came in time and took too long to work through.
+pub(super) fn too_late(deadline: Duration) -> ToolResult {
+    let text = format!(
+        "The service answered, but its reply could not be worked through within {}. Ask for less.",
+        time(deadline)
+    );
+    ToolResult::error(Fault::Deadline, text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

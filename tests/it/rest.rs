@@ -63,6 +63,15 @@ async fn a_get_endpoint_takes_arguments_from_path_and_query_with_their_types() {
 }
 
 #[tokio::test]
+async fn a_large_reply_is_translated_aside_and_comes_whole() {
+    let body = format!("{{\"items\": [{}1.0]}}", "1.0, ".repeat(60_000));
+    let proxy = answering("200 OK", "application/json", &body).await.start().await;
+    let response = proxy.ask("POST /tools/get_thing", &[], "").await;
+    assert_eq!(response.status, 200);
+    assert!(response.text().contains(&format!("\"structuredContent\":{body}")));
+}
+
+#[tokio::test]
 async fn a_head_is_answered_like_a_get_without_its_body() {
     let (proxy, upstream) = echo("GET /weather/{city}", json!({ "type": "object" })).await;
     let mut client = proxy.connect().await;

@@ -1,0 +1,83 @@
+//! Where a reply is translated: short ones where they came in, long ones aside.
+
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+};
+
+use tokio::{
+    sync::Semaphore,
+    task::spawn_blocking,
+    time::{Instant, timeout_at},
+};
+
+use crate::{
+    reply::Reply,
+    route::Route,
+    rule::{self, Facts, Trace, Translation},
+    tool::Arguments,
+};
+
+/// From this size on a reply is translated on a thread of its own. Below it the longest rules take about half a
+/// millisecond, which is a fair time for a thread that serves other calls too.
+const LARGE_REPLY_BYTES: usize = 64 << 10;
+
+/// How many large replies are translated at once, so that their trees do not fill the memory.
+#[derive(Debug, Clone)]
+pub(super) struct Translating {
+    places: Arc<Semaphore>,
+}
+
+/// Why there is no translation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Untranslated {
+    /// Something panicked that the rules are made with.
+    Panicked,
+    /// The call's deadline came first.
+    TooLate,
+}
+
+impl Translating {
+    pub(super) fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { places: Arc::new(Semaphore::new(cores)) }
+    }
+
+    /// Translates a reply until `deadline`.
+    ///
+    /// A translation that has begun can't be broken off: it keeps its place until it ends, whoever still waits.
+    pub(super) async fn translate(
+        &self,
+        route: &Arc<Route>,
+        arguments: Arguments,
+        reply: Reply,
+        deadline: Instant,
+    ) -> Result<Translation, Untranslated> {
+        if reply.body.len() < LARGE_REPLY_BYTES {
+            return translate(route, arguments, &reply);
+        }
+        let route = Arc::clone(route);
+        let places = Arc::clone(&self.places);
+        let translated = async move {
+            let place = places.acquire_owned().await.expect("the semaphore is never closed");
+            let work = move || {
+                let translated = translate(&route, arguments, &reply);
+                drop(place);
+                translated
+            };
+            spawn_blocking(work).await.unwrap_or(Err(Untranslated::Panicked))
+        };
+        timeout_at(deadline, translated).await.unwrap_or(Err(Untranslated::TooLate))
+    }
+}
+
+/// `rule::translate` is total, but it runs other people's parsers and evaluators on other people's bytes: should
+/// one of them panic, this call is lost and no other.
+fn translate(route: &Route, arguments: Arguments, reply: &Reply) -> Result<Translation, Untranslated> {
+    let arguments = arguments.into_value();
+    let facts = Facts { tool: &route.definition.name, args: &arguments };
+    let translated = panic::catch_unwind(AssertUnwindSafe(|| {
+        rule::translate(&route.translator, facts, reply, &mut Trace::off())
+    }));
+    translated.map_err(|_| Untranslated::Panicked)
+}
