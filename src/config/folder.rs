@@ -69,8 +69,15 @@ fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
             ));
         }
     };
-    if !metadata.is_dir() {
+    if metadata.is_file() {
         return Ok(vec![path.to_owned()]);
+    }
+    // A pipe would be waited for, and a device has no end.
+    if !metadata.is_dir() {
+        return Err(refuse(
+            "the configuration is neither a file nor a folder".to_owned(),
+            "name a file or a folder with `--config PATH`",
+        ));
     }
     let entries = std::fs::read_dir(path)
         .and_then(Iterator::collect::<io::Result<Vec<_>>>)

@@ -18,6 +18,7 @@ mod extract;
 mod file;
 mod folder;
 mod keys;
+mod keywords;
 mod language;
 mod mirror;
 mod node;

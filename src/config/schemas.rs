@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{
-    ecma, mirror,
+    ecma, keywords, mirror,
     node::{Entry, Kind, Node},
     report::Report,
     source::Span,
@@ -190,6 +190,7 @@ fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, 
     };
     let before = report.errors();
     refuse_what_clients_cannot_read(report, node);
+    keywords::check(report, node);
     (report.errors() == before).then(|| Node::entries_to_json(entries))
 }
 

@@ -1,0 +1,129 @@
+//! Words in a schema that JSON Schema does not have. They mean nothing to a validator, so a slip of the pen would
+//! switch a check off without a word.
+
+use super::{
+    node::{Entry, Kind, Node},
+    report::Report,
+    suggest,
+};
+
+/// JSON Schema 2020-12, and what older drafts and OpenAPI put beside it.
+const KEYWORDS: [&str; 66] = [
+    "$anchor",
+    "$comment",
+    "$defs",
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$id",
+    "$ref",
+    "$schema",
+    "$vocabulary",
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "const",
+    "contains",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "default",
+    "definitions",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "deprecated",
+    "description",
+    "discriminator",
+    "else",
+    "enum",
+    "example",
+    "examples",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "externalDocs",
+    "format",
+    "if",
+    "items",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "not",
+    "nullable",
+    "oneOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "properties",
+    "propertyNames",
+    "readOnly",
+    "required",
+    "then",
+    "title",
+    "type",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+    "writeOnly",
+    "xml",
+    "$recursiveRef",
+];
+/// Keywords whose value is a map of schemas.
+const MAPS: [&str; 5] = ["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"];
+/// Keywords whose value is a list of schemas.
+const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
+/// Keywords whose value is a schema.
+const SCHEMAS: [&str; 10] = [
+    "additionalProperties",
+    "contains",
+    "else",
+    "if",
+    "items",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+
+/// Reports every word of a schema that is no keyword.
+pub(super) fn check(report: &Report<'_>, schema: &Node) {
+    for entry in schema.as_map().unwrap_or_default() {
+        let name = entry.key.text.as_str();
+        if MAPS.contains(&name) {
+            entry.value.as_map().unwrap_or_default().iter().for_each(|inner| check(report, &inner.value));
+        } else if LISTS.contains(&name) {
+            if let Kind::List(schemas) = &entry.value.kind {
+                schemas.iter().for_each(|inner| check(report, inner));
+            }
+        } else if SCHEMAS.contains(&name) {
+            check(report, &entry.value);
+        } else if !KEYWORDS.contains(&name) && !name.starts_with("x-") {
+            tell(report, entry);
+        }
+    }
+}
+
+fn tell(report: &Report<'_>, entry: &Entry) {
+    let name = entry.key.text.as_str();
+    let message = format!("JSON Schema has no keyword `{name}`");
+    if let Some(meant) = suggest::nearest(name, KEYWORDS) {
+        report.error(entry.key.span, message, format!("did you mean `{meant}`?"));
+    } else if entry.value.as_map().is_some() {
+        report.error(
+            entry.key.span,
+            message,
+            format!("a property stands under `properties`: `properties: {{ {name}: … }}`"),
+        );
+    } else {
+        report.warning(entry.key.span, message, "it has no effect; keywords of your own begin with `x-`");
+    }
+}
