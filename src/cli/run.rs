@@ -75,8 +75,7 @@ pub(super) fn run_to_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> 
 /// Starts the log and the runtime.
 pub(super) fn prepare(loaded: &Loaded) -> Result<Runtime, Failure> {
     let told = |error: &dyn std::error::Error| Failure::told(Chain(error).to_string());
-    let settings = serve::log_settings(loaded).map_err(|error| told(&error))?;
-    log::init(&settings).map_err(|error| told(&error))?;
+    log::init(&loaded.log).map_err(|error| told(&error))?;
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_stack_size(STACK_BYTES)
@@ -106,7 +105,7 @@ impl Server {
     /// Serves until SIGTERM or Ctrl-C, and lets calls in flight end.
     pub(super) async fn serve(self) -> Result<(), Failure> {
         let Assembled { settings, router, .. } = self.assembled;
-        let patience = settings.drain_timeout + serve::CUT_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
+        let patience = settings.drain + serve::CUT_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = serve::stop_signal(patience).map_err(|error| Failure::told(Chain(&error).to_string()))?;
         match serve::serve(self.listener, settings, router, stop).await {
             Drained::All => Ok(()),

@@ -7,7 +7,7 @@ use super::{
     keys::{DEFAULTS, FILE, LOG, SERVER},
     node::{Entry, Kind, Node},
     problem::Problem,
-    process::{self, Flag},
+    process::{self, Flag, ProcessSettings},
     report::Report,
     request::find_upstream,
     routes::{self, RouteDefaults, RouteFile, Surroundings},
@@ -67,9 +67,11 @@ pub(super) fn compile(
         };
         (name, settings)
     });
-    let (server, log) = process?;
+    let ProcessSettings { listener, door, mcp, log } = process?;
     (report.errors() == 0).then(|| Loaded {
-        server,
+        listener,
+        door,
+        mcp,
         log,
         upstreams,
         passthrough,

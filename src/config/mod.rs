@@ -42,11 +42,16 @@ mod upstreams;
 
 use std::path::PathBuf;
 
-use crate::{policy::PassthroughSettings, route::UpstreamName};
+use crate::{
+    face::{door::DoorSettings, mcp::McpSettings},
+    observe::log::LogSettings,
+    policy::PassthroughSettings,
+    route::UpstreamName,
+};
 
 pub use examples::{Example, Expectation, Expected, ExpectedContent, Position};
 pub use problem::{Problem, Problems, Severity};
-pub use process::{Flag, LogChoice, ServerSettings};
+pub use process::{Flag, ListenerSettings};
 pub use routes::RouteFile;
 pub use schema::schema;
 pub use secret::Environment;
@@ -80,10 +85,14 @@ pub enum Origin {
 /// A configuration without errors.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Where and how the process serves.
-    pub server: ServerSettings,
+    /// Where clients connect to, and how their connections are treated.
+    pub listener: ListenerSettings,
+    /// Who may come in, and with how much.
+    pub door: DoorSettings,
+    /// What MCP clients are told of the server.
+    pub mcp: McpSettings,
     /// What is logged, and how.
-    pub log: LogChoice,
+    pub log: LogSettings,
     /// The legacy servers.
     pub upstreams: Vec<UpstreamFile>,
     /// The upstream that gets every path which is no route, and how patiently.

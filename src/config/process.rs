@@ -1,6 +1,10 @@
 //! Settings of the process, `server` and `log`, in layers: defaults, the file, `GLOSSATOR__…` variables, flags.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use config::{Config, ConfigError, Map as Layered, Source, Value, ValueKind};
 use serde::Deserialize;
@@ -16,46 +20,44 @@ use super::{
     suggest,
     units::UnitError,
 };
-use crate::face::{door::DoorSettings, mcp::McpSettings};
+use crate::{
+    face::{door::DoorSettings, mcp::McpSettings},
+    observe::log::{LogFormat, LogSettings},
+};
 
-/// Where and how the process serves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerSettings {
-    /// The address that clients connect to; port 0 takes any that is free.
+/// Where clients connect to, and how their connections are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListenerSettings {
+    /// The address; port 0 takes any that is free.
     pub listen: SocketAddr,
-    /// How long calls in flight may take to end when the process stops.
-    pub drain: Duration,
-    /// How many connections are served at once.
+    /// How many connections may be open; the next client waits until one closes.
     pub connection_limit: usize,
-    /// How long a client may take to send its request's head.
+    /// How long a client may take to send the head of a request, and how long a connection may be idle before
+    /// the next one.
     pub header_timeout: Duration,
-    /// `Host` values that are answered; `*` for all.
-    pub allowed_hosts: Vec<String>,
-    /// `Origin` values that are answered; `*` for all.
-    pub allowed_origins: Vec<String>,
-    /// The longest request body, in bytes.
-    pub body_limit_bytes: usize,
-    /// How long a client may take to send its request's body.
-    pub body_timeout: Duration,
-    /// What MCP clients are told the server is called.
-    pub name: String,
-    /// The same for people.
-    pub title: Option<String>,
-    /// What MCP clients are told about using the tools together.
-    pub instructions: Option<String>,
-    /// How many tools one page of a list has.
-    pub page_size: usize,
-    /// How long clients may keep a list of tools.
-    pub list_ttl: Duration,
+    /// How long requests in flight are waited for when the server stops.
+    pub drain: Duration,
 }
 
-/// What is logged, and how.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogChoice {
-    /// `off`, `error`, `warn`, `info`, `debug` or `trace`.
-    pub level: String,
-    /// `text` or `json`.
-    pub format: String,
+impl Default for ListenerSettings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
+            connection_limit: 4096,
+            header_timeout: Duration::from_secs(60),
+            // Less than the 30 s that Kubernetes gives a pod.
+            drain: Duration::from_secs(20),
+        }
+    }
+}
+
+/// The settings of the process, each with the room that owns it.
+#[derive(Debug, Clone)]
+pub(super) struct ProcessSettings {
+    pub(super) listener: ListenerSettings,
+    pub(super) door: DoorSettings,
+    pub(super) mcp: McpSettings,
+    pub(super) log: LogSettings,
 }
 
 /// A setting that the command line gives.
@@ -126,7 +128,7 @@ pub(super) fn settings(
     flags: &[Flag],
     server: Option<&Section<'_, '_>>,
     log: Option<&Section<'_, '_>>,
-) -> Option<(ServerSettings, LogChoice)> {
+) -> Option<ProcessSettings> {
     let before = report.errors();
     let mut file = Layer::default();
     for (section, (name, keys)) in [server, log].into_iter().zip(SECTIONS) {
@@ -155,7 +157,7 @@ pub(super) fn settings(
         Ok(settings) => {
             let hosts_are_named = settings.server.allowed_hosts.is_some();
             let settled = finish(settings)?;
-            if settled.0.listen.ip().is_unspecified() && !hosts_are_named {
+            if settled.listener.listen.ip().is_unspecified() && !hosts_are_named {
                 let node = server.and_then(|section| section.get("listen"));
                 warn_of_closed_door(report, listen_is_told_by, node);
             }
@@ -197,17 +199,17 @@ fn warn_of_closed_door(report: &Report<'_>, told_by: Option<String>, written: Op
 
 /// The lowest layer. What is not here is off, or worked out at the end.
 fn defaults() -> Layer {
-    let (door, mcp) = (DoorSettings::default(), McpSettings::default());
+    let (listener, door, mcp) =
+        (ListenerSettings::default(), DoorSettings::default(), McpSettings::default());
     let origins = door.allowed_origins.into_iter().map(Value::from).collect();
     let values: [(&str, ValueKind); 12] = [
-        ("server.listen", "127.0.0.1:8080".into()),
+        (LISTEN, listener.listen.to_string().into()),
         ("server.allowed_origins", ValueKind::Array(origins)),
         ("server.body_limit", integer(door.body_limit_bytes as u128)),
         ("server.body_timeout", integer(door.body_timeout.as_millis())),
-        // Less than the 30 s that Kubernetes gives a pod.
-        ("server.drain", integer(20_000)),
-        ("server.connections", integer(4_096)),
-        ("server.header_timeout", integer(60_000)),
+        ("server.drain", integer(listener.drain.as_millis())),
+        ("server.connections", integer(listener.connection_limit as u128)),
+        ("server.header_timeout", integer(listener.header_timeout.as_millis())),
         ("server.name", mcp.server_name.into()),
         ("server.page_size", integer(mcp.page_size as u128)),
         ("server.list_ttl", integer(mcp.list_ttl.as_millis())),
@@ -217,7 +219,7 @@ fn defaults() -> Layer {
     Layer(values.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-fn finish(settings: Settings) -> Option<(ServerSettings, LogChoice)> {
+fn finish(settings: Settings) -> Option<ProcessSettings> {
     let Settings { server, log } = settings;
     let listen = parse_listen(&server.listen).ok()?;
     let allowed_hosts = server.allowed_hosts.unwrap_or_else(|| {
@@ -230,22 +232,30 @@ fn finish(settings: Settings) -> Option<(ServerSettings, LogChoice)> {
         }
         hosts
     });
-    let server = ServerSettings {
-        listen,
-        drain: Duration::from_millis(server.drain),
-        connection_limit: server.connections,
-        header_timeout: Duration::from_millis(server.header_timeout),
-        allowed_hosts,
-        allowed_origins: server.allowed_origins,
-        body_limit_bytes: server.body_limit,
-        body_timeout: Duration::from_millis(server.body_timeout),
-        name: server.name,
-        title: server.title,
-        instructions: server.instructions,
-        page_size: server.page_size,
-        list_ttl: Duration::from_millis(server.list_ttl),
-    };
-    Some((server, LogChoice { level: log.level, format: log.format }))
+    let format = if log.format == "json" { LogFormat::Json } else { LogFormat::Text };
+    Some(ProcessSettings {
+        listener: ListenerSettings {
+            listen,
+            connection_limit: server.connections,
+            header_timeout: Duration::from_millis(server.header_timeout),
+            drain: Duration::from_millis(server.drain),
+        },
+        door: DoorSettings {
+            allowed_hosts,
+            allowed_origins: server.allowed_origins,
+            body_limit_bytes: server.body_limit,
+            body_timeout: Duration::from_millis(server.body_timeout),
+        },
+        mcp: McpSettings {
+            server_name: server.name,
+            server_title: server.title,
+            instructions: server.instructions,
+            page_size: server.page_size,
+            list_ttl: Duration::from_millis(server.list_ttl),
+            ..McpSettings::default()
+        },
+        log: LogSettings::of_level(&log.level, format),
+    })
 }
 
 fn read_section(
@@ -384,11 +394,7 @@ mod tests {
     };
 
     #[track_caller]
-    fn layered(
-        text: &str,
-        variables: &[(&str, &str)],
-        flags: &[Flag],
-    ) -> Result<(ServerSettings, LogChoice), String> {
+    fn layered(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<ProcessSettings, String> {
         let files = Files::of_one("a.yaml", text);
         let report = Report::new(&files);
         let root = file::read(&report, 0).unwrap();
@@ -416,12 +422,12 @@ mod tests {
             ("GLOSSATOR__LOG__FORMAT", "json"),
             ("GLOSSATOR__SERVER__NAME", ""),
         ];
-        let (server, log) = layered(file, &variables, &[flag]).unwrap();
-        assert_eq!(server.listen.port(), 3);
-        assert_eq!(server.drain, Duration::from_secs(2));
-        assert_eq!((server.page_size, server.name.as_str()), (7, "glossator"));
-        assert_eq!(server.allowed_hosts, ["a.test", "b.test:80"]);
-        assert_eq!((log.level.as_str(), log.format.as_str()), ("warn", "json"));
+        let settings = layered(file, &variables, &[flag]).unwrap();
+        assert_eq!(settings.listener.listen.port(), 3);
+        assert_eq!(settings.listener.drain, Duration::from_secs(2));
+        assert_eq!((settings.mcp.page_size, settings.mcp.server_name.as_str()), (7, "glossator"));
+        assert_eq!(settings.door.allowed_hosts, ["a.test", "b.test:80"]);
+        assert_eq!(settings.log, LogSettings::of_level("warn", LogFormat::Json));
     }
 
     #[test]
@@ -444,8 +450,8 @@ mod tests {
     #[test]
     fn variables_may_stand_in_the_file_and_their_values_are_not_told() {
         let file = "server: { listen: \"127.0.0.1:${PORT}\", connections: \"${N:-12}\" }";
-        let (server, _) = layered(file, &[("PORT", "9")], &[]).unwrap();
-        assert_eq!((server.listen.port(), server.connection_limit), (9, 12));
+        let listener = layered(file, &[("PORT", "9")], &[]).unwrap().listener;
+        assert_eq!((listener.listen.port(), listener.connection_limit), (9, 12));
         let problems = layered(file, &[("PORT", "s3cr3t")], &[]).unwrap_err();
         assert!(problems.contains("${PORT}") && !problems.contains("s3cr3t"), "{problems}");
     }

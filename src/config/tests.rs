@@ -39,7 +39,7 @@ fn three_lines_are_enough() {
             "additionalProperties": false})
     );
     assert_eq!((route.deadline, route.reply_limit_bytes), (Duration::from_secs(30), 8 << 20));
-    assert_eq!(loaded.server.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(loaded.listener.listen.to_string(), "127.0.0.1:8080");
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
 }
 
@@ -103,18 +103,19 @@ fn the_schema_describes_what_is_read_and_nothing_else() {
 #[test]
 fn defaults_are_those_that_the_table_names() {
     let loaded = loaded(MINIMAL);
-    let (server, route) = (&loaded.server, &loaded.routes[0].route);
+    let (listener, door, mcp) = (&loaded.listener, &loaded.door, &loaded.mcp);
+    let route = &loaded.routes[0].route;
     let upstream = &loaded.upstreams[0];
     let millis = |duration: Duration| units::show_duration(u64::try_from(duration.as_millis()).unwrap());
     let found = [
-        (&keys::SERVER, "listen", format!("`{}`", server.listen)),
-        (&keys::SERVER, "body_limit", format!("`{}`", units::show_size(server.body_limit_bytes as u64))),
-        (&keys::SERVER, "body_timeout", format!("`{}`", millis(server.body_timeout))),
-        (&keys::SERVER, "drain", format!("`{}`", millis(server.drain))),
-        (&keys::SERVER, "connections", server.connection_limit.to_string()),
-        (&keys::SERVER, "header_timeout", format!("`{}`", millis(server.header_timeout))),
-        (&keys::SERVER, "page_size", server.page_size.to_string()),
-        (&keys::SERVER, "list_ttl", format!("`{}`", millis(server.list_ttl))),
+        (&keys::SERVER, "listen", format!("`{}`", listener.listen)),
+        (&keys::SERVER, "body_limit", format!("`{}`", units::show_size(door.body_limit_bytes as u64))),
+        (&keys::SERVER, "body_timeout", format!("`{}`", millis(door.body_timeout))),
+        (&keys::SERVER, "drain", format!("`{}`", millis(listener.drain))),
+        (&keys::SERVER, "connections", listener.connection_limit.to_string()),
+        (&keys::SERVER, "header_timeout", format!("`{}`", millis(listener.header_timeout))),
+        (&keys::SERVER, "page_size", mcp.page_size.to_string()),
+        (&keys::SERVER, "list_ttl", format!("`{}`", millis(mcp.list_ttl))),
         (&keys::DEFAULTS, "deadline", format!("`{}`", millis(route.deadline))),
         (&keys::DEFAULTS, "reply_limit", format!("`{}`", units::show_size(route.reply_limit_bytes as u64))),
         (

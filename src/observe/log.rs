@@ -1,18 +1,11 @@
 //! The log: structured lines on standard error.
 
-use std::{
-    fmt,
-    io::{self, IsTerminal},
-    str::FromStr,
-};
+use std::io::{self, IsTerminal};
 
 use tracing_subscriber::{EnvFilter, fmt::Subscriber};
 
-/// What is logged when nothing is said: our own lines, and of the MCP library only what went wrong.
-pub const FILTER_DEFAULT: &str = "info,rmcp=warn";
-
 /// What to log, and how.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSettings {
     /// Directives of `tracing_subscriber::EnvFilter`: `info`, `warn,glossator=debug`.
     pub filter: String,
@@ -21,10 +14,9 @@ pub struct LogSettings {
 }
 
 /// The form of a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people; coloured on a terminal.
-    #[default]
     Text,
     /// One JSON object a line, for collectors.
     Json,
@@ -47,45 +39,16 @@ pub enum LogError {
     AlreadySet,
 }
 
-/// A text that is no log format.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no log format: `text` and `json` are")]
-pub struct LogFormatError(String);
-
-impl Default for LogSettings {
-    fn default() -> Self {
-        Self { filter: FILTER_DEFAULT.to_owned(), format: LogFormat::default() }
+impl LogSettings {
+    /// A log from a level on: `off`, `error`, `warn`, `info`, `debug` or `trace`.
+    pub fn of_level(level: &str, format: LogFormat) -> Self {
+        let filter = match level {
+            quiet @ ("off" | "error" | "warn") => quiet.to_owned(),
+            // The MCP library tells every request at `info`; that is our line to write.
+            level => format!("{level},rmcp=warn"),
+        };
+        Self { filter, format }
     }
-}
-
-impl FromStr for LogFormat {
-    type Err = LogFormatError;
-
-    fn from_str(text: &str) -> Result<Self, LogFormatError> {
-        match text {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            other => Err(LogFormatError(other.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for LogFormat {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        })
-    }
-}
-
-/// Checks a filter without setting anything up.
-///
-/// # Errors
-///
-/// [`LogError::Filter`].
-pub fn check_filter(filter: &str) -> Result<(), LogError> {
-    parse_filter(filter).map(|_| ())
 }
 
 /// Sets the log of this process up, once. It goes to standard error: standard output belongs to results, and
@@ -123,8 +86,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_that_cannot_be_read_is_an_error() {
-        check_filter(FILTER_DEFAULT).unwrap();
-        check_filter("glossator=loud").unwrap_err();
+    fn every_level_is_a_filter_and_not_every_text() {
+        for level in ["off", "error", "warn", "info", "debug", "trace"] {
+            parse_filter(&LogSettings::of_level(level, LogFormat::Text).filter).unwrap();
+        }
+        parse_filter("glossator=loud").unwrap_err();
     }
 }

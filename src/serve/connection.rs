@@ -18,14 +18,20 @@ use tokio::{net::TcpStream, sync::watch};
 use tower::Service;
 use tracing::debug;
 
-use super::ServerSettings;
 use crate::{
+    config::ListenerSettings,
     face::Peer,
     observe::{Chain, RequestId},
 };
 
-/// How much of a body is read at a time, at most.
-const READ_BUFFER_BYTES: usize = 64 << 10;
+/// How long the head of a request may be; more is answered with 431.
+const HEAD_LIMIT_BYTES: usize = 64 << 10;
+
+/// How many headers a request may have; more is answered with 431.
+const HEADER_COUNT_LIMIT: usize = 100;
+
+/// How much is read at a time, at most: a whole head, or some of a body.
+const READ_BUFFER_BYTES: usize = HEAD_LIMIT_BYTES;
 
 /// What the server is about to do with its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +49,7 @@ pub(super) enum Phase {
 pub(super) async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
-    settings: ServerSettings,
+    settings: ListenerSettings,
     router: Router,
     mut phases: watch::Receiver<Phase>,
 ) {
@@ -61,10 +67,10 @@ pub(super) async fn serve(
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(settings.header_read_timeout)
-        .max_header_size(settings.head_limit_bytes)
-        .max_buf_size(settings.head_limit_bytes.max(READ_BUFFER_BYTES))
-        .max_headers(settings.header_count_limit)
+        .header_read_timeout(settings.header_timeout)
+        .max_header_size(HEAD_LIMIT_BYTES)
+        .max_buf_size(READ_BUFFER_BYTES)
+        .max_headers(HEADER_COUNT_LIMIT)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let ended = tokio::select! {

@@ -19,58 +19,14 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::face::{MCP_PATHS, mcp::Mcp, rest::Rest};
+use crate::{
+    config::ListenerSettings,
+    face::{MCP_PATHS, mcp::Mcp, rest::Rest},
+};
 use connection::Phase;
 
-pub use assemble::{Assembled, assemble, log_settings};
+pub use assemble::{Assembled, assemble};
 pub use stop::stop_signal;
-
-/// How the server treats its clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ServerSettings {
-    /// Where it listens.
-    pub listen: SocketAddr,
-    /// How many connections may be open; the next client waits until one closes.
-    pub connection_limit: usize,
-    /// How long a client may take to send the head of a request, and how long a connection may be idle before
-    /// the next one.
-    pub header_read_timeout: Duration,
-    /// How long the head of a request may be; more is answered with 431.
-    pub head_limit_bytes: usize,
-    /// How many headers a request may have; more is answered with 431.
-    pub header_count_limit: usize,
-    /// How long requests in flight are waited for when the server stops.
-    pub drain_timeout: Duration,
-}
-
-impl ServerSettings {
-    /// For [`listen`](Self::listen): this machine only.
-    pub const LISTEN_DEFAULT: SocketAddr =
-        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
-    /// For [`connection_limit`](Self::connection_limit).
-    pub const CONNECTION_LIMIT_DEFAULT: usize = 4096;
-    /// For [`header_read_timeout`](Self::header_read_timeout).
-    pub const HEADER_READ_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
-    /// For [`head_limit_bytes`](Self::head_limit_bytes).
-    pub const HEAD_LIMIT_BYTES_DEFAULT: usize = 64 << 10;
-    /// For [`header_count_limit`](Self::header_count_limit).
-    pub const HEADER_COUNT_LIMIT_DEFAULT: usize = 100;
-    /// For [`drain_timeout`](Self::drain_timeout): less than the 30 s that Kubernetes gives a pod.
-    pub const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
-}
-
-impl Default for ServerSettings {
-    fn default() -> Self {
-        Self {
-            listen: Self::LISTEN_DEFAULT,
-            connection_limit: Self::CONNECTION_LIMIT_DEFAULT,
-            header_read_timeout: Self::HEADER_READ_TIMEOUT_DEFAULT,
-            head_limit_bytes: Self::HEAD_LIMIT_BYTES_DEFAULT,
-            header_count_limit: Self::HEADER_COUNT_LIMIT_DEFAULT,
-            drain_timeout: Self::DRAIN_TIMEOUT_DEFAULT,
-        }
-    }
-}
 
 /// Why the server does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -133,7 +89,7 @@ pub fn router(rest: Rest, mcp: Mcp) -> Router {
 /// returns.
 pub async fn serve(
     listener: TcpListener,
-    settings: ServerSettings,
+    settings: ListenerSettings,
     router: Router,
     stop: impl Future<Output = ()>,
 ) -> Drained {
@@ -163,11 +119,11 @@ pub async fn serve(
     let open = || limit as usize - places.available_permits();
     info!(connections = open(), "stopping: no new connections, requests in flight are finished");
     phase.send_replace(Phase::Draining);
-    if timeout(settings.drain_timeout, places.acquire_many(limit)).await.is_ok() {
+    if timeout(settings.drain, places.acquire_many(limit)).await.is_ok() {
         return Drained::All;
     }
     let connections = open();
-    warn!(connections, after = ?settings.drain_timeout, "requests still in flight are cut off");
+    warn!(connections, after = ?settings.drain, "requests still in flight are cut off");
     phase.send_replace(Phase::Cut);
     // A connection that is cut ends at its next pause. One that never pauses, since what it runs does not, is
     // left to the end of the runtime.

@@ -3,7 +3,10 @@
 use std::{sync::mpsc, time::Duration};
 
 use axum::{Router, routing::get};
-use glossator::serve::{self, Drained, ServerSettings};
+use glossator::{
+    config::ListenerSettings,
+    serve::{self, Drained},
+};
 use tokio::{net::TcpStream, sync::oneshot};
 
 use crate::support::{Client, Gate, Program, Scripted, Setup, Step, reply, soon};
@@ -36,7 +39,7 @@ async fn a_request_in_flight_is_finished_before_the_end() {
 async fn a_request_that_outlasts_the_drain_is_cut_off() {
     let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
     let mut setup = Setup::new(upstream.address);
-    setup.server.drain_timeout = Duration::from_millis(20);
+    setup.server.drain = Duration::from_millis(20);
     let mut proxy = setup.start().await;
     let mut client = proxy.connect().await;
     client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
@@ -65,7 +68,7 @@ async fn a_call_that_never_pauses_does_not_hold_the_end_up() {
     let router = Router::new().route("/", get(move || endless()));
     let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let settings = ServerSettings { drain_timeout: Duration::from_millis(20), ..ServerSettings::default() };
+    let settings = ListenerSettings { drain: Duration::from_millis(20), ..ListenerSettings::default() };
     let serving = serve::serve(listener, settings, router, async { has_begun.await.unwrap() });
     let mut client = Client::connect(address).await;
     client.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
@@ -97,7 +100,7 @@ async fn the_second_signal_ends_the_program_at_once() {
 async fn a_head_has_limits() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
-    setup.server.header_read_timeout = Duration::from_millis(50);
+    setup.server.header_timeout = Duration::from_millis(50);
     let proxy = setup.start().await;
     let many: Vec<String> = (0..200).map(|index| format!("X-{index}: y")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();

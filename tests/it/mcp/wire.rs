@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 
 use axum::body::Body;
 use glossator::{
+    config::ListenerSettings,
     face::{
         door::{Door, DoorSettings},
         mcp::McpSettings,
         rest::Rest,
     },
-    serve::{self, ServerSettings},
+    serve,
 };
 use http::{HeaderMap, HeaderName, Request, StatusCode};
 use serde_json::json;
@@ -22,7 +23,7 @@ use super::{Endpoint, NEWEST, Post, Response, Silent};
 
 /// The endpoint on a port of its own, behind the whole server.
 async fn listen(endpoint: &Endpoint) -> SocketAddr {
-    let settings = ServerSettings { listen: "127.0.0.1:0".parse().unwrap(), ..ServerSettings::default() };
+    let settings = ListenerSettings { listen: "127.0.0.1:0".parse().unwrap(), ..ListenerSettings::default() };
     let listener = serve::bind(settings.listen).await.unwrap();
     let address = listener.local_addr().unwrap();
     let rest = Rest::new(endpoint.gateway.clone(), Door::new(&DoorSettings::default()));

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use glossator::{
+    config::ListenerSettings,
     face::{
         door::{Door, DoorSettings},
         mcp::{Mcp, McpSettings},
@@ -14,7 +15,7 @@ use glossator::{
         Envelope, ErrorStatus, InputSchema, PathTemplate, RequestTemplate, RestEndpoint, Route, RouteTable,
     },
     rule::{Otherwise, TranslationLimits, Translator, Wrap},
-    serve::{self, Drained, ServerSettings},
+    serve::{self, Drained},
     tool::ToolDefinition,
     upstream::{Upstream, UpstreamSettings},
 };
@@ -32,7 +33,7 @@ pub(crate) struct Setup {
     pub(crate) passthrough: bool,
     pub(crate) patience: PassthroughSettings,
     pub(crate) door: DoorSettings,
-    pub(crate) server: ServerSettings,
+    pub(crate) server: ListenerSettings,
 }
 
 impl Setup {
@@ -49,7 +50,7 @@ impl Setup {
                 idle_timeout: Duration::from_secs(15),
             },
             door: DoorSettings::default(),
-            server: ServerSettings::default(),
+            server: ListenerSettings::default(),
         }
     }
 
