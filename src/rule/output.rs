@@ -118,7 +118,8 @@ impl OutputSchema {
             return Err(told.join("; "));
         }
         let json = match source {
-            Some(source) if !changed => source.clone(),
+            // What was checked is the tree; a text that says more is not what was checked.
+            Some(source) if !changed && source.is_all_of(&value) => source.clone(),
             _ => JsonText::of(&value),
         };
         let structured = match self.root {
@@ -199,6 +200,13 @@ mod tests {
             Wrap::Always,
         );
         assert_eq!(schema.enforce(json!("10"), None).unwrap().json().as_str(), r#"{"result":10}"#);
+    }
+
+    #[test]
+    fn a_name_that_comes_twice_goes_out_as_it_was_checked() {
+        let schema = output(json!({"properties": {"a": {"type": "number"}}}), Wrap::Always);
+        let source = JsonText::check(&Bytes::from_static(br#"{"a": "x:y", "a": 1}"#)).unwrap();
+        assert_eq!(schema.enforce(source.parse(), Some(&source)).unwrap().json().as_str(), r#"{"a":1}"#);
     }
 
     #[test]

@@ -18,7 +18,11 @@ const PARSER_KEYS: &str = "$serde_json::private::";
 /// Made from an upstream's bytes it is checked but not rebuilt, so keys stay in order and numbers keep their
 /// text (`1.0`, `12345678901234567890`). Cloning shares the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JsonText(Bytes);
+pub struct JsonText {
+    text: Bytes,
+    /// How many members all objects have together, as written.
+    members: usize,
+}
 
 /// Why bytes are not one JSON document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +60,7 @@ impl JsonText {
     /// [`JsonError`] when they are not, when they are not UTF-8, or when they nest too deep.
     pub fn check(bytes: &Bytes) -> Result<Self, JsonError> {
         let raw: &RawValue = serde_json::from_slice(bytes).map_err(|error| JsonError::new(&error))?;
-        check_inside(raw.get())?;
+        let members = check_inside(raw.get())?;
         if let Some(position) = raw.get().find(PARSER_KEYS) {
             return Err(JsonError::at(
                 raw.get(),
@@ -64,42 +68,50 @@ impl JsonText {
                 "a key that the JSON parser keeps for itself".into(),
             ));
         }
-        Ok(Self(bytes.slice_ref(raw.get().as_bytes())))
+        Ok(Self { text: bytes.slice_ref(raw.get().as_bytes()), members })
     }
 
     /// Writes a value down.
     pub fn of(value: &Value) -> Self {
-        Self(Bytes::from(serde_json::to_vec(value).expect("a tree of JSON values has string keys only")))
+        let text = serde_json::to_vec(value).expect("a tree of JSON values has string keys only");
+        Self { text: text.into(), members: members_of(value) }
     }
 
     /// The text.
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("JSON was checked to be UTF-8 when it was made")
+        std::str::from_utf8(&self.text).expect("JSON was checked to be UTF-8 when it was made")
     }
 
     /// The text's bytes, shared.
     pub fn bytes(&self) -> &Bytes {
-        &self.0
+        &self.text
     }
 
     /// Whether the document is an object.
     pub fn is_object(&self) -> bool {
-        self.0.first() == Some(&b'{')
+        self.text.first() == Some(&b'{')
+    }
+
+    /// Whether `tree`, which was read from this text, says all that the text says. A text in which an object has
+    /// a name twice says more: readers do not agree which of the two counts (RFC 8259, section 4).
+    pub fn is_all_of(&self, tree: &Value) -> bool {
+        self.members == members_of(tree)
     }
 
     /// Reads the document into a tree.
     ///
     /// A document that spells one of the parser's own keys with escapes reads as null: no honest one does.
     pub fn parse(&self) -> Value {
-        serde_json::from_slice(&self.0).unwrap_or_default()
+        serde_json::from_slice(&self.text).unwrap_or_default()
     }
 }
 
 /// What the parser passes over in a raw value: how deep it nests, and halves of surrogate pairs (`\\ud800` alone),
-/// which are no Unicode text and which strict clients refuse (RFC 8259, section 8.2).
-fn check_inside(json: &str) -> Result<(), JsonError> {
+/// which are no Unicode text and which strict clients refuse (RFC 8259, section 8.2). Gives the number of members of
+/// all objects.
+fn check_inside(json: &str) -> Result<usize, JsonError> {
     let bytes = json.as_bytes();
-    let (mut depth, mut position, mut in_string) = (0_usize, 0, false);
+    let (mut depth, mut position, mut in_string, mut members) = (0_usize, 0, false, 0);
     while let Some(byte) = bytes.get(position) {
         match (in_string, byte) {
             (true, b'\\') => match escape_length(&bytes[position..]) {
@@ -111,6 +123,7 @@ fn check_inside(json: &str) -> Result<(), JsonError> {
             (_, b'"') => in_string = !in_string,
             (false, b'[' | b'{') => depth += 1,
             (false, b']' | b'}') => depth -= 1,
+            (false, b':') => members += 1,
             _ => {}
         }
         if depth > JSON_DEPTH_LIMIT {
@@ -119,7 +132,15 @@ fn check_inside(json: &str) -> Result<(), JsonError> {
         }
         position += 1;
     }
-    Ok(())
+    Ok(members)
+}
+
+fn members_of(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(members_of).sum(),
+        Value::Object(members) => members.len() + members.values().map(members_of).sum::<usize>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
 }
 
 /// How long the escape at the beginning is, both halves of a pair together; `None` for half a pair alone.

@@ -170,6 +170,9 @@ fn shown(value: &Value) -> String {
     const LONGEST_SHOWN: usize = 60;
     match value {
         Value::String(text) if text.chars().count() <= LONGEST_SHOWN => format!("`{text}`"),
+        Value::Number(number) if number.as_str().len() > LONGEST_SHOWN => {
+            format!("a number of {} digits", number.as_str().len())
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => format!("`{value}`"),
         Value::String(text) => format!("a string of {} characters", text.chars().count()),
         Value::Array(_) | Value::Object(_) => kind_of(value).to_owned(),

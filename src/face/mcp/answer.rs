@@ -70,15 +70,21 @@ impl Answer {
     pub(super) fn into_response(self, form: Form) -> Response<Body> {
         // A stream is for results; a status other than 200 is read as JSON by every client.
         let (media_type, body) = match form {
-            Form::EventStream if self.status == StatusCode::OK => ("text/event-stream", as_event(&self.body)),
+            Form::EventStream if self.status == StatusCode::OK => (EVENT_STREAM, as_event(&self.body)),
             Form::EventStream | Form::Json => ("application/json", self.body),
         };
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.status;
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+        if media_type == EVENT_STREAM {
+            // Or a proxy before us may hold the events back (MCP 2026-07-28, Streamable HTTP, "Receiving Messages").
+            response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+        }
         response
     }
 }
+
+const EVENT_STREAM: &str = "text/event-stream";
 
 /// One server-sent event. White space may break JSON into lines, and each needs its own `data:`; a reader
 /// puts them together again.
