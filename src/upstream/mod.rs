@@ -23,7 +23,7 @@ use crate::route::{UpstreamName, UpstreamRequest};
 pub use address::{Address, AddressError};
 pub use client::Upstream;
 pub use error::UpstreamError;
-pub use headers::{is_hop_by_hop, remove_hop_by_hop};
+pub use headers::remove_hop_by_hop;
 pub use stream::{Streamed, StreamedBody};
 
 /// One legacy server, and how it is reached.
