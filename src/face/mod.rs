@@ -12,7 +12,10 @@ use std::{fmt::Display, net::SocketAddr};
 use http::StatusCode;
 use tracing::info;
 
-use crate::observe::{Foreign, RequestId};
+use crate::{
+    gateway::Face,
+    observe::{Foreign, RequestId},
+};
 
 /// The paths of the MCP endpoint.
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
@@ -22,7 +25,7 @@ pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
 pub struct Peer(pub SocketAddr);
 
 /// The log line of a request that no call came of: what was wrong with it, as its client was told.
-fn log_refusal(face: &str, request_id: &RequestId, status: StatusCode, reason: impl Display) {
+fn log_refusal(face: Face, request_id: &RequestId, status: StatusCode, reason: impl Display) {
     let reason = reason.to_string();
-    info!(face, status = status.as_u16(), reason = %Foreign(&reason), %request_id, "refused a request");
+    info!(face = face.as_str(), status = status.as_u16(), reason = %Foreign(&reason), %request_id, "refused a request");
 }

@@ -36,37 +36,34 @@ pub const REQUEST_ID_META: &str = "glossator/requestId";
 
 /// One tool invocation, free of wire details.
 #[derive(Debug)]
-pub struct Call {
-    /// The tool's name, as the caller wrote it.
-    pub tool: String,
+pub struct Call<'a> {
     /// The arguments, not yet checked.
     pub arguments: Map<String, Value>,
     /// The caller's headers; only those that a route allows by name go on.
-    pub headers: HeaderMap,
+    pub headers: &'a HeaderMap,
     /// What this call is named in the log and in errors.
     pub request_id: RequestId,
-    /// By which way the call came in: `rest`, `mcp`.
-    pub face: &'static str,
+    /// By which way the call came in.
+    pub face: Face,
 }
 
-/// What came of a call.
-#[derive(Debug)]
-pub struct Answer {
-    /// The result.
-    pub result: ToolResult,
-    /// The route that made it.
-    pub route: Arc<Route>,
+/// A way in, as the log names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Face {
+    /// Plain HTTP.
+    Rest,
+    /// The Model Context Protocol.
+    Mcp,
 }
 
-/// Why a call has no tool result at all. Its text may reach a client.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CallError {
-    /// No tool has this name.
-    #[error("unknown tool `{tool}`")]
-    UnknownTool {
-        /// The name, as the caller wrote it.
-        tool: String,
-    },
+impl Face {
+    /// Such as `rest`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rest => "rest",
+            Self::Mcp => "mcp",
+        }
+    }
 }
 
 /// Everything that calls need, compiled and whole. A call ends with the snapshot it began with.
@@ -104,15 +101,6 @@ impl Gateway {
     pub fn replace(&self, snapshot: Snapshot) {
         self.snapshot.store(Arc::new(snapshot));
     }
-
-    /// Calls a tool of the snapshot in force. Dropping the future cancels the upstream request.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError`] when there is no such tool. Every other failure is a tool result.
-    pub async fn call(&self, call: Call) -> Result<Answer, CallError> {
-        self.snapshot().call(call).await
-    }
 }
 
 impl Snapshot {
@@ -126,17 +114,11 @@ impl Snapshot {
         Self { table, upstreams, passthrough, catalog, translating: Translating::new() }
     }
 
-    /// Calls a tool. Dropping the future cancels the upstream request.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError`] when there is no such tool. Every other failure is a tool result.
-    pub async fn call(&self, call: Call) -> Result<Answer, CallError> {
-        let Some(route) = self.table.by_tool(&call.tool) else {
-            return Err(CallError::UnknownTool { tool: call.tool });
-        };
+    /// Calls the tool of a route of this snapshot. Every failure is a tool result. Dropping the future cancels the
+    /// upstream request.
+    pub async fn call(&self, route: &Arc<Route>, call: Call<'_>) -> ToolResult {
         let mut record = Record::begin(&route.definition.name, call.face, &call.request_id);
-        let mut result = match self.answer(route, call.arguments, &call.headers, &mut record).await {
+        let mut result = match self.answer(route, call.arguments, call.headers, &mut record).await {
             Ok(result) => result,
             Err(ended_early) => *ended_early,
         };
@@ -145,7 +127,7 @@ impl Snapshot {
             result = result.with_meta(REQUEST_ID_META, call.request_id.as_str());
         }
         record.end(result.outcome);
-        Ok(Answer { result, route: route.clone() })
+        result
     }
 
     /// A result either way; an `Err` is one that ended the call early, boxed because it is the seldom one.

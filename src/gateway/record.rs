@@ -5,6 +5,7 @@ use std::time::Instant;
 use http::StatusCode;
 use tracing::{debug, error, info, warn};
 
+use super::Face;
 use crate::{
     observe::{Chain, RequestId},
     rule::Note,
@@ -17,7 +18,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Record<'a> {
     tool: &'a ToolName,
-    face: &'static str,
+    face: Face,
     request_id: &'a RequestId,
     begun: Instant,
     upstream_status: Option<StatusCode>,
@@ -25,7 +26,7 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub(super) fn begin(tool: &'a ToolName, face: &'static str, request_id: &'a RequestId) -> Self {
+    pub(super) fn begin(tool: &'a ToolName, face: Face, request_id: &'a RequestId) -> Self {
         Self { tool, face, request_id, begun: Instant::now(), upstream_status: None, outcome: None }
     }
 
@@ -79,7 +80,7 @@ impl Drop for Record<'_> {
             upstream_status = self.upstream_status.map(|status| status.as_u16()),
             duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             request_id = %self.request_id,
-            face = self.face,
+            face = self.face.as_str(),
             "call"
         );
     }

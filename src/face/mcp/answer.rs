@@ -8,7 +8,7 @@ use super::{
     refusal::Refusal,
     revision::{Era, Revision, UnknownId},
 };
-use crate::{face::log_refusal, observe::RequestId};
+use crate::{face::log_refusal, gateway::Face, observe::RequestId};
 
 /// A JSON-RPC message on its way out.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Answer {
         refusal: &Refusal,
     ) -> Self {
         let answer = Self::unlogged_error(id, revision, refusal);
-        log_refusal("mcp", request_id, answer.status, refusal);
+        log_refusal(Face::Mcp, request_id, answer.status, refusal);
         answer
     }
 
@@ -107,7 +107,7 @@ pub(super) fn turned_away(
     status: StatusCode,
     reason: &dyn std::error::Error,
 ) -> Response<Body> {
-    log_refusal("mcp", request_id, status, reason);
+    log_refusal(Face::Mcp, request_id, status, reason);
     let refusal = Refusal::NotAMessage(reason.to_string().into());
     let mut answer = Answer::unlogged_error(None, Revision::R2026_07_28, &refusal);
     answer.status = status;

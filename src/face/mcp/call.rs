@@ -11,7 +11,7 @@ use super::{
     revision::{Era, Revision},
 };
 use crate::{
-    gateway::{Call, CallError, Gateway},
+    gateway::{Call, Face, Gateway},
     observe::RequestId,
     tool::write_result_fields,
 };
@@ -28,22 +28,21 @@ pub(super) async fn call_tool(
     let arguments = request.params.arguments()?;
     // One for the whole call: its headers are checked against the schema that its arguments will be.
     let snapshot = gateway.snapshot();
+    let route = snapshot.table.by_tool(&tool);
     match revision.era() {
         Era::Handshake => {}
         Era::PerRequest => {
             header::check_name(&head.headers, &tool)?;
-            if let Some(route) = snapshot.table.by_tool(&tool) {
+            if let Some(route) = route {
                 header::check_arguments(&head.headers, &route.definition.input_schema, &arguments)?;
             }
         }
     }
+    let Some(route) = route else { return Err(Refusal::UnknownTool { tool }) };
     let request_id = RequestId::of_request(head);
-    let call = Call { tool, arguments, headers: head.headers.clone(), request_id, face: "mcp" };
+    let call = Call { arguments, headers: &head.headers, request_id, face: Face::Mcp };
     // Dropped with the connection: the upstream's request ends with its client's.
-    let mut result = match snapshot.call(call).await {
-        Ok(answer) => answer.result,
-        Err(CallError::UnknownTool { tool }) => return Err(Refusal::UnknownTool { tool }),
-    };
+    let mut result = snapshot.call(route, call).await;
     revision.adapt(&mut result);
     Answer::result(request.id, revision, |out| {
         write_result_fields(&result, revision.shapes(), about.result_meta(revision), out);

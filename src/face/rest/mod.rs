@@ -32,7 +32,7 @@ use super::{
     log_refusal,
 };
 use crate::{
-    gateway::{Call, Gateway, Snapshot},
+    gateway::{Call, Face, Gateway, Snapshot},
     observe::RequestId,
     policy,
     route::{EndpointMatch, Route},
@@ -135,12 +135,8 @@ impl Rest {
             Err(error) => return refuse(&request_id, error.status(), &error.to_string()),
         };
         let manner = answer::Manner::of(route, &parts.headers);
-        let tool = route.definition.name.to_string();
-        let call = Call { tool, arguments, headers: parts.headers, request_id, face: "rest" };
-        match snapshot.call(call).await {
-            Ok(answer) => answer::result(&answer.result, manner),
-            Err(error) => answer::error(StatusCode::NOT_FOUND, &error.to_string()),
-        }
+        let call = Call { arguments, headers: &parts.headers, request_id, face: Face::Rest };
+        answer::result(&snapshot.call(route, call).await, manner)
     }
 
     fn status(&self, snapshot: &Snapshot) -> serde_json::Value {
@@ -155,7 +151,7 @@ impl Rest {
 
 /// An error of the face itself, and its line in the log.
 fn refuse(request_id: &RequestId, status: StatusCode, message: &str) -> Response<Body> {
-    log_refusal("rest", request_id, status, message);
+    log_refusal(Face::Rest, request_id, status, message);
     answer::error(status, message)
 }
 

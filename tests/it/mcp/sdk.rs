@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use glossator::{
-    gateway::{Call, CallError, Gateway},
+    gateway::{Call, Face, Gateway},
     observe::RequestId,
     tool::{Shapes, write_result},
 };
@@ -76,25 +76,22 @@ impl ServerHandler for Sdk {
     ) -> Result<CallToolResponse, ErrorData> {
         let headers =
             context.extensions.get::<Parts>().map_or_else(HeaderMap::new, |parts| parts.headers.clone());
+        let snapshot = self.0.snapshot();
+        let Some(route) = snapshot.table.by_tool(&request.name) else {
+            return Err(ErrorData::invalid_params(format!("unknown tool `{}`", request.name), None));
+        };
         let call = Call {
-            tool: request.name.into_owned(),
             arguments: request.arguments.unwrap_or_default(),
             request_id: RequestId::of_headers(&headers),
-            headers,
-            face: "mcp",
+            headers: &headers,
+            face: Face::Mcp,
         };
-        match self.0.call(call).await {
-            Ok(answer) => {
-                let mut json = Vec::new();
-                write_result(&answer.result, shapes(&context), &mut json);
-                let mut result: CallToolResult = serde_json::from_slice(&json).unwrap();
-                result.result_type = Some(ResultType::COMPLETE);
-                Ok(CallToolResponse::Complete(result))
-            }
-            Err(error @ CallError::UnknownTool { .. }) => {
-                Err(ErrorData::invalid_params(error.to_string(), None))
-            }
-        }
+        let result = snapshot.call(route, call).await;
+        let mut json = Vec::new();
+        write_result(&result, shapes(&context), &mut json);
+        let mut result: CallToolResult = serde_json::from_slice(&json).unwrap();
+        result.result_type = Some(ResultType::COMPLETE);
+        Ok(CallToolResponse::Complete(result))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
