@@ -167,6 +167,7 @@ async fn a_client_gets_json_or_a_stream_or_is_told_that_it_takes_neither() {
         assert_eq!(json.header("content-type"), Some("application/json"));
         let stream = endpoint.send(post.clone().header("accept", "text/event-stream")).await;
         assert_eq!(stream.header("content-type"), Some("text/event-stream"));
+        assert_eq!(stream.header("x-accel-buffering"), Some("no"));
         // Put together as a client does it.
         let text = stream.text();
         assert!(text.ends_with("\n\n") && !text.contains('\r'), "{text:?}");
