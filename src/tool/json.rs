@@ -111,20 +111,14 @@ impl JsonText {
 /// all objects.
 fn check_inside(json: &str) -> Result<usize, JsonError> {
     let bytes = json.as_bytes();
-    let (mut depth, mut position, mut in_string, mut members) = (0_usize, 0, false, 0);
-    while let Some(byte) = bytes.get(position) {
-        match (in_string, byte) {
-            (true, b'\\') => match escape_length(&bytes[position..]) {
-                Some(length) => position += length - 1,
-                None => {
-                    return Err(JsonError::at(json, position, "half of a surrogate pair in a string".into()));
-                }
-            },
-            (_, b'"') => in_string = !in_string,
-            (false, b'[' | b'{') => depth += 1,
-            (false, b']' | b'}') => depth -= 1,
-            (false, b':') => members += 1,
-            _ => {}
+    let (mut depth, mut members, mut position) = (0_usize, 0, 0);
+    while let Some(skipped) = bytes[position..].iter().position(|byte| STRUCTURE[usize::from(*byte)]) {
+        position += skipped;
+        match bytes[position] {
+            b'"' => position = string_end(json, position)?,
+            b':' => members += 1,
+            b']' | b'}' => depth -= 1,
+            _ => depth += 1,
         }
         if depth > JSON_DEPTH_LIMIT {
             let what = format!("more than {JSON_DEPTH_LIMIT} nested arrays and objects");
@@ -133,6 +127,38 @@ fn check_inside(json: &str) -> Result<usize, JsonError> {
         position += 1;
     }
     Ok(members)
+}
+
+/// The bytes that mean something outside of strings.
+const STRUCTURE: [bool; 256] = {
+    let mut structure = [false; 256];
+    let marks = b"\":[]{}";
+    let mut index = 0;
+    while index < marks.len() {
+        structure[marks[index] as usize] = true;
+        index += 1;
+    }
+    structure
+};
+
+/// Where the string that opens at `opening` closes.
+fn string_end(json: &str, opening: usize) -> Result<usize, JsonError> {
+    let bytes = json.as_bytes();
+    let mut position = opening + 1;
+    while let Some(skipped) = bytes[position..].iter().position(|byte| matches!(byte, b'"' | b'\\')) {
+        position += skipped;
+        if bytes[position] == b'"' {
+            return Ok(position);
+        }
+        match escape_length(&bytes[position..]) {
+            Some(length) => position += length,
+            None => {
+                return Err(JsonError::at(json, position, "half of a surrogate pair in a string".into()));
+            }
+        }
+    }
+    // The parser has been here: every string closes.
+    Ok(bytes.len() - 1)
 }
 
 fn members_of(value: &Value) -> usize {
