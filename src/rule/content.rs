@@ -3,8 +3,8 @@
 use minijinja::Value as Name;
 
 use super::{
+    reading::Reading,
     template::{Template, TemplateError},
-    translation::Reading,
 };
 use crate::tool::{Annotations, Block, Content, ResourceBody, Structured, Text};
 

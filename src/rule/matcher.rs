@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     jq::{Jq, JqNames},
-    translation::Reading,
+    reading::Reading,
 };
 
 /// The conditions of a rule; it holds when every one that is there does.

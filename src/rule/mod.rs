@@ -20,6 +20,8 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod reading;
+mod rules;
 mod translation;
 mod verdict;
 
@@ -30,12 +32,10 @@ pub use fields::{Field, FieldKind, Fields};
 pub use jq::{Jq, JqError};
 pub use matcher::{Matcher, MediaPattern, Pattern, PatternError, StatusPattern};
 pub use output::{OutputSchema, OutputSchemaError, Wrap};
+pub use rules::{Action, ErrorRule, Otherwise, Rule, SuccessRule, TranslationLimits, Translator};
 pub use template::{Template, TemplateError, template_names};
 pub use trace::{Step, Trace};
-pub use translation::{
-    Action, ErrorRule, Facts, Note, Otherwise, Rule, SuccessRule, TEMPLATE_NAMES, Translation,
-    TranslationLimits, Translator, translate,
-};
+pub use translation::{Facts, Note, TEMPLATE_NAMES, Translation, translate};
 pub use verdict::{CODE_META_KEY, STATUS_META_KEY};
 
 /// A text at its limit, with a mark where it was cut.

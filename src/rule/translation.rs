@@ -1,19 +1,19 @@
 //! A reply to a tool result: total and deterministic.
 
-use std::{cell::OnceCell, fmt};
+use std::fmt;
 
 use bytes::Bytes;
 use minijinja::Value as Name;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
     content::ContentTemplate,
-    decode::{Charset, Decoded, decode},
-    extract::{Binary, Extracted, Extractor, ExtractorKind, Json, Text as TextExtractor},
-    jq::{Jq, JqNames},
-    matcher::{Captures, Matcher},
-    output::{OutputSchema, Wrap},
-    template::{Template, from_json},
+    extract::{Extracted, Extractor, ExtractorKind},
+    jq::JqNames,
+    matcher::Captures,
+    reading::{Reading, by_media_type},
+    rules::{Action, ErrorRule, Otherwise, Rule, SuccessRule, Translator},
+    template::from_json,
     trace::Trace,
     verdict::{self, STATUS_META_KEY, capped, redacted},
 };
@@ -21,85 +21,6 @@ use crate::{
     reply::Reply,
     tool::{Block, Content, Fault, JsonText, Outcome, Structured, Text, ToolName, ToolResult},
 };
-
-/// The rules of one route, compiled.
-#[derive(Debug)]
-pub struct Translator {
-    /// Tried in order; the first that holds decides. The default rules decide where there are none.
-    pub rules: Vec<Rule>,
-    /// What becomes of a success that no rule was written for.
-    pub otherwise: Otherwise,
-    /// What every success must meet.
-    pub output: Option<OutputSchema>,
-    /// Which clients get a value that is no object as `{"result": …}`, where there is no schema.
-    pub wrap: Wrap,
-    /// Bounds.
-    pub limits: TranslationLimits,
-}
-
-/// Bounds of a translation.
-#[derive(Debug, Clone, Copy)]
-pub struct TranslationLimits {
-    /// How long the text of a tool error may be, in bytes.
-    pub error_text_bytes: usize,
-}
-
-impl TranslationLimits {
-    /// 2 KiB: an error is for reading.
-    pub const DEFAULT_ERROR_TEXT_BYTES: usize = 2048;
-}
-
-/// One rule.
-#[derive(Debug)]
-pub struct Rule {
-    /// When it holds. A success rule that says nothing of the status holds for 2xx only, so that the text of
-    /// a failure is never read as data; an error rule that says nothing of it does not hold for 5xx, so that
-    /// nothing of a crash is passed on unmeant.
-    pub matcher: Matcher,
-    /// The charset of the reply, where its headers are wrong or silent.
-    pub charset: Option<Charset>,
-    /// What it does.
-    pub action: Action,
-}
-
-/// What a rule does with a reply.
-#[derive(Debug)]
-pub enum Action {
-    /// Makes a tool error of it.
-    Error(ErrorRule),
-    /// Makes a result of it.
-    Success(SuccessRule),
-}
-
-/// How a reply becomes a tool error.
-#[derive(Debug)]
-pub struct ErrorRule {
-    /// The text for the model.
-    pub text: Template,
-    /// The HTTP status for REST clients.
-    pub status: Option<u16>,
-}
-
-/// How a reply becomes a success.
-#[derive(Debug)]
-pub struct SuccessRule {
-    /// Bytes to a value; by media type where there is none.
-    pub extract: Option<Extractor>,
-    /// The value to the structure; the value itself where there is none.
-    pub structured: Option<Jq>,
-    /// What people and models see.
-    pub content: ContentTemplate,
-}
-
-/// What becomes of a success that fits none of the rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Otherwise {
-    /// A tool error, so that a drifting upstream shows.
-    #[default]
-    Error,
-    /// The default rules.
-    Text,
-}
 
 /// What a translation knows beside the reply.
 #[derive(Debug, Clone, Copy)]
@@ -143,65 +64,6 @@ impl fmt::Display for Note {
             Self::Why(text) => formatter.write_str(text),
             Self::Body(text) => write!(formatter, "the reply begins {text:?}"),
         }
-    }
-}
-
-/// One reply being read. Text and JSON are made when first asked for, and once.
-pub(crate) struct Reading<'a> {
-    reply: &'a Reply,
-    facts: Facts<'a>,
-    charset: Option<Charset>,
-    text: OnceCell<Result<Decoded, String>>,
-    json: OnceCell<Option<Value>>,
-    headers: OnceCell<Value>,
-}
-
-impl<'a> Reading<'a> {
-    fn new(reply: &'a Reply, facts: Facts<'a>, charset: Option<Charset>) -> Self {
-        let (text, json, headers) = Default::default();
-        Self { reply, facts, charset, text, json, headers }
-    }
-
-    pub(crate) fn reply(&self) -> &'a Reply {
-        self.reply
-    }
-
-    pub(crate) fn tool(&self) -> &'a ToolName {
-        self.facts.tool
-    }
-
-    fn decoded(&self) -> Result<&Decoded, String> {
-        self.text.get_or_init(|| decode(self.reply, self.charset)).as_ref().map_err(Clone::clone)
-    }
-
-    pub(crate) fn text(&self) -> Result<&str, String> {
-        self.decoded().map(Decoded::as_str)
-    }
-
-    pub(crate) fn text_bytes(&self) -> Result<&Bytes, String> {
-        self.decoded().map(|decoded| &decoded.text)
-    }
-
-    pub(crate) fn checked_json(&self) -> Result<JsonText, String> {
-        JsonText::check(self.text_bytes()?).map_err(|error| error.to_string())
-    }
-
-    /// The reply read as JSON, whatever its media type says; `None` when it is not.
-    pub(crate) fn json(&self) -> Option<&Value> {
-        self.json.get_or_init(|| self.checked_json().ok().map(|json| json.parse())).as_ref()
-    }
-
-    /// The headers as an object with lower-case names; several values of one name are joined by a comma.
-    pub(crate) fn headers(&self) -> &Value {
-        self.headers.get_or_init(|| {
-            let mut headers = Map::new();
-            for name in self.reply.headers.keys() {
-                let values = self.reply.headers.get_all(name).iter();
-                let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
-                headers.insert(name.as_str().to_owned(), values.join(", ").into());
-            }
-            Value::Object(headers)
-        })
     }
 }
 
@@ -565,33 +427,6 @@ fn done(reading: &Reading<'_>) -> String {
 fn default_text(whole_text: Option<Bytes>, structured: Option<&Structured>) -> Text {
     let is_string = structured.is_none_or(|structured| structured.json().as_str().starts_with('"'));
     whole_text.filter(|_| is_string).and_then(Text::shared).unwrap_or(Text::OfStructure)
-}
-
-/// The extractor for a reply that no rule has one for.
-fn by_media_type(reading: &Reading<'_>) -> ExtractorKind {
-    let Some(media_type) = reading.reply.media_type() else {
-        // RFC 9110, section 8.3: without `Content-Type` the recipient may look at the data.
-        let document = reading.json().is_some_and(|json| json.is_object() || json.is_array());
-        return match reading.text() {
-            Ok(_) if document => ExtractorKind::Json(Json),
-            Ok(_) => ExtractorKind::Text(TextExtractor::default()),
-            Err(_) => ExtractorKind::Binary(Binary { kind: None, media_type: None }),
-        };
-    };
-    let (kind, subtype) = media_type.split_once('/').unwrap_or((media_type.as_str(), ""));
-    if subtype == "json" || subtype.ends_with("+json") {
-        ExtractorKind::Json(Json)
-    } else if kind == "text"
-        || subtype.ends_with("+xml")
-        || matches!(
-            subtype,
-            "xml" | "yaml" | "x-yaml" | "javascript" | "x-www-form-urlencoded" | "x-ndjson" | "toml"
-        )
-    {
-        ExtractorKind::Text(TextExtractor::default())
-    } else {
-        ExtractorKind::Binary(Binary { kind: None, media_type: None })
-    }
 }
 
 fn verdict_or_plain(reading: &Reading<'_>, limit_bytes: usize, fault: Fault) -> ToolResult {

@@ -7,7 +7,7 @@ use http::StatusCode;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::{decode::decode_lossy, translation::Reading};
+use super::{decode::decode_lossy, reading::Reading};
 use crate::tool::{Fault, ToolResult};
 
 /// Where the status of an upstream stands in the `_meta` of a tool error.

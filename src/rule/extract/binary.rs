@@ -4,7 +4,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 
 use super::Extracted;
 use crate::{
-    rule::translation::Reading,
+    rule::reading::Reading,
     tool::{Block, Content, ResourceBody},
 };
 

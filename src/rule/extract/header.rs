@@ -3,7 +3,7 @@
 use http::HeaderName;
 use serde_json::{Map, Value};
 
-use crate::rule::translation::Reading;
+use crate::rule::reading::Reading;
 
 /// Reads the named headers into an object. A header that is there several times gives an array; one that is
 /// not there gives nothing. The name `status` gives the HTTP status as a number.

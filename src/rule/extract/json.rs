@@ -1,7 +1,7 @@
 //! `json`: a JSON document, left as the upstream wrote it until somebody looks into it.
 
 use super::Extracted;
-use crate::rule::translation::Reading;
+use crate::rule::reading::Reading;
 
 /// Reads a JSON document, nested at most [`JSON_DEPTH_LIMIT`](crate::tool::JSON_DEPTH_LIMIT) deep.
 #[derive(Debug, Clone, Copy, Default)]

@@ -18,7 +18,7 @@ pub use self::{
     regex::{Each, Regex},
     text::Text,
 };
-use super::{fields::Fields, translation::Reading};
+use super::{fields::Fields, reading::Reading};
 use crate::tool::{Content, JsonText};
 
 /// How many records or keys one reply may give; more are an error, so that a reply of many short lines can't

@@ -1,7 +1,7 @@
 //! `text`: the whole text as one string.
 
 use super::Extracted;
-use crate::rule::translation::Reading;
+use crate::rule::reading::Reading;
 
 /// Reads the whole text.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,0 +1,102 @@
+//! One reply being read, and what reads it where no rule says.
+
+use std::cell::OnceCell;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::{
+    decode::{Charset, Decoded, decode},
+    extract::{Binary, ExtractorKind, Json, Text as TextExtractor},
+    translation::Facts,
+};
+use crate::{
+    reply::Reply,
+    tool::{JsonText, ToolName},
+};
+
+/// One reply being read. Text and JSON are made when first asked for, and once.
+pub(crate) struct Reading<'a> {
+    pub(super) reply: &'a Reply,
+    pub(super) facts: Facts<'a>,
+    charset: Option<Charset>,
+    text: OnceCell<Result<Decoded, String>>,
+    json: OnceCell<Option<Value>>,
+    headers: OnceCell<Value>,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn new(reply: &'a Reply, facts: Facts<'a>, charset: Option<Charset>) -> Self {
+        let (text, json, headers) = Default::default();
+        Self { reply, facts, charset, text, json, headers }
+    }
+
+    pub(crate) fn reply(&self) -> &'a Reply {
+        self.reply
+    }
+
+    pub(crate) fn tool(&self) -> &'a ToolName {
+        self.facts.tool
+    }
+
+    pub(super) fn decoded(&self) -> Result<&Decoded, String> {
+        self.text.get_or_init(|| decode(self.reply, self.charset)).as_ref().map_err(Clone::clone)
+    }
+
+    pub(crate) fn text(&self) -> Result<&str, String> {
+        self.decoded().map(Decoded::as_str)
+    }
+
+    pub(crate) fn text_bytes(&self) -> Result<&Bytes, String> {
+        self.decoded().map(|decoded| &decoded.text)
+    }
+
+    pub(crate) fn checked_json(&self) -> Result<JsonText, String> {
+        JsonText::check(self.text_bytes()?).map_err(|error| error.to_string())
+    }
+
+    /// The reply read as JSON, whatever its media type says; `None` when it is not.
+    pub(crate) fn json(&self) -> Option<&Value> {
+        self.json.get_or_init(|| self.checked_json().ok().map(|json| json.parse())).as_ref()
+    }
+
+    /// The headers as an object with lower-case names; several values of one name are joined by a comma.
+    pub(crate) fn headers(&self) -> &Value {
+        self.headers.get_or_init(|| {
+            let mut headers = Map::new();
+            for name in self.reply.headers.keys() {
+                let values = self.reply.headers.get_all(name).iter();
+                let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+                headers.insert(name.as_str().to_owned(), values.join(", ").into());
+            }
+            Value::Object(headers)
+        })
+    }
+}
+
+/// The extractor for a reply that no rule has one for.
+pub(super) fn by_media_type(reading: &Reading<'_>) -> ExtractorKind {
+    let Some(media_type) = reading.reply.media_type() else {
+        // RFC 9110, section 8.3: without `Content-Type` the recipient may look at the data.
+        let document = reading.json().is_some_and(|json| json.is_object() || json.is_array());
+        return match reading.text() {
+            Ok(_) if document => ExtractorKind::Json(Json),
+            Ok(_) => ExtractorKind::Text(TextExtractor::default()),
+            Err(_) => ExtractorKind::Binary(Binary { kind: None, media_type: None }),
+        };
+    };
+    let (kind, subtype) = media_type.split_once('/').unwrap_or((media_type.as_str(), ""));
+    if subtype == "json" || subtype.ends_with("+json") {
+        ExtractorKind::Json(Json)
+    } else if kind == "text"
+        || subtype.ends_with("+xml")
+        || matches!(
+            subtype,
+            "xml" | "yaml" | "x-yaml" | "javascript" | "x-www-form-urlencoded" | "x-ndjson" | "toml"
+        )
+    {
+        ExtractorKind::Text(TextExtractor::default())
+    } else {
+        ExtractorKind::Binary(Binary { kind: None, media_type: None })
+    }
+}

@@ -1,0 +1,90 @@
+//! The rules of a route, compiled: when each holds, and what it does.
+
+use super::{
+    content::ContentTemplate,
+    decode::Charset,
+    extract::Extractor,
+    jq::Jq,
+    matcher::Matcher,
+    output::{OutputSchema, Wrap},
+    template::Template,
+};
+
+/// The rules of one route, compiled.
+#[derive(Debug)]
+pub struct Translator {
+    /// Tried in order; the first that holds decides. The default rules decide where there are none.
+    pub rules: Vec<Rule>,
+    /// What becomes of a success that no rule was written for.
+    pub otherwise: Otherwise,
+    /// What every success must meet.
+    pub output: Option<OutputSchema>,
+    /// Which clients get a value that is no object as `{"result": …}`, where there is no schema.
+    pub wrap: Wrap,
+    /// Bounds.
+    pub limits: TranslationLimits,
+}
+
+/// Bounds of a translation.
+#[derive(Debug, Clone, Copy)]
+pub struct TranslationLimits {
+    /// How long the text of a tool error may be, in bytes.
+    pub error_text_bytes: usize,
+}
+
+impl TranslationLimits {
+    /// 2 KiB: an error is for reading.
+    pub const DEFAULT_ERROR_TEXT_BYTES: usize = 2048;
+}
+
+/// One rule.
+#[derive(Debug)]
+pub struct Rule {
+    /// When it holds. A success rule that says nothing of the status holds for 2xx only, so that the text of
+    /// a failure is never read as data; an error rule that says nothing of it does not hold for 5xx, so that
+    /// nothing of a crash is passed on unmeant.
+    pub matcher: Matcher,
+    /// The charset of the reply, where its headers are wrong or silent.
+    pub charset: Option<Charset>,
+    /// What it does.
+    pub action: Action,
+}
+
+/// What a rule does with a reply.
+#[derive(Debug)]
+pub enum Action {
+    /// Makes a tool error of it.
+    Error(ErrorRule),
+    /// Makes a result of it.
+    Success(SuccessRule),
+}
+
+/// How a reply becomes a tool error.
+#[derive(Debug)]
+pub struct ErrorRule {
+    /// The text for the model.
+    pub text: Template,
+    /// The HTTP status for REST clients.
+    pub status: Option<u16>,
+}
+
+/// How a reply becomes a success.
+#[derive(Debug)]
+pub struct SuccessRule {
+    /// Bytes to a value; by media type where there is none.
+    pub extract: Option<Extractor>,
+    /// The value to the structure; the value itself where there is none.
+    pub structured: Option<Jq>,
+    /// What people and models see.
+    pub content: ContentTemplate,
+}
+
+/// What becomes of a success that fits none of the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Otherwise {
+    /// A tool error, so that a drifting upstream shows.
+    #[default]
+    Error,
+    /// The default rules.
+    Text,
+}
