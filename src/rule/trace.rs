@@ -3,7 +3,8 @@
 /// One step of a translation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// What was done: `decode`, `rule 2`, `extract pairs`, `jq`, `convert`, `schema`, `content`.
+    /// What was done: `rule 2`, `default`, `otherwise`, `decode`, `extract pairs`, `jq …`, `schema`, `content`,
+    /// `error`, `unreadable`.
     pub what: String,
     /// What came of it, for a person; may have several lines.
     pub found: String,
