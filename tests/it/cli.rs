@@ -7,6 +7,7 @@ use std::{
     process::{Child, ChildStdout, Command, Output, Stdio},
 };
 
+use glossator::tool::Schema;
 use serde_json::{Value, json};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -145,10 +146,25 @@ fn explain_tells_every_step() {
     assert!(request.contains("POST /visits") && request.contains("station=1&day=monday"), "{request}");
 }
 
+/// An editor says the same as `check`.
 #[test]
-fn schema_is_a_json_schema_that_the_samples_meet() {
+fn schema_admits_a_good_file_and_refuses_a_wrong_one() {
     let schema: Value = serde_json::from_str(&succeeds(&["schema"])).unwrap();
-    assert!(schema["$schema"].as_str().unwrap().contains("json-schema.org"));
+    let schema = Schema::compile(schema.as_object().unwrap()).unwrap();
+    let file =
+        |route: Value| json!({ "upstreams": { "old": "http://127.0.0.1:9" }, "routes": { "tool": route } });
+    let good = json!({ "description": "d", "request": "GET old/x/{city}", "deadline": "2s",
+        "reply": [{ "when": { "status": 404 }, "error": "no {{ args.city }}" },
+            { "extract": { "pairs": { "separator": ":", "fields": { "temp": "number" } } }, "content": "{{ structured.temp }}" }] });
+    assert_eq!(schema.violations(&file(good), 8), []);
+    for wrong in [
+        json!({ "request": "GET old/x", "replies": [] }),
+        json!({ "request": "GET old/x", "envelope": "soap" }),
+        json!({ "request": "GET old/x", "reply": { "extract": { "paris": {} } } }),
+        json!({ "request": "GET old/x", "output": [] }),
+    ] {
+        assert!(!schema.admits(&file(wrong.clone())), "{wrong}");
+    }
 }
 
 /// The demo, its seven tools, and Ctrl-C.
