@@ -1,0 +1,41 @@
+//! Examples.
+
+use super::*;
+
+pub(in crate::config) static EXAMPLE: Keys = Keys {
+    of: "an example",
+    id: "example",
+    list: &[
+        key("name", Text, "What it shows."),
+        key("args", Map(&Anything), "The arguments of the call."),
+        key("given", Section(&GIVEN), "What the upstream answers."),
+        key("expect", Section(&EXPECT), "What clients then get; what is not named here is not compared."),
+    ],
+};
+
+pub(in crate::config) static GIVEN: Keys = Keys {
+    of: "`given`",
+    id: "given",
+    list: &[
+        key("status", Count(100, 599), "The HTTP status. Default 200."),
+        key("type", Text, "The `Content-Type`."),
+        key("headers", Map(&Scalar), "Other headers."),
+        key("body", Scalar, "The body, as text."),
+        key("body_base64", Text, "The body, in Base64."),
+    ],
+};
+
+pub(in crate::config) static EXPECT: Keys = Keys {
+    of: "`expect`",
+    id: "expect",
+    list: &[
+        key("structuredContent", Anything, "The structured content."),
+        key(
+            "content",
+            Either(&[Text, List(&Map(&Anything))]),
+            "The blocks of content as clients get them, or the text of the first.",
+        ),
+        key("isError", Flag, "Whether it is a tool error. Default `false`."),
+        key("text", Text, "Words that the text of the first block has in it."),
+    ],
+};

@@ -1,0 +1,88 @@
+//! The extractors and their fields.
+
+use super::*;
+
+/// The names of extractors that need no options.
+pub(in crate::config) const EXTRACTORS: &[&str] = &["binary", "json", "pairs", "text"];
+
+pub(in crate::config) static EXTRACT: Keys = Keys {
+    of: "`extract`",
+    id: "extract",
+    list: &[
+        key("binary", Either(&[Section(&BINARY), Nothing]), "Any bytes, as an image, a sound or a document."),
+        key("header", Either(&[Section(&HEADER), NAMES]), "Headers of the reply."),
+        key("json", Either(&[Section(&JSON), Nothing]), "A JSON document."),
+        key("pairs", Either(&[Section(&PAIRS), Nothing]), "`key: value` lines."),
+        key("regex", Either(&[Text, Section(&REGEX)]), "Named captures of a regular expression."),
+        key("text", Either(&[Section(&TEXT), Nothing]), "The whole text."),
+        key("fields", FIELDS, "Named fields with types, taken from what was found."),
+    ],
+};
+
+const FIELDS: Takes = Map(&Either(&[Word(FIELD_TYPES), Section(&FIELD)]));
+
+/// Types of fields; with `?` the field may be missing.
+pub(in crate::config) const FIELD_TYPES: &[&str] =
+    &["string", "number", "integer", "boolean", "string?", "number?", "integer?", "boolean?"];
+
+pub(in crate::config) static BINARY: Keys = Keys {
+    of: "`binary`",
+    id: "binary",
+    list: &[
+        key("as", Word(&["image", "audio", "resource"]), "The kind of block; by the media type when absent."),
+        key("media_type", Text, "The media type; the reply's own when absent."),
+    ],
+};
+
+pub(in crate::config) static HEADER: Keys = Keys {
+    of: "`header`",
+    id: "header",
+    list: &[
+        key("names", NAMES, "Names of headers; `status` is the HTTP status."),
+        key("fields", FIELDS, "Named fields with types."),
+    ],
+};
+
+pub(in crate::config) static JSON: Keys =
+    Keys { of: "`json`", id: "json", list: &[key("fields", FIELDS, "Named fields with types.")] };
+
+pub(in crate::config) static PAIRS: Keys = Keys {
+    of: "`pairs`",
+    id: "pairs",
+    list: &[
+        key("separator", Text, "What stands between key and value. Default `:`."),
+        key("fields", FIELDS, "Named fields with types."),
+    ],
+};
+
+pub(in crate::config) static REGEX: Keys = Keys {
+    of: "`regex`",
+    id: "regex",
+    list: &[
+        key("pattern", Text, "The regular expression, with named captures: `(?<name>…)`."),
+        key(
+            "each",
+            Word(&["first", "match", "line"]),
+            "The first match, every match, or every line that matches. Default `first`.",
+        ),
+        key("fields", FIELDS, "Named fields with types."),
+    ],
+};
+
+pub(in crate::config) static TEXT: Keys = Keys {
+    of: "`text`",
+    id: "text",
+    list: &[key("trim", Flag, "Whether white space at both ends is left out. Default `false`.")],
+};
+
+pub(in crate::config) static FIELD: Keys = Keys {
+    of: "a field",
+    id: "field",
+    list: &[
+        key("type", Word(&["string", "number", "integer", "boolean"]), "The type of the field."),
+        key("from", Text, "What the extractor calls it. Default: the field's own name."),
+        key("optional", Flag, "Whether it may be missing from a reply. Default `false`."),
+        key("true", OneOrMore(&Scalar), "The words that mean true. Default `[true]`."),
+        key("false", OneOrMore(&Scalar), "The words that mean false. Default `[false]`."),
+    ],
+};

@@ -1,0 +1,121 @@
+//! The file, and what the process runs with.
+
+use super::*;
+
+pub(in crate::config) static FILE: Keys = Keys {
+    of: "the file",
+    id: "file",
+    list: &[
+        key("server", Section(&SERVER), "Where and how the process serves."),
+        key("log", Section(&LOG), "What is logged, and how."),
+        key("defaults", Section(&DEFAULTS), "What holds for every route that does not say otherwise."),
+        key("upstreams", Map(&UPSTREAM_FORM), "The legacy servers, by name: a URL, or a map."),
+        key("passthrough", Text, "The upstream that gets every path which is no route, unchanged."),
+        key("routes", Map(&Section(&ROUTE)), "The tools, by name."),
+    ],
+};
+
+static UPSTREAM_FORM: Takes = Either(&[Text, Section(&UPSTREAM)]);
+
+pub(in crate::config) static SERVER: Keys = Keys {
+    of: "`server`",
+    id: "server",
+    list: &[
+        key("listen", Text, "Address and port that clients connect to. Default `127.0.0.1:8080`."),
+        key(
+            "allowed_hosts",
+            NAMES,
+            "Values of `Host` that are answered, such as `tools.example.com`; `*` for all. Default: loopback \
+             names and the address that is listened on.",
+        ),
+        key(
+            "allowed_origins",
+            NAMES,
+            "Values of `Origin` that are answered, such as `https://app.example.com`; `*` for all. Default: loopback.",
+        ),
+        key("body_limit", Size(1, 1 << 30), "The longest request body. Default `4MiB`."),
+        key(
+            "body_timeout",
+            Duration(1, HOUR),
+            "How long a client may take to send its request's body. Default `30s`.",
+        ),
+        key(
+            "drain",
+            Duration(0, HOUR),
+            "How long calls in flight may take to end when the process stops. Default `20s`.",
+        ),
+        key("connections", Count(1, 1_000_000), "How many connections are served at once. Default 4096."),
+        key(
+            "header_timeout",
+            Duration(1, HOUR),
+            "How long a client may take to send its request's head, and a connection be idle. Default `1m`.",
+        ),
+        key("name", Text, "What MCP clients are told the server is called. Default `glossator`."),
+        key("title", Text, "The same for people."),
+        key("instructions", Text, "What MCP clients are told about using the tools together."),
+        key("page_size", Count(1, 10_000), "How many tools one page of a list has. Default 200."),
+        key("list_ttl", Duration(0, 24 * HOUR), "How long clients may keep a list of tools. Default `1m`."),
+    ],
+};
+
+pub(in crate::config) static LOG: Keys = Keys {
+    of: "`log`",
+    id: "log",
+    list: &[
+        key(
+            "level",
+            Word(&["off", "error", "warn", "info", "debug", "trace"]),
+            "How much is logged. Default `info`.",
+        ),
+        key("format", Word(&["text", "json"]), "For people or for programs. Default `text`."),
+    ],
+};
+
+pub(in crate::config) static DEFAULTS: Keys = Keys {
+    of: "`defaults`",
+    id: "defaults",
+    list: &[
+        key("deadline", DEADLINE, "How long a call may take, all in all. Default `30s`."),
+        key("connect_timeout", DEADLINE, "How long connecting to an upstream may take. Default `5s`."),
+        key("reply_limit", REPLY_LIMIT, "The longest reply that is read. Default `8MiB`."),
+        key(
+            "error_text_limit",
+            Size(64, 1 << 20),
+            "The longest error text that a client gets. Default `2KiB`.",
+        ),
+        key(
+            "envelope",
+            ENVELOPE,
+            "What REST clients get: the tool result, or the structured value alone. Default `mcp`.",
+        ),
+        key(
+            "error_status",
+            ERROR_STATUS,
+            "The HTTP status of a tool error for REST clients. Default `truthful`.",
+        ),
+        key("in_flight", IN_FLIGHT, "How many calls one upstream gets at once. Default 128."),
+        key(
+            "forward_headers",
+            NAMES,
+            "Names of the caller's headers that are sent on to upstreams. Default: none.",
+        ),
+    ],
+};
+
+pub(in crate::config) static UPSTREAM: Keys = Keys {
+    of: "an upstream",
+    id: "upstream",
+    list: &[
+        key("url", Text, "Where it is: `http://host:port/base`."),
+        key("connect_timeout", DEADLINE, "How long connecting may take."),
+        key(
+            "headers",
+            Map(&Scalar),
+            "Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file.",
+        ),
+        key("redirects", Count(0, 10), "How many redirects to its own address are followed. Default 0."),
+        key("in_flight", IN_FLIGHT, "How many calls it gets at once."),
+        key("deadline", DEADLINE, "How long a call may take, for its routes."),
+        key("reply_limit", REPLY_LIMIT, "The longest reply that is read, for its routes."),
+    ],
+};

@@ -1,0 +1,95 @@
+//! A route and what it asks.
+
+use super::*;
+
+pub(in crate::config) static ROUTE: Keys = Keys {
+    of: "a route",
+    id: "route",
+    list: &[
+        key("title", Text, "A name for people."),
+        key("description", Text, "What a model reads to decide whether to call the tool."),
+        key("annotations", Section(&ANNOTATIONS), "Hints for clients, as MCP has them."),
+        key(
+            "rest",
+            Text,
+            "Where REST clients find it, beside `POST /tools/NAME`: `METHOD /path/{argument}`.",
+        ),
+        key(
+            "request",
+            Either(&[Text, Section(&REQUEST)]),
+            "What the upstream is asked: `METHOD UPSTREAM/path/{argument}`, or a map.",
+        ),
+        key(
+            "input",
+            JsonSchema,
+            "What arguments must look like; inferred from the placeholders when absent.",
+        ),
+        key("output", JsonSchema, "What the structured content looks like; enforced on every success."),
+        key(
+            "wrap",
+            Word(&["always", "older"]),
+            "Which clients get a value that is no object as `{\"result\": …}`. Default `always`.",
+        ),
+        key(
+            "reply",
+            OneOrMore(&Section(&RULE)),
+            "What replies mean: rules, of which the first that holds is taken.",
+        ),
+        key(
+            "otherwise",
+            Word(&["error", "text"]),
+            "What a reply is for which no rule holds. Default `error`.",
+        ),
+        key("deadline", DEADLINE, "How long a call may take, all in all."),
+        key("reply_limit", REPLY_LIMIT, "The longest reply that is read."),
+        key("envelope", ENVELOPE, "What REST clients get: the tool result, or the structured value alone."),
+        key("error_status", ERROR_STATUS, "The HTTP status of a tool error for REST clients."),
+        key(
+            "forward_headers",
+            NAMES,
+            "Names of the caller's headers that are sent on, beside those of `defaults`.",
+        ),
+        key("tests", List(&Section(&EXAMPLE)), "Examples, run by `glossator test`."),
+    ],
+};
+
+pub(in crate::config) static ANNOTATIONS: Keys = Keys {
+    of: "`annotations`",
+    id: "annotations",
+    list: &[
+        key("title", Text, "A name for people."),
+        key("readOnlyHint", Flag, "The tool changes nothing."),
+        key("destructiveHint", Flag, "What it changes may be lost."),
+        key("idempotentHint", Flag, "Calling it again with the same arguments changes nothing more."),
+        key("openWorldHint", Flag, "It reaches beyond a closed world, such as the web."),
+    ],
+};
+
+pub(in crate::config) static REQUEST: Keys = Keys {
+    of: "`request`",
+    id: "request",
+    list: &[
+        key("upstream", Text, "Who is asked; may be left out when there is one upstream."),
+        key("method", Text, "The HTTP method. Default `GET`, or `POST` with a body."),
+        key("path", Text, "The path, with arguments as `{name}`; may end in `?name={argument}`."),
+        key("query", Map(&QUERY_VALUE), "Parameters of the query: a template each, or a list of them."),
+        key("headers", Map(&Scalar), "Headers: a template each."),
+        key("body", Section(&BODY), "The body, in one of three forms."),
+    ],
+};
+
+static QUERY_VALUE: Takes = OneOrMore(&Scalar);
+
+pub(in crate::config) static BODY: Keys = Keys {
+    of: "`body`",
+    id: "body",
+    list: &[
+        key(
+            "json",
+            Anything,
+            "JSON, in which every text is a template; `\"{{ args }}\"` alone gives the value itself.",
+        ),
+        key("form", Map(&Scalar), "Fields of a form: a template each."),
+        key("text", Text, "A text: one template."),
+    ],
+};

@@ -1,0 +1,37 @@
+//! A rule and when it holds.
+
+use super::*;
+
+pub(in crate::config) static RULE: Keys = Keys {
+    of: "a rule",
+    id: "rule",
+    list: &[
+        key("when", Section(&WHEN), "When the rule holds; all of it must. Without `when` it always does."),
+        key("error", Text, "Makes the reply a tool error: a template for its text."),
+        key("status", Count(400, 599), "The HTTP status of that error for REST clients."),
+        key(
+            "extract",
+            Either(&[Word(EXTRACTORS), Section(&EXTRACT)]),
+            "What reads a value from the reply; by its media type when absent.",
+        ),
+        key("structured", Text, "jq: from that value to the structured content."),
+        key("content", CONTENT, "What people and models see: a template, `{ as: … }`, or a list of blocks."),
+        key("charset", Text, "The charset of the text, when the reply does not say it, or lies."),
+    ],
+};
+
+pub(in crate::config) static WHEN: Keys = Keys {
+    of: "`when`",
+    id: "when",
+    list: &[
+        key("status", OneOrMore(&Scalar), "`404`, `4xx` or `400-499`, or a list."),
+        key("content_type", OneOrMore(&Text), "`text/plain`, `text/*` or `application/*+json`, or a list."),
+        key("header", Map(&Scalar), "Regular expressions that the headers' values match."),
+        key(
+            "text",
+            Text,
+            "A regular expression that the text matches; its named captures are names in templates.",
+        ),
+        key("json", Text, "A jq condition on the reply, which must be JSON."),
+    ],
+};
