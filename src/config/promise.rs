@@ -3,10 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{node::Node, reply::Compiled, report::Report, source::Span, suggest};
-use crate::rule::{
-    Action, FieldKind, Fields, Otherwise, OutputSchema, SuccessRule, Wrap,
-    extract::{Each, ExtractorKind},
-};
+use crate::rule::{Action, FieldKind, Fields, Otherwise, OutputSchema, SuccessRule, Wrap, extract::Gives};
 
 /// The schema that the fields of the rules promise, when all of them name their fields.
 ///
@@ -62,14 +59,7 @@ fn fields_of(rule: &SuccessRule) -> Option<(&Fields, bool)> {
         return None;
     }
     let extractor = rule.extract.as_ref()?;
-    let many = match &extractor.kind {
-        ExtractorKind::Regex(regex) => regex.each != Each::First,
-        ExtractorKind::Binary(_)
-        | ExtractorKind::Header(_)
-        | ExtractorKind::Json(_)
-        | ExtractorKind::Pairs(_)
-        | ExtractorKind::Text(_) => false,
-    };
+    let many = extractor.kind.gives() == Gives::Many;
     Some((extractor.fields.as_ref()?, many))
 }
 
@@ -109,7 +99,7 @@ pub(super) fn compare(report: &Report<'_>, output: &OutputSchema, node: &Node, r
         let span = compiled.fields_span.unwrap_or(compiled.span);
         if rule.structured.is_none()
             && let Some(extractor) = &rule.extract
-            && matches!(extractor.kind, ExtractorKind::Binary(_))
+            && extractor.kind.gives() == Gives::Block
         {
             let message = "`binary` gives no value, and `output` promises one";
             report.error(compiled.span, message, "leave `output` out");

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::rule::{
     Action, ContentTemplate, ErrorRule, Jq, Matcher, MediaPattern, Rule, StatusPattern, SuccessRule,
-    TEMPLATE_NAMES, Template, extract::ExtractorKind,
+    TEMPLATE_NAMES, Template, extract::Gives,
 };
 
 /// The names that the template of an error may use: there is no value yet.
@@ -102,7 +102,7 @@ fn success(
     };
     let fields_span = extract.as_ref().and_then(|compiled| compiled.fields_span);
     if let (Some(compiled), Some(entry)) = (&extract, section.entry("structured"))
-        && matches!(compiled.extractor.kind, ExtractorKind::Binary(_))
+        && compiled.extractor.kind.gives() == Gives::Block
     {
         let message = "`structured` has nothing to work on: `binary` gives a block, and no value";
         report.error(entry.key.span, message, "remove one of the two");

@@ -221,7 +221,15 @@ fn tempfile(bytes: &[u8]) -> PathBuf {
     path
 }
 
-const REFERENCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/README.md");
+/// The pages of the reference: `config/README.md` and those of the extractors.
+fn reference() -> Vec<PathBuf> {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/config"));
+    let mut pages = vec![folder.join("README.md")];
+    let beside = std::fs::read_dir(folder.join("extractors")).unwrap().map(|entry| entry.unwrap().path());
+    pages.extend(beside.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    pages.sort();
+    pages
+}
 
 /// The table of a section, as the reference has it.
 fn table(keys: &keys::Keys) -> String {
@@ -239,28 +247,37 @@ fn table(keys: &keys::Keys) -> String {
 
 #[test]
 fn the_reference_has_every_key() {
-    let written = std::fs::read_to_string(REFERENCE).unwrap();
-    let mut expected = String::new();
     let mut shown = BTreeSet::new();
-    let mut rest = written.as_str();
+    for page in reference() {
+        let written = std::fs::read_to_string(&page).unwrap();
+        let expected = with_tables(&written, &mut shown);
+        #[expect(clippy::disallowed_methods, reason = "a switch for whoever runs the tests")]
+        if std::env::var("UPDATE_GOLDEN").is_ok() {
+            std::fs::write(&page, &expected).unwrap();
+            continue;
+        }
+        let page = page.display();
+        assert!(written == expected, "{page} is behind the table of keys: run with UPDATE_GOLDEN=1");
+    }
+    let missing: Vec<_> =
+        all_sections().iter().map(|section| section.id).filter(|id| !shown.contains(*id)).collect();
+    assert!(missing.is_empty(), "the reference in config/ does not show {missing:?}");
+}
+
+/// A page with its tables as the keys have them.
+fn with_tables(written: &str, shown: &mut BTreeSet<String>) -> String {
+    let mut expected = String::new();
+    let mut rest = written;
     while let Some(at) = rest.find("<!-- keys ") {
         let end = at + rest[at..].find("-->").unwrap() + 3;
         let id = rest[at + 10..end - 3].trim();
         let section = all_sections().into_iter().find(|section| section.id == id).unwrap();
         expected.push_str(&format!("{}\n\n{}\n", &rest[..end], table(section)));
-        shown.insert(id);
+        shown.insert(id.to_owned());
         rest = &rest[end + rest[end..].find("<!-- end -->").unwrap()..];
     }
     expected.push_str(rest);
-    #[expect(clippy::disallowed_methods, reason = "a switch for whoever runs the tests")]
-    if std::env::var("UPDATE_GOLDEN").is_ok() {
-        std::fs::write(REFERENCE, &expected).unwrap();
-        return;
-    }
-    assert!(written == expected, "config/README.md is behind the table of keys: run with UPDATE_GOLDEN=1");
-    let missing: Vec<_> =
-        all_sections().iter().map(|section| section.id).filter(|id| !shown.contains(id)).collect();
-    assert!(missing.is_empty(), "config/README.md does not show {missing:?}");
+    expected
 }
 
 /// Every section that can be reached from the root.
@@ -288,7 +305,7 @@ fn all_sections() -> Vec<&'static keys::Keys> {
 
 #[test]
 fn the_examples_of_the_reference_load() {
-    let written = std::fs::read_to_string(REFERENCE).unwrap();
+    let written = std::fs::read_to_string(&reference()[0]).unwrap();
     let examples: Vec<_> =
         written.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(examples.len() >= 6);
@@ -300,7 +317,7 @@ fn the_examples_of_the_reference_load() {
 
 #[test]
 fn the_files_beside_the_reference_load() {
-    let folder = std::path::Path::new(REFERENCE).parent().unwrap();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/config");
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "yaml") {

@@ -11,6 +11,7 @@ mod golden;
 #[cfg(unix)]
 mod log;
 mod mcp;
+mod pages;
 mod passthrough;
 mod problems;
 mod rest;

@@ -51,6 +51,28 @@ pub enum ExtractorKind {
     Text(Text),
 }
 
+/// How many values an extractor gives for one reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gives {
+    /// A block of content, and no value.
+    Block,
+    /// One value.
+    One,
+    /// A list of values.
+    Many,
+}
+
+/// What an extractor finds by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finds<'a> {
+    /// Whatever names the reply has.
+    AnyNames,
+    /// These names and no others.
+    Names(Vec<&'a str>),
+    /// Nothing that has a name.
+    NoFields,
+}
+
 /// What an extractor found.
 #[derive(Debug)]
 pub(crate) enum Extracted {
@@ -67,8 +89,24 @@ pub(crate) enum Extracted {
 }
 
 impl ExtractorKind {
-    /// The names a rule uses, in alphabetical order.
-    pub const NAMES: [&'static str; 6] = ["binary", "header", "json", "pairs", "regex", "text"];
+    /// How many values are given for one reply.
+    pub fn gives(&self) -> Gives {
+        match self {
+            Self::Binary(_) => Gives::Block,
+            Self::Regex(regex) if regex.each != Each::First => Gives::Many,
+            Self::Header(_) | Self::Json(_) | Self::Pairs(_) | Self::Regex(_) | Self::Text(_) => Gives::One,
+        }
+    }
+
+    /// What fields may be taken from.
+    pub fn finds(&self) -> Finds<'_> {
+        match self {
+            Self::Binary(_) | Self::Text(_) => Finds::NoFields,
+            Self::Header(header) => Finds::Names(header.names.iter().map(String::as_str).collect()),
+            Self::Json(_) | Self::Pairs(_) => Finds::AnyNames,
+            Self::Regex(regex) => Finds::Names(regex.pattern.names().iter().map(String::as_str).collect()),
+        }
+    }
 
     /// The name a rule uses.
     pub fn name(&self) -> &'static str {

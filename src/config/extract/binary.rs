@@ -1,0 +1,43 @@
+//! `binary` as the file has it, and media types.
+
+use super::{Alone, Form};
+use crate::{
+    config::{keys::BINARY, section::Section},
+    rule::extract::{Binary, BinaryKind, ExtractorKind},
+};
+
+pub(super) const FORM: Form = Form {
+    name: "binary",
+    keys: &BINARY,
+    alone: Alone::Is(|| ExtractorKind::Binary(Binary { kind: None, media_type: None })),
+    short: None,
+    options: |section| {
+        let kind = section.word("as").map(|word| match word {
+            "image" => BinaryKind::Image,
+            "audio" => BinaryKind::Audio,
+            _ => BinaryKind::Resource,
+        });
+        Some(ExtractorKind::Binary(Binary { kind, media_type: media_type(section) }))
+    },
+};
+
+/// A media type, without parameters or with.
+pub(in crate::config) fn media_type(section: &Section<'_, '_>) -> Option<String> {
+    let (node, text) = section.text_node("media_type")?;
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    let good = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
+    };
+    match essence.split_once('/') {
+        Some((kind, subtype)) if good(kind) && good(subtype) => Some(text.to_owned()),
+        _ => {
+            section.report.error(
+                node.span,
+                format!("expected a media type, found {}", node.found()),
+                "write `image/png`, or `text/csv`",
+            );
+            None
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The pages of the extractors, `config/extractors/*.md`: each shows a rule, a reply and the result that comes of it,
+//! once or several times, and what is shown is what happens.
+//!
+//! A `yaml` block is the `reply` of a route, an `http` block what the upstream answers, and a `json` block those
+//! members of the tool result that are worth showing. `UPDATE_GOLDEN=1 cargo test --test it pages` writes the results
+//! anew: the members that are shown, or the structured content where nothing is shown yet.
+
+use std::{fs, path::Path};
+
+use bytes::Bytes;
+use glossator::{
+    config::{self, Sources},
+    reply::Reply,
+    rule::{Facts, Trace, translate},
+    tool::{Shapes, write_result},
+};
+use serde_json::{Map, Value};
+
+#[test]
+fn every_page_shows_what_happens() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/extractors");
+    let mut pages: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    pages.sort();
+    assert!(pages.len() >= 6, "pages are missing: found {}", pages.len());
+    let mut different = Vec::new();
+    for page in pages {
+        let written = fs::read_to_string(&page).unwrap();
+        let expected = with_results(&written, &page);
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&page, &expected).unwrap();
+        } else if written != expected {
+            different.push(format!("{}\n{expected}", page.display()));
+        }
+    }
+    assert!(different.is_empty(), "results differ:\n{}", different.join("\n"));
+}
+
+/// The page with the results that its rules give.
+fn with_results(page: &str, path: &Path) -> String {
+    let shown = path.display();
+    let mut parts: Vec<String> = page.split("```").map(str::to_owned).collect();
+    let (mut rule, mut reply, mut results) = (None, None, 0);
+    // The parts between fences alternate: prose, block, prose, …
+    for block in parts.iter_mut().skip(1).step_by(2) {
+        let (kind, body) = block.split_once('\n').unwrap_or_else(|| panic!("{shown}: an empty block"));
+        match kind {
+            "yaml" => rule = Some(body.to_owned()),
+            "http" => reply = Some(body.to_owned()),
+            "json" => {
+                let rule = rule.as_ref().unwrap_or_else(|| panic!("{shown}: a result without a rule"));
+                let reply = reply.as_ref().unwrap_or_else(|| panic!("{shown}: a result without a reply"));
+                let found = result_of(rule, reply, path);
+                let members = serde_json::from_str(body)
+                    .unwrap_or_else(|_| Map::from_iter([("structuredContent".to_owned(), Value::Null)]));
+                let shown: Map<String, Value> = members
+                    .keys()
+                    .filter_map(|name| Some((name.clone(), found.get(name)?.clone())))
+                    .collect();
+                *block = format!("json\n{}\n", serde_json::to_string_pretty(&shown).unwrap());
+                results += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(results > 0, "{shown} shows no result");
+    parts.join("```")
+}
+
+fn result_of(rule: &str, reply: &str, page: &Path) -> Value {
+    let indented: String = rule.lines().map(|line| format!("      {line}\n")).collect();
+    let name = page.file_stem().unwrap().to_string_lossy();
+    let file = std::env::temp_dir().join(format!("glossator-page-{}-{name}.yaml", std::process::id()));
+    fs::write(
+        &file,
+        format!(
+            "upstreams: {{ legacy: http://127.0.0.1:9000 }}\nroutes:\n  report:\n    description: A report.\n    \
+             request: GET /report\n    reply:\n{indented}"
+        ),
+    )
+    .unwrap();
+    let loaded = config::load(&Sources::of_path(&file))
+        .unwrap_or_else(|problems| panic!("{}:\n{problems}", page.display()));
+    let route = &loaded.routes[0].route;
+    let reply = Reply::from_recording(&Bytes::from(reply.to_owned())).unwrap();
+    let args = Value::Object(Map::new());
+    let facts = Facts { tool: &route.definition.name, args: &args };
+    let result = translate(&route.translator, facts, &reply, &mut Trace::off()).result;
+    let mut written = Vec::new();
+    write_result(&result, Shapes::ObjectsOnly, &mut written);
+    serde_json::from_slice(&written).unwrap()
+}
