@@ -9,9 +9,13 @@ mod record;
 mod sentences;
 mod translating;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -77,6 +81,7 @@ pub struct Snapshot {
     pub passthrough: Option<Passthrough>,
     /// What can be called, as clients read it.
     pub catalog: Catalog,
+    written: OnceLock<Bytes>,
     translating: Translating,
 }
 
@@ -111,7 +116,13 @@ impl Snapshot {
         passthrough: Option<Passthrough>,
     ) -> Self {
         let catalog = Catalog::of(&table);
-        Self { table, upstreams, passthrough, catalog, translating: Translating::new() }
+        let (written, translating) = (OnceLock::new(), Translating::new());
+        Self { table, upstreams, passthrough, catalog, written, translating }
+    }
+
+    /// A document about this snapshot, written when it is first asked for.
+    pub fn written_once(&self, write: impl FnOnce(&Self) -> Bytes) -> &Bytes {
+        self.written.get_or_init(|| write(self))
     }
 
     /// Calls the tool of a route of this snapshot. Every failure is a tool result. Dropping the future cancels the

@@ -127,6 +127,16 @@ impl RouteTable {
         EndpointMatch::Found { route: &self.in_order[*index], arguments }
     }
 
+    /// Whether a route has this path to the letter, for whatever method.
+    pub fn has_path(&self, path: &str) -> bool {
+        self.endpoints.at(path).is_ok_and(|found| found.params.is_empty())
+    }
+
+    /// Whether a route has this path to the letter, for this method.
+    pub fn has_endpoint(&self, method: &Method, path: &str) -> bool {
+        self.has_path(path) && matches!(self.by_endpoint(method, path), EndpointMatch::Found { .. })
+    }
+
     /// All routes, by tool name.
     pub fn in_order(&self) -> &[Arc<Route>] {
         &self.in_order

@@ -104,8 +104,8 @@ async fn a_post_takes_arguments_from_a_json_body() {
 async fn a_body_that_is_no_json_object_is_told_apart() {
     let (proxy, upstream) = echo("POST /weather", json!({ "type": "object" })).await;
     check_error(&proxy.call("echo", "[1]").await, 400, "found an array");
-    check_error(&proxy.call("echo", "{\"a\":").await, 400, "the body is not JSON");
-    check_error(&proxy.call("echo", &"[".repeat(100_000)).await, 400, "the body is not JSON");
+    check_error(&proxy.call("echo", "{\"a\":").await, 400, "Invalid JSON body: ");
+    check_error(&proxy.call("echo", &"[".repeat(100_000)).await, 400, "Invalid JSON body: ");
     let form = proxy.ask("POST /weather", &["Content-Type: application/x-www-form-urlencoded"], "a=b").await;
     check_error(&form, 415, "expected a body of type `application/json`");
     assert_eq!(upstream.state().asked.len(), 0);
@@ -209,7 +209,7 @@ async fn the_manifest_says_where_each_tool_is() {
     let mut setup = answering("200 OK", "text/plain", "ok").await;
     setup.routes = vec![route("b", "GET /b/{id}").at("GET /b/{id}"), route("a", "GET /a")];
     let proxy = setup.start().await;
-    let tools = proxy.get("/tools").await.json()["tools"].clone();
+    let tools = proxy.get("/tools").await.json();
     let place = |index: usize| {
         ["name", "endpoint", "method"].map(|key| tools[index][key].as_str().unwrap_or_default().to_owned())
     };
@@ -219,6 +219,116 @@ async fn the_manifest_says_where_each_tool_is() {
     assert_eq!(proxy.get("/health").await.json(), json!({ "status": "ok" }));
     let status = proxy.get("/status").await.json();
     assert_eq!((&status["name"], &status["tools"]), (&json!("glossator"), &json!(2)));
+}
+
+#[tokio::test]
+async fn a_client_may_have_the_manifest_as_mcp_lists_tools() {
+    let proxy = answering("200 OK", "text/plain", "ok").await.start().await;
+    let accept = "Accept: application/vnd.glossator.mcp+json";
+    let asked = proxy.ask("GET /tools", &[accept], "").await;
+    assert_eq!(asked.json()["tools"][0]["endpoint"], "/tools/get_thing");
+    assert_eq!(asked.header("content-type").as_deref(), Some("application/vnd.glossator.mcp+json"));
+    assert_eq!(asked.header("vary").as_deref(), Some("accept"));
+}
+
+#[tokio::test]
+async fn a_route_may_take_the_place_of_the_status() {
+    let of = async |endpoint: &str| {
+        let mut setup = answering("200 OK", "text/plain", "theirs").await;
+        setup.routes = vec![route("get_thing", "GET /thing").at(endpoint)];
+        setup.start().await
+    };
+    let get = of("GET /status").await;
+    assert_eq!(get.get("/status").await.told(), "theirs");
+    assert_eq!(get.ask("HEAD /status", &[], "").await.status, 200);
+    check_error(&get.ask("POST /status", &[], "").await, 405, "GET, HEAD is");
+    let post = of("POST /status").await;
+    assert_eq!(post.ask("POST /status", &[], "").await.told(), "theirs");
+    assert_eq!(post.get("/status").await.json()["name"], "glossator");
+    check_error(&post.ask("PUT /status", &[], "").await, 405, "POST, GET, HEAD is");
+    let mut setup = answering("200 OK", "text/plain", "theirs").await;
+    setup.routes = vec![route("get_thing", "GET /{city}").at("GET /{city}")];
+    let any = setup.start().await;
+    assert_eq!(any.get("/status").await.json()["name"], "glossator");
+    assert_eq!(any.get("/oslo").await.told(), "theirs");
+}
+
+/// Every `$ref` in a document, and what it leads to.
+#[track_caller]
+fn check_references(whole: &Value, part: &Value) {
+    match part {
+        Value::Object(members) => {
+            if let Some(Value::String(target)) = members.get("$ref") {
+                let pointer = target.strip_prefix('#').expect("nothing leads out of the document");
+                assert!(whole.pointer(pointer).is_some(), "{target} leads nowhere");
+            }
+            members.values().for_each(|member| check_references(whole, member));
+        }
+        Value::Array(items) => items.iter().for_each(|item| check_references(whole, item)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn openapi_describes_every_operation_and_its_errors() {
+    let mut setup = answering("200 OK", "text/plain", "ok").await;
+    let schema = json!({ "type": "object",
+        "$defs": { "day": { "type": "string", "format": "date" } },
+        "properties": {
+            "city": { "type": "string", "description": "A city." },
+            "day": { "$ref": "#/$defs/day" },
+            "near": { "type": "object" }
+        },
+        "required": ["city", "day"] });
+    let read = route("forecast", "GET /{city}").at("GET /weather/{city}").taking(schema.clone());
+    let mut plain = route("functions.Add", "POST /add").at("POST /weather/{city}").taking(schema);
+    plain.envelope = Envelope::Plain;
+    let mut late = route("late", "GET /late");
+    late.error_status = ErrorStatus::Ok;
+    setup.routes = vec![read, plain, late];
+    let proxy = setup.start().await;
+    let response = proxy.get("/openapi.json").await;
+    assert_eq!(response.header("content-type").as_deref(), Some("application/json"));
+    let document = response.json();
+    assert_eq!(document["openapi"], "3.1.0");
+    check_references(&document, &document);
+
+    let paths: Vec<&str> = document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+    let expected = ["/weather/{city}", "/tools/forecast", "/tools/functions.Add", "/tools/late"];
+    assert!(expected.iter().all(|path| paths.contains(path)) && paths.len() == 4, "{paths:?}");
+    let mut ids = Vec::new();
+    for item in document["paths"].as_object().unwrap().values() {
+        for operation in item.as_object().unwrap().values() {
+            ids.push(operation["operationId"].as_str().unwrap().to_owned());
+            for status in ["200", "400", "500"] {
+                let schema = &operation["responses"][status]["content"]["application/json"]["schema"];
+                assert!(schema.is_object(), "{status} of {operation}");
+            }
+        }
+    }
+    ids.sort();
+    assert_eq!(ids, ["forecast", "functions.Add", "late", "tools/forecast", "tools/functions.Add"]);
+
+    let read = &document["paths"]["/weather/{city}"]["get"];
+    let parameter = |index: usize| {
+        let parameter = &read["parameters"][index];
+        (parameter["name"].clone(), parameter["in"].clone(), parameter["required"].clone())
+    };
+    assert_eq!(parameter(0), (json!("city"), json!("path"), json!(true)));
+    assert_eq!(parameter(1), (json!("day"), json!("query"), json!(true)));
+    assert_eq!(parameter(2), (json!("near"), json!("query"), json!(false)));
+    assert!(read["requestBody"].is_null());
+    let write = &document["paths"]["/weather/{city}"]["post"];
+    assert_eq!(write["parameters"].as_array().unwrap().len(), 1);
+    let body = &document["components"]["schemas"]["functions.Add.body"];
+    assert_eq!((&body["required"], &body["properties"]["city"]), (&json!(["day"]), &Value::Null));
+    for status in ["400", "500"] {
+        assert_eq!(
+            write["responses"][status]["content"]["application/json"]["schema"],
+            json!({ "type": "object", "properties": { "error": { "type": "string" } }, "required": ["error"] })
+        );
+    }
+    check_error(&proxy.ask("POST /openapi.json", &[], "").await, 405, "GET, HEAD is");
 }
 
 #[tokio::test]

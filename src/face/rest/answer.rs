@@ -5,7 +5,9 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
+use super::manifest;
 use crate::{
+    gateway::Snapshot,
     route::{Envelope, ErrorStatus, Route},
     tool::{Block, Fault, Outcome, Shapes, Text, ToolResult, write_escaped, write_result},
 };
@@ -86,6 +88,22 @@ pub(super) fn result(result: &ToolResult, manner: Manner) -> Response<Body> {
 
 fn is_busy(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Error(Fault::Busy))
+}
+
+/// The answer to `GET /tools`: a list, which a client goes over without knowing more; or, to a client that asks for
+/// the envelope of MCP, the object that `tools/list` gives.
+pub(super) fn manifest(headers: &HeaderMap, snapshot: &Snapshot) -> Response<Body> {
+    let list = manifest::of(snapshot);
+    let mut response = match asked_envelope(headers) {
+        Some(Envelope::Mcp) => {
+            let object = [b"{\"tools\":", list.as_slice(), b"}"].concat();
+            typed(StatusCode::OK, object.into(), MCP_ENVELOPE)
+        }
+        Some(Envelope::Plain) => typed(StatusCode::OK, list.into(), PLAIN_ENVELOPE),
+        None => json(StatusCode::OK, list.into()),
+    };
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    response
 }
 
 /// The truth about a result as an HTTP status.

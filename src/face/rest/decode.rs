@@ -22,7 +22,7 @@ pub(super) enum DecodeError {
         "expected a body of type `application/json`, found `{found}`; send the header `Content-Type: application/json`"
     )]
     MediaType { found: String },
-    #[error("the body is not JSON: {what}")]
+    #[error("Invalid JSON body: {what}")]
     NotJson { what: String },
     #[error("expected a JSON object with the arguments, found {found}")]
     NotAnObject { found: &'static str },
@@ -319,8 +319,8 @@ mod tests {
         assert_eq!(object(br#"{"a": 1.0}"#).unwrap()["a"].to_string(), "1.0");
         for (body, words) in [
             (&b"[1]"[..], "found an array"),
-            (b"{\"a\": }", "not JSON: expected value at line 1 column 7"),
-            (b"{\"a\": \"\xff\"}", "not JSON"),
+            (b"{\"a\": }", "Invalid JSON body: expected value at line 1 column 7"),
+            (b"{\"a\": \"\xff\"}", "Invalid JSON body"),
         ] {
             let error = object(body).unwrap_err();
             assert!(error.to_string().contains(words), "{error}");

@@ -1,13 +1,11 @@
 //! `GET /tools`: every tool definition, and where REST clients find the tool.
 
-use bytes::Bytes;
-
 use super::answer::SHAPES;
 use crate::{gateway::Snapshot, tool::write_escaped};
 
-/// `{"tools": [{…definition…, "endpoint": "/weather", "method": "POST"}]}`, by tool name.
-pub(super) fn of(snapshot: &Snapshot) -> Bytes {
-    let mut out = b"{\"tools\":[".to_vec();
+/// `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name.
+pub(super) fn of(snapshot: &Snapshot) -> Vec<u8> {
+    let mut out = b"[".to_vec();
     for (index, entry) in snapshot.catalog.entries().iter().enumerate() {
         if index > 0 {
             out.push(b',');
@@ -27,6 +25,6 @@ pub(super) fn of(snapshot: &Snapshot) -> Bytes {
         write_escaped(endpoint.method.as_str(), &mut out);
         out.push(b'}');
     }
-    out.extend_from_slice(b"]}");
-    out.into()
+    out.push(b']');
+    out
 }

@@ -1,15 +1,17 @@
 //! Plain HTTP: tools at endpoints, a manifest of them, and every other path to a legacy server unread.
 //!
 //! In reading order: [`Rest::handle`] finds what a path means, `decode` reads a call's arguments, `answer` writes
-//! results and errors, `manifest` is `GET /tools`, `passthrough` hands a request through.
+//! results and errors, `manifest` is `GET /tools`, `openapi` is `GET /openapi.json`, `passthrough` hands a request
+//! through.
 //!
 //! | path | |
 //! |---|---|
 //! | a route's `rest:` endpoint | calls its tool; `HEAD` too where there is a `GET` |
 //! | `POST /tools/NAME` | calls any tool |
 //! | `GET /tools` | the tool definitions, each with `endpoint` and `method` |
+//! | `GET /openapi.json` | every operation, as OpenAPI 3.1 |
 //! | `GET /health` | `{"status": "ok"}`, for whoever asks: probes know no host name |
-//! | `GET /status` | name, version, uptime, number of tools |
+//! | `GET /status` | name, version, uptime, number of tools; or the tool of a route with `rest: GET /status` |
 //! | below one of these, or of the MCP endpoint's | 404 |
 //! | anything else | the `passthrough` upstream, or 404 |
 //!
@@ -18,6 +20,7 @@
 mod answer;
 mod decode;
 mod manifest;
+mod openapi;
 mod passthrough;
 
 use std::{sync::Arc, time::Instant};
@@ -39,9 +42,13 @@ use crate::{
 };
 
 const TOOLS: &str = "/tools";
+const OPENAPI: &str = "/openapi.json";
+const HEALTH: &str = "/health";
+/// Ours where no route has it: many a legacy server has a tool of this name.
+const STATUS: &str = "/status";
 
 /// Paths that are always ours, and what is below them: no route's own endpoint may be there.
-pub const RESERVED: &[&str] = &[TOOLS, "/health", "/status", MCP_PATHS[0], MCP_PATHS[1]];
+pub const RESERVED: &[&str] = &[TOOLS, OPENAPI, HEALTH, MCP_PATHS[0], MCP_PATHS[1]];
 
 /// The REST face. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -54,6 +61,7 @@ pub struct Rest {
 /// What stands at a path.
 enum Place<'a> {
     Manifest,
+    OpenApi,
     Health,
     Status,
     Tool { route: &'a Arc<Route>, in_path: Vec<(String, String)> },
@@ -101,7 +109,8 @@ impl Rest {
             Place::Tool { route, in_path } => {
                 self.call(snapshot, route, in_path, request_id, parts, body).await
             }
-            Place::Manifest => answer::json(StatusCode::OK, manifest::of(snapshot)),
+            Place::Manifest => answer::manifest(&parts.headers, snapshot),
+            Place::OpenApi => answer::json(StatusCode::OK, snapshot.written_once(openapi::of).clone()),
             Place::Health => answer::value(StatusCode::OK, &json!({ "status": "ok" })),
             Place::Status => answer::value(StatusCode::OK, &self.status(snapshot)),
             Place::WrongMethod(allowed) if parts.method == Method::OPTIONS => {
@@ -157,10 +166,14 @@ fn refuse(request_id: &RequestId, status: StatusCode, message: &str) -> Response
 
 fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Place<'a> {
     let reading = method == Method::GET || method == Method::HEAD;
+    let sought = if method == Method::HEAD { &Method::GET } else { method };
     let own = match path {
         TOOLS => Some(Place::Manifest),
-        "/health" => Some(Place::Health),
-        "/status" => Some(Place::Status),
+        OPENAPI => Some(Place::OpenApi),
+        HEALTH => Some(Place::Health),
+        // A route whose first segment is an argument does not mean this path.
+        STATUS if !snapshot.table.has_path(STATUS) => Some(Place::Status),
+        STATUS if reading && !snapshot.table.has_endpoint(&Method::GET, STATUS) => Some(Place::Status),
         _ => None,
     };
     if let Some(own) = own {
@@ -171,10 +184,12 @@ fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Place<'a> {
     if RESERVED.iter().any(|own| *own != TOOLS && below(own)) {
         return Place::Nothing;
     }
-    let sought = if method == Method::HEAD { &Method::GET } else { method };
     match snapshot.table.by_endpoint(sought, path) {
         EndpointMatch::Found { route, arguments } => Place::Tool { route, in_path: arguments },
         EndpointMatch::WrongMethod { mut allowed } => {
+            if path == STATUS && !allowed.contains(&Method::GET) {
+                allowed.push(Method::GET);
+            }
             if allowed.contains(&Method::GET) {
                 allowed.push(Method::HEAD);
             }
