@@ -115,6 +115,7 @@ fn explain_reply(
     let args = example_arguments(route, given).map_err(Failure::told)?.into_value();
     let facts = Facts { tool: &route.definition.name, args: &args };
     let Translation { result, rule, notes } = translate(&route.translator, facts, &reply, &mut trace);
+    let result = result.with_errors_as(route.error_format);
     let mut written = Vec::new();
     write_result(&result, Shapes::ObjectsOnly, &mut written);
     let written: Value = serde_json::from_slice(&written).expect("a result is written as JSON");

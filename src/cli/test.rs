@@ -132,7 +132,7 @@ fn result_of(route: &Route, arguments: Arguments, example: &Example) -> Value {
     let facts = Facts { tool: &route.definition.name, args: &args };
     let translation = translate(&route.translator, facts, &example.given, &mut Trace::off());
     let mut written = Vec::new();
-    write_result(&translation.result, Shapes::ObjectsOnly, &mut written);
+    write_result(&translation.result.with_errors_as(route.error_format), Shapes::ObjectsOnly, &mut written);
     serde_json::from_slice(&written).expect("a result is written as JSON")
 }
 

@@ -133,6 +133,7 @@ fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
         error_text_bytes: section.size("error_text_limit").unwrap_or(own.error_text_bytes),
         envelope: routes::envelope(section).unwrap_or(own.envelope),
         error_status: routes::error_status(section).unwrap_or(own.error_status),
+        error_format: routes::error_format(section).unwrap_or(own.error_format),
         forward_headers: routes::headers(section, "forward_headers"),
     };
     let upstreams = UpstreamDefaults {

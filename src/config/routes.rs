@@ -20,7 +20,7 @@ use super::{
 use crate::{
     route::{Envelope, ErrorStatus, InputSchema, Route, UpstreamName},
     rule::{Otherwise, TranslationLimits, Translator, Wrap},
-    tool::{ToolDefinition, ToolName},
+    tool::{ErrorFormat, ToolDefinition, ToolName},
 };
 
 /// One route as it was written.
@@ -44,6 +44,7 @@ pub(super) struct RouteDefaults {
     pub(super) error_text_bytes: usize,
     pub(super) envelope: Envelope,
     pub(super) error_status: ErrorStatus,
+    pub(super) error_format: ErrorFormat,
     pub(super) forward_headers: Vec<HeaderName>,
 }
 
@@ -55,6 +56,7 @@ impl Default for RouteDefaults {
             error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES,
             envelope: Envelope::Mcp,
             error_status: ErrorStatus::Truthful,
+            error_format: ErrorFormat::Text,
             forward_headers: Vec::new(),
         }
     }
@@ -135,6 +137,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let annotations = section.section("annotations", &ANNOTATIONS).map(|section| annotations(&section));
     let (deadline, reply_limit) = (section.duration("deadline"), section.size("reply_limit"));
     let (envelope, error_status) = (envelope(&section), error_status(&section));
+    let error_format = error_format(&section);
     let tests = section.get("tests").map(|node| examples::read(report, node)).unwrap_or_default();
     if section.get("description").is_none() && !section.is_misspelt() {
         report.warning(
@@ -179,6 +182,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             .unwrap_or(defaults.reply_limit_bytes),
         envelope: envelope.unwrap_or(defaults.envelope),
         error_status: error_status.unwrap_or(defaults.error_status),
+        error_format: error_format.unwrap_or(defaults.error_format),
     };
     Some(RouteFile {
         route: Arc::new(route),
@@ -199,6 +203,13 @@ pub(super) fn error_status(section: &Section<'_, '_>) -> Option<ErrorStatus> {
     section
         .word("error_status")
         .map(|word| if word == "ok" { ErrorStatus::Ok } else { ErrorStatus::Truthful })
+}
+
+/// `error_format` of a route or of `defaults`.
+pub(super) fn error_format(section: &Section<'_, '_>) -> Option<ErrorFormat> {
+    section
+        .word("error_format")
+        .map(|word| if word == "json" { ErrorFormat::Json } else { ErrorFormat::Text })
 }
 
 /// Names of headers of the caller that may cross.

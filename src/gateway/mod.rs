@@ -135,7 +135,9 @@ impl Snapshot {
         };
         if result.is_error() {
             cap(&mut result, route.translator.limits.error_text_bytes);
-            result = result.with_meta(REQUEST_ID_META, call.request_id.as_str());
+            result = result
+                .with_errors_as(route.error_format)
+                .with_meta(REQUEST_ID_META, call.request_id.as_str());
         }
         record.end(result.outcome);
         result
@@ -189,7 +191,7 @@ impl Snapshot {
 fn cap(result: &mut ToolResult, limit_bytes: usize) {
     for content in &mut result.content {
         let text = match &content.block {
-            Block::Text(Text::Plain(text)) => text.as_str(),
+            Block::Text(Text::Plain(text) | Text::Error(text)) => text.as_str(),
             Block::Text(Text::Shared(text)) => text.as_str(),
             // The structure of an error is made by its rule alone, and is cut nowhere.
             Block::Text(Text::OfStructure)

@@ -16,7 +16,10 @@ use std::time::Duration;
 
 use http::Method;
 
-use crate::{rule::Translator, tool::ToolDefinition};
+use crate::{
+    rule::Translator,
+    tool::{ErrorFormat, ToolDefinition},
+};
 
 pub use input::InputSchema;
 pub use name::{UpstreamName, UpstreamNameError};
@@ -49,6 +52,8 @@ pub struct Route {
     pub envelope: Envelope,
     /// What HTTP status REST clients see on a tool error.
     pub error_status: ErrorStatus,
+    /// What the text of a tool error looks like, for all clients.
+    pub error_format: ErrorFormat,
 }
 
 /// A method and a path of the REST face.

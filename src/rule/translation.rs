@@ -448,7 +448,9 @@ fn held_words(captures: &Captures) -> String {
 
 fn content_words(content: &[Content]) -> String {
     let words = content.iter().map(|content| match &content.block {
-        Block::Text(Text::Plain(text)) => format!("text {:?}", capped(text, LONGEST_TRACED)),
+        Block::Text(Text::Plain(text) | Text::Error(text)) => {
+            format!("text {:?}", capped(text, LONGEST_TRACED))
+        }
         Block::Text(Text::Shared(text)) => format!("text {:?}", capped(text.as_str(), LONGEST_TRACED)),
         Block::Text(Text::OfStructure) => "text: the structure as JSON".to_owned(),
         Block::Image { mime_type, .. } => format!("image of {mime_type}"),

@@ -1,5 +1,7 @@
 //! What a call comes to.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
@@ -25,6 +27,16 @@ pub enum Outcome {
     Success,
     /// `isError: true`.
     Error(Fault),
+}
+
+/// What the text of a tool error looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ErrorFormat {
+    /// The message.
+    #[default]
+    Text,
+    /// `{"error": "…"}` as JSON text, for clients that read every text as JSON.
+    Json,
 }
 
 /// The value behind `structuredContent`.
@@ -92,6 +104,8 @@ pub enum Text {
     Plain(String),
     /// An upstream's bytes, checked to be UTF-8, shared rather than copied.
     Shared(SharedText),
+    /// A message, shown as the JSON text `{"error": "…"}`.
+    Error(String),
     /// The result's structure, as JSON text: escaped straight into the response, never built beforehand.
     OfStructure,
 }
@@ -146,6 +160,36 @@ impl ToolResult {
     /// Whether this is a tool error.
     pub fn is_error(&self) -> bool {
         matches!(self.outcome, Outcome::Error(_))
+    }
+
+    /// The same with the text of an error in this form. All its text becomes one block, before the others.
+    #[must_use]
+    pub fn with_errors_as(mut self, format: ErrorFormat) -> Self {
+        if !self.is_error() || format == ErrorFormat::Text {
+            return self;
+        }
+        let structured = self.structured.as_ref();
+        let texts = self.content.iter().filter_map(|content| content.block.text(structured));
+        let message = texts.collect::<Vec<_>>().join("\n");
+        self.content.retain(|content| content.block.text(None).is_none());
+        self.content.insert(0, Block::Text(Text::Error(message)).into());
+        self
+    }
+}
+
+impl Block {
+    /// Its text, as a person reads it; `None` when it is no text block.
+    pub fn text(&self, structured: Option<&Structured>) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Text(Text::Plain(text) | Text::Error(text)) => Some(text.into()),
+            Self::Text(Text::Shared(text)) => Some(text.as_str().into()),
+            Self::Text(Text::OfStructure) => {
+                Some(structured.map_or_else(String::new, |s| s.json().as_str().to_owned()).into())
+            }
+            Self::Image { .. } | Self::Audio { .. } | Self::ResourceLink { .. } | Self::Resource { .. } => {
+                None
+            }
+        }
     }
 }
 

@@ -123,6 +123,13 @@ fn write_text(text: &Text, structured: Option<&Structured>, shapes: Shapes, out:
     match text {
         Text::Plain(text) => write_escaped(text, out),
         Text::Shared(text) => write_escaped(text.as_str(), out),
+        Text::Error(message) => {
+            out.extend_from_slice(b"\"{\\\"error\\\":");
+            let mut quoted = Vec::new();
+            write_escaped(message, &mut quoted);
+            write_escaped_part(&String::from_utf8_lossy(&quoted), out);
+            out.extend_from_slice(b"}\"");
+        }
         Text::OfStructure => match structured {
             None => out.extend_from_slice(b"\"\""),
             Some(structured) if structured.is_wrapped(shapes) => {

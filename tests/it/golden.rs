@@ -48,6 +48,7 @@ fn result_of(case: &Path) -> String {
     let args = route.input.check(Arguments::from(given)).unwrap().into_value();
     let facts = Facts { tool: &route.definition.name, args: &args };
     let result = translate(&route.translator, facts, &reply, &mut Trace::off()).result;
+    let result = result.with_errors_as(route.error_format);
     let mut written = Vec::new();
     write_result(&result, Shapes::ObjectsOnly, &mut written);
     let written: Value = serde_json::from_slice(&written).unwrap();

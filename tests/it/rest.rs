@@ -5,6 +5,7 @@ use std::time::Duration;
 use glossator::{
     face::door::DoorSettings,
     route::{BodyTemplate, Envelope, ErrorStatus, JsonTemplate},
+    tool::ErrorFormat,
 };
 use serde_json::{Value, json};
 
@@ -359,6 +360,32 @@ async fn a_request_keeps_the_id_that_it_came_with() {
     assert_eq!(response.json()["_meta"]["glossator/requestId"], "trace-7");
     let unfit = proxy.ask("POST /tools/get_thing", &["X-Request-Id: two words"], "").await;
     assert_ne!(unfit.header("x-request-id").as_deref(), Some("two words"));
+}
+
+#[tokio::test]
+async fn every_error_is_json_text_where_the_route_says_so() {
+    let mut setup = answering("404 Not Found", "text/plain", "no \"such\" thing").await;
+    let schema = json!({ "type": "object", "properties": { "day": { "type": "integer" } } });
+    let read = |name: &str| {
+        let mut route = route(name, "GET /thing").taking(schema.clone());
+        route.error_format = ErrorFormat::Json;
+        route
+    };
+    let mut plain = read("plain");
+    plain.envelope = Envelope::Plain;
+    setup.routes = vec![read("mcp"), plain];
+    let proxy = setup.start().await;
+    for (arguments, status, message) in [
+        ("{}", 404, "no \"such\" thing"),
+        (r#"{"day": "x"}"#, 400, "argument `day` must be an integer; found `x`"),
+    ] {
+        let response = proxy.call("mcp", arguments).await;
+        assert_eq!((response.status, response.json()["isError"].clone()), (status, json!(true)));
+        assert_eq!(response.told(), json!({ "error": message }).to_string());
+        // The envelope is the same JSON, and not a text in it.
+        let response = proxy.call("plain", arguments).await;
+        assert_eq!((response.status, response.json()), (status, json!({ "error": message })));
+    }
 }
 
 #[tokio::test]

@@ -135,4 +135,5 @@ const REPLY_LIMIT: Takes = Size(1, 1 << 30);
 const IN_FLIGHT: Takes = Count(1, 100_000);
 const ENVELOPE: Takes = Word(&["mcp", "plain"]);
 const ERROR_STATUS: Takes = Word(&["truthful", "ok"]);
+const ERROR_FORMAT: Takes = Word(&["text", "json"]);
 const NAMES: Takes = List(&Text);

@@ -93,6 +93,11 @@ pub(in crate::config) static DEFAULTS: Keys = Keys {
             ERROR_STATUS,
             "The HTTP status of a tool error for REST clients. Default `truthful`.",
         ),
+        key(
+            "error_format",
+            ERROR_FORMAT,
+            "The text of every tool error: the message, or `{\"error\": \"…\"}` as JSON. Default `text`.",
+        ),
         key("in_flight", IN_FLIGHT, "How many calls one upstream gets at once. Default 128."),
         key(
             "forward_headers",

@@ -45,6 +45,11 @@ pub(in crate::config) static ROUTE: Keys = Keys {
         key("envelope", ENVELOPE, "What REST clients get: the tool result, or the structured value alone."),
         key("error_status", ERROR_STATUS, "The HTTP status of a tool error for REST clients."),
         key(
+            "error_format",
+            ERROR_FORMAT,
+            "The text of every tool error: the message, or `{\"error\": \"…\"}` as JSON.",
+        ),
+        key(
             "forward_headers",
             NAMES,
             "Names of the caller's headers that are sent on, beside those of `defaults`.",

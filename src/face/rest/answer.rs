@@ -9,7 +9,7 @@ use super::manifest;
 use crate::{
     gateway::Snapshot,
     route::{Envelope, ErrorStatus, Route},
-    tool::{Block, Fault, Outcome, Shapes, Text, ToolResult, write_escaped, write_result},
+    tool::{Fault, Outcome, Shapes, ToolResult, write_escaped, write_result},
 };
 
 /// What a client asks for with `Accept` to have the tool result, whatever the route says.
@@ -169,21 +169,8 @@ fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
 
 /// All text blocks, one under the other; `None` when there is no such block.
 fn text_of(result: &ToolResult) -> Option<String> {
-    let texts: Vec<String> = result
-        .content
-        .iter()
-        .filter_map(|content| match &content.block {
-            Block::Text(Text::Plain(text)) => Some(text.clone()),
-            Block::Text(Text::Shared(text)) => Some(text.as_str().to_owned()),
-            Block::Text(Text::OfStructure) => {
-                Some(result.structured.as_ref().map(|structured| structured.json().as_str().to_owned())?)
-            }
-            Block::Image { .. }
-            | Block::Audio { .. }
-            | Block::ResourceLink { .. }
-            | Block::Resource { .. } => None,
-        })
-        .collect();
+    let structured = result.structured.as_ref();
+    let texts: Vec<_> = result.content.iter().filter_map(|content| content.block.text(structured)).collect();
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
@@ -238,7 +225,7 @@ fn typed(status: StatusCode, body: Bytes, media_type: &'static str) -> Response<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::{Content, JsonText, Structured};
+    use crate::tool::{Block, Content, JsonText, Structured, Text};
 
     fn status(fault: Fault) -> u16 {
         status_of(Outcome::Error(fault), ErrorStatus::Truthful).as_u16()

@@ -21,7 +21,7 @@ use glossator::{
         Envelope, ErrorStatus, InputSchema, PathTemplate, RequestTemplate, Route, RouteTable, UpstreamName,
     },
     rule::{Otherwise, OutputSchema, TranslationLimits, Translator, Wrap},
-    tool::ToolDefinition,
+    tool::{ErrorFormat, ToolDefinition},
     upstream::{Ask, UpstreamError},
 };
 use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
@@ -296,5 +296,6 @@ fn route(
         reply_limit_bytes: 1 << 20,
         envelope: Envelope::Mcp,
         error_status: ErrorStatus::Truthful,
+        error_format: ErrorFormat::Text,
     }
 }

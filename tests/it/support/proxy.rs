@@ -16,7 +16,7 @@ use glossator::{
     },
     rule::{Otherwise, TranslationLimits, Translator, Wrap},
     serve::{self, Drained},
-    tool::ToolDefinition,
+    tool::{ErrorFormat, ToolDefinition},
     upstream::{Upstream, UpstreamSettings},
 };
 use serde_json::{Value, json};
@@ -90,6 +90,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
         reply_limit_bytes: 1 << 20,
         envelope: Envelope::Mcp,
         error_status: ErrorStatus::Truthful,
+        error_format: ErrorFormat::Text,
     };
     set_input(&mut route, json!({ "type": "object", "properties": properties, "required": names }));
     route
