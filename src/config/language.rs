@@ -36,13 +36,14 @@ pub(super) fn pattern(report: &Report<'_>, node: &Node, what: &str) -> Option<Pa
     }
 }
 
-/// A jq filter.
-pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str) -> Option<Jq> {
+/// A jq filter, which may also use these captures.
+pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str, captures: &[String]) -> Option<Jq> {
     let text = section::text_of(report, node, what)?;
-    match Jq::compile(text) {
+    match Jq::compile_with(text, captures) {
         Ok(jq) => Some(jq),
         Err(error) => {
-            let help = "the value is `.`; beside it stand `$args`, `$status` and `$headers`";
+            let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();
+            let help = format!("the value is `.`; beside it stand `$args`, `$status`, `$headers`{captured}");
             let message = error.to_string();
             let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
             let place = at.map_or(node.span, |at| character_in(report, node, text, at - 1));

@@ -39,6 +39,7 @@ mod suggest;
 mod syntax;
 mod units;
 mod upstreams;
+mod when;
 
 use std::path::PathBuf;
 

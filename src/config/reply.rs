@@ -2,22 +2,20 @@
 
 use super::{
     content, extract,
-    keys::{RULE, WHEN},
+    keys::{ERROR, RULE},
     language,
     node::{Entry, Kind, Node},
     report::Report,
     schemas::Asked,
-    section::{self, Section},
+    section::Section,
     source::Span,
-    upstreams::scalar,
+    when,
 };
 use crate::rule::{
-    Action, ContentTemplate, ErrorRule, Jq, Matcher, MediaPattern, Rule, StatusPattern, SuccessRule,
-    TEMPLATE_NAMES, Template, extract::Gives,
+    Action, CodeTemplate, ContentTemplate, ErrorRule, Jq, Matcher, Rule, SuccessRule, TEMPLATE_NAMES,
+    Template,
+    extract::{Extractor, Gives},
 };
-
-/// The names that the template of an error may use: there is no value yet.
-const ERROR_NAMES: [&str; 5] = ["args", "status", "headers", "text", "json"];
 
 /// One rule, and the places in it that later checks speak of.
 pub(super) struct Compiled {
@@ -47,7 +45,7 @@ fn first_key(node: &Node) -> Span {
 fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut Asked) -> Option<Compiled> {
     let section = Section::open(report, span, node, &RULE)?;
     let matcher = match section.entry("when") {
-        Some(entry) => when(report, entry, used),
+        Some(entry) => when::read(report, entry, used),
         None => Some(Matcher::default()),
     };
     let charset = section.text_node("charset").map(|(node, text)| {
@@ -55,14 +53,9 @@ fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut Asked) -> Optio
             .map_err(|error| report.error(node.span, format!("{error}"), "write `iso-8859-1`, or `utf-8`"))
             .ok()
     });
-    let captures = captures(matcher.as_ref());
-    let (action, fields_span) = match section.get("error") {
-        Some(error) => {
-            section.refuse_beside(&["extract", "structured", "content"], "error");
-            let template = template(report, error, "`error`", &ERROR_NAMES, &captures, used);
-            let status = section.count("status").and_then(|status| u16::try_from(status).ok());
-            (template.map(|text| Action::Error(ErrorRule { text, status })), None)
-        }
+    let captures = matcher.as_ref().map(when::captures).unwrap_or_default();
+    let (action, fields_span) = match section.entry("error") {
+        Some(entry) => (error(&section, entry, matcher.as_ref(), &captures, used).map(Action::Error), None),
         None => {
             if let Some(entry) = section.entry("status") {
                 let help = "conditions stand under `when`; `status` beside `error` is for REST clients";
@@ -71,11 +64,97 @@ fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut Asked) -> Optio
             success(&section, &captures, used)
         }
     };
+    if let (Some(matcher), Some(action)) = (&matcher, &action) {
+        refuse_value_of_nothing(&section, matcher, action.extractor())?;
+    }
     let charset = match charset {
         Some(charset) => Some(charset?),
         None => None,
     };
     Some(Compiled { rule: Rule { matcher: matcher?, charset, action: action? }, span, fields_span })
+}
+
+/// Reads `error`: a template, or a map with one.
+fn error(
+    section: &Section<'_, '_>,
+    entry: &Entry,
+    matcher: Option<&Matcher>,
+    captures: &[String],
+    used: &mut Asked,
+) -> Option<ErrorRule> {
+    let report = section.report;
+    section.refuse_beside(&["content"], "error");
+    if let Some(entry) = section.entry("structured") {
+        let help = "write it inside: `error: { text: …, structured: … }`";
+        report.error(entry.key.span, "`structured` has no effect beside `error`", help);
+    }
+    let extract = section.entry("extract").map(|entry| extract::read(report, entry));
+    let beside = section.count("status");
+    let inner = match &entry.value.kind {
+        Kind::Map(_) => Some(Section::open(report, entry.key.span, &entry.value, &ERROR)?),
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => None,
+    };
+    let structured = inner.as_ref().and_then(|inner| {
+        inner.get("structured").map(|node| jq(report, node, "`structured`", captures, used))
+    });
+    // What is not there has no name.
+    let missing = |name: &&str| *name == "structured" && structured.is_none();
+    let names: Vec<&str> = TEMPLATE_NAMES
+        .into_iter()
+        .filter(|name| !missing(name))
+        .chain(captures.iter().map(String::as_str))
+        .collect();
+    let (text, code, status) = match &inner {
+        None => (template(report, &entry.value, "`error`", &names, used), None, beside),
+        Some(inner) => {
+            let text = inner
+                .required("text", "write `text: \"…\"`: what the model reads")
+                .and_then(|node| template(report, node, "`text`", &names, used));
+            let code = inner
+                .get("code")
+                .map(|node| template(report, node, "`code`", &names, used).map(CodeTemplate::new));
+            if beside.is_some() && inner.entry("status").is_some() {
+                section.refuse_beside(&["status"], "error: { status: … }");
+            }
+            (text, code, inner.count("status").or(beside))
+        }
+    };
+    let rule = ErrorRule {
+        extract: whole(extract)?.map(|compiled| compiled.extractor),
+        text: text?,
+        code: whole(code)?,
+        structured: whole(structured)?,
+        status: status.and_then(|status| u16::try_from(status).ok()),
+    };
+    if let (Some(extract), false) = (section.entry("extract"), rule.reads_value())
+        && !matcher.is_some_and(Matcher::reads_value)
+    {
+        let help = "it is for `value` in a template, `structured` of the error, and `when: { value: … }`";
+        report.warning(
+            extract.key.span,
+            "`extract` has no effect: nothing of this rule looks at the value",
+            help,
+        );
+    }
+    Some(rule)
+}
+
+/// Bytes have no value for a condition or a filter to look at.
+fn refuse_value_of_nothing(
+    section: &Section<'_, '_>,
+    matcher: &Matcher,
+    extractor: Option<&Extractor>,
+) -> Option<()> {
+    let gives_block = extractor.is_some_and(|extractor| extractor.kind.gives() == Gives::Block);
+    if gives_block
+        && matcher.reads_value()
+        && let Some(entry) = section.entry("when")
+    {
+        let message = "`value` has nothing to look at: `binary` gives a block, and no value";
+        section.report.error(entry.key.span, message, "remove one of the two");
+        return None;
+    }
+    Some(())
 }
 
 fn success(
@@ -85,7 +164,7 @@ fn success(
 ) -> (Option<Action>, Option<Span>) {
     let report = section.report;
     let extract = section.entry("extract").map(|entry| extract::read(report, entry));
-    let structured = section.get("structured").map(|node| jq(report, node, "`structured`", used));
+    let structured = section.get("structured").map(|node| jq(report, node, "`structured`", captures, used));
     let names: Vec<&str> = TEMPLATE_NAMES.into_iter().chain(captures.iter().map(String::as_str)).collect();
     let content =
         section.entry("content").map(|entry| content::read(report, &entry.value, entry.key.span, &names));
@@ -117,7 +196,7 @@ fn success(
 }
 
 /// What is absent may be; what is there must be right.
-fn whole<T>(part: Option<Option<T>>) -> Option<Option<T>> {
+pub(super) fn whole<T>(part: Option<Option<T>>) -> Option<Option<T>> {
     match part {
         None => Some(None),
         Some(None) => None,
@@ -125,30 +204,28 @@ fn whole<T>(part: Option<Option<T>>) -> Option<Option<T>> {
     }
 }
 
-fn captures(matcher: Option<&Matcher>) -> Vec<String> {
-    let Some(matcher) = matcher else { return Vec::new() };
-    let patterns = matcher.headers.iter().map(|(_, pattern)| pattern).chain(&matcher.text);
-    patterns.flat_map(|pattern| pattern.names().iter().cloned()).collect()
-}
-
 fn template(
     report: &Report<'_>,
     node: &Node,
     what: &str,
     names: &[&str],
-    captures: &[String],
     used: &mut Asked,
 ) -> Option<Template> {
-    let names: Vec<&str> = names.iter().copied().chain(captures.iter().map(String::as_str)).collect();
-    let template = language::template(report, node, what, &names)?;
+    let template = language::template(report, node, what, names)?;
     note_arguments(report, &template, node.span, used);
     Some(template)
 }
 
 /// A filter; one that sees the arguments may use any of them.
-fn jq(report: &Report<'_>, node: &Node, what: &str, used: &mut Asked) -> Option<Jq> {
+pub(super) fn jq(
+    report: &Report<'_>,
+    node: &Node,
+    what: &str,
+    captures: &[String],
+    used: &mut Asked,
+) -> Option<Jq> {
     used.all |= node.as_text().is_some_and(|text| text.contains("$args"));
-    language::jq(report, node, what)
+    language::jq(report, node, what, captures)
 }
 
 fn note_arguments(report: &Report<'_>, template: &Template, span: Span, used: &mut Asked) {
@@ -158,88 +235,6 @@ fn note_arguments(report: &Report<'_>, template: &Template, span: Span, used: &m
             .iter()
             .for_each(|(name, _)| used.add(name, true, language::words_in(report, span, name))),
     }
-}
-
-fn when(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Option<Matcher> {
-    let section = Section::open(report, entry.key.span, &entry.value, &WHEN)?;
-    let status = section.get("status").map(|node| {
-        one_or_more(node)
-            .iter()
-            .map(|item| {
-                let text = scalar(report, item, "`status`")?;
-                let parsed = text.parse::<StatusPattern>();
-                parsed
-                    .map_err(|error| {
-                        report.error(item.span, error.to_string(), "write `404`, `4xx` or `400-499`")
-                    })
-                    .ok()
-            })
-            .collect::<Vec<_>>()
-            .into_iter()
-            .collect::<Option<Vec<_>>>()
-    });
-    let content_type = section.get("content_type").map(|node| {
-        one_or_more(node)
-            .iter()
-            .map(|item| {
-                let text = section::text_of(report, item, "`content_type`")?;
-                let parsed = text.parse::<MediaPattern>();
-                let help = "write the type without parameters: `text/plain`, `text/*`";
-                parsed.map_err(|error| report.error(item.span, error.to_string(), help)).ok()
-            })
-            .collect::<Vec<_>>()
-            .into_iter()
-            .collect::<Option<Vec<_>>>()
-    });
-    let headers: Vec<_> = section
-        .map("header")
-        .unwrap_or_default()
-        .iter()
-        .map(|Entry { key, value }| {
-            let name = key.text.parse::<http::HeaderName>().map_err(|_| {
-                report.error(
-                    key.span,
-                    format!("`{}` is no name of a header", key.text),
-                    "write letters, digits and `-`",
-                );
-            });
-            let pattern =
-                language::pattern(report, value, &format!("the pattern of the header `{}`", key.text));
-            Some((name.ok()?, pattern?))
-        })
-        .collect();
-    let text = section.get("text").map(|node| {
-        let pattern = language::pattern(report, node, "`text`")?;
-        refuse_taken_names(report, node, pattern.names())?;
-        Some(pattern)
-    });
-    let json = section.get("json").map(|node| jq(report, node, "`json`", used));
-    Some(Matcher {
-        status: whole(status)?,
-        content_type: whole(content_type)?,
-        headers: headers.into_iter().collect::<Option<Vec<_>>>()?,
-        text: whole(text)?,
-        json: whole(json)?,
-    })
-}
-
-fn one_or_more(node: &Node) -> &[Node] {
-    match &node.kind {
-        Kind::List(items) => items,
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
-            std::slice::from_ref(node)
-        }
-    }
-}
-
-/// A capture must not take the place of a name that templates have anyway.
-fn refuse_taken_names(report: &Report<'_>, node: &Node, captures: &[String]) -> Option<()> {
-    let taken = captures.iter().find(|name| TEMPLATE_NAMES.contains(&name.as_str()));
-    if let Some(name) = taken {
-        let message = format!("the capture `{name}` has the name of something that templates see anyway");
-        report.error(language::words_in(report, node.span, name), message, format!("call it `found_{name}`"));
-    }
-    taken.is_none().then_some(())
 }
 
 /// A rule after one that always holds is never asked.

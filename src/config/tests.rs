@@ -221,12 +221,13 @@ fn tempfile(bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// The pages of the reference: `config/README.md` and those of the extractors.
+/// The pages of the reference: those in `config/` and those of the extractors.
 fn reference() -> Vec<PathBuf> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/config"));
-    let mut pages = vec![folder.join("README.md")];
-    let beside = std::fs::read_dir(folder.join("extractors")).unwrap().map(|entry| entry.unwrap().path());
-    pages.extend(beside.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    let entries = [folder.join("extractors"), folder].map(|folder| std::fs::read_dir(folder).unwrap());
+    let paths = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect();
     pages.sort();
     pages
 }

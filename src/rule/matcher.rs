@@ -4,12 +4,8 @@ use std::{fmt, str::FromStr};
 
 use http::{HeaderName, StatusCode};
 use regex::Regex;
-use serde_json::Value;
 
-use super::{
-    jq::{Jq, JqNames},
-    reading::Reading,
-};
+use super::{finding::Finding, jq::Jq, names::jq_names, reading::Reading};
 
 /// The conditions of a rule; it holds when every one that is there does.
 #[derive(Debug, Default)]
@@ -24,6 +20,12 @@ pub struct Matcher {
     pub text: Option<Pattern>,
     /// The reply is JSON and this filter gives neither `false` nor `null`.
     pub json: Option<Jq>,
+    /// The same of the call's arguments.
+    pub args: Option<Jq>,
+    /// The same of what the rule's extractor gives; it does not hold of a reply that the extractor can't read.
+    pub value: Option<Jq>,
+    /// These conditions do not hold all together. Says nothing of the status as far as the rule's default goes.
+    pub not: Option<Box<Self>>,
 }
 
 /// Named captures of a condition.
@@ -67,10 +69,18 @@ impl Matcher {
             && self.headers.is_empty()
             && self.text.is_none()
             && self.json.is_none()
+            && self.args.is_none()
+            && self.value.is_none()
+            && self.not.is_none()
+    }
+
+    /// Whether it looks at what the rule's extractor gives.
+    pub fn reads_value(&self) -> bool {
+        self.value.is_some() || self.not.as_ref().is_some_and(|not| not.reads_value())
     }
 
     /// The named captures when every condition holds, or which one does not and what was found.
-    pub(crate) fn holds(&self, reading: &Reading<'_>, args: &Value) -> Result<Captures, String> {
+    pub(super) fn holds(&self, reading: &Reading<'_>, finding: &Finding<'_>) -> Result<Captures, String> {
         let reply = reading.reply();
         if let Some(patterns) = &self.status
             && !patterns.iter().any(|pattern| pattern.holds(reply.status))
@@ -103,12 +113,25 @@ impl Matcher {
                 None => return Err(format!("the text does not match `{pattern}`")),
             }
         }
+        let holds = |jq: &Jq, what: &str, value| match jq.holds(value, jq_names(reading, &captures)) {
+            true => Ok(()),
+            false => Err(format!("`{what}` is not as `{}` says", jq.source())),
+        };
+        if let Some(jq) = &self.args {
+            holds(jq, "args", reading.facts.args)?;
+        }
         if let Some(jq) = &self.json {
             let Some(json) = reading.json() else { return Err("the reply is not JSON".to_owned()) };
-            let names = JqNames { args, status: reply.status.as_u16(), headers: reading.headers() };
-            if !jq.holds(json, names) {
-                return Err(format!("`{}` does not hold", jq.source()));
-            }
+            holds(jq, "json", json)?;
+        }
+        if let Some(jq) = &self.value {
+            let value = finding.value().map_err(|why| format!("there is no `value`: {why}"))?;
+            holds(jq, "value", value)?;
+        }
+        if let Some(not) = &self.not
+            && not.holds(reading, finding).is_ok()
+        {
+            return Err("what `not` says holds".to_owned());
         }
         Ok(captures)
     }

@@ -12,10 +12,14 @@ mod content;
 mod convert;
 mod decode;
 pub mod extract;
+mod failure;
 mod fields;
+mod finding;
 mod jq;
 mod matcher;
+mod names;
 mod output;
+mod success;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -28,14 +32,17 @@ mod verdict;
 pub use content::{BlockTemplate, ContentTemplate, Payload};
 pub use convert::Booleans;
 pub use decode::{Charset, CharsetError};
+pub use failure::{CodeTemplate, ErrorRule};
 pub use fields::{Field, FieldKind, Fields};
 pub use jq::{Jq, JqError};
 pub use matcher::{Matcher, MediaPattern, Pattern, PatternError, StatusPattern};
+pub use names::TEMPLATE_NAMES;
 pub use output::{OutputSchema, OutputSchemaError, Wrap};
-pub use rules::{Action, ErrorRule, Otherwise, Rule, SuccessRule, TranslationLimits, Translator};
+pub use rules::{Action, Otherwise, Rule, TranslationLimits, Translator};
+pub use success::SuccessRule;
 pub use template::{Template, TemplateError, template_names};
 pub use trace::{Step, Trace};
-pub use translation::{Facts, Note, TEMPLATE_NAMES, Translation, translate};
+pub use translation::{Facts, Note, Translation, translate};
 pub use verdict::{CODE_META_KEY, STATUS_META_KEY};
 
 /// A text at its limit, with a mark where it was cut.

@@ -1,13 +1,12 @@
 //! The rules of a route, compiled: when each holds, and what it does.
 
 use super::{
-    content::ContentTemplate,
     decode::Charset,
     extract::Extractor,
-    jq::Jq,
+    failure::ErrorRule,
     matcher::Matcher,
     output::{OutputSchema, Wrap},
-    template::Template,
+    success::SuccessRule,
 };
 
 /// The rules of one route, compiled.
@@ -59,24 +58,14 @@ pub enum Action {
     Success(SuccessRule),
 }
 
-/// How a reply becomes a tool error.
-#[derive(Debug)]
-pub struct ErrorRule {
-    /// The text for the model.
-    pub text: Template,
-    /// The HTTP status for REST clients.
-    pub status: Option<u16>,
-}
-
-/// How a reply becomes a success.
-#[derive(Debug)]
-pub struct SuccessRule {
-    /// Bytes to a value; by media type where there is none.
-    pub extract: Option<Extractor>,
-    /// The value to the structure; the value itself where there is none.
-    pub structured: Option<Jq>,
-    /// What people and models see.
-    pub content: ContentTemplate,
+impl Action {
+    /// What reads a value from the reply; by media type where there is none.
+    pub fn extractor(&self) -> Option<&Extractor> {
+        match self {
+            Self::Error(rule) => rule.extract.as_ref(),
+            Self::Success(rule) => rule.extract.as_ref(),
+        }
+    }
 }
 
 /// What becomes of a success that fits none of the rules.

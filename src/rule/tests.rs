@@ -45,8 +45,13 @@ fn success(extract: ExtractorKind, structured: Option<&str>, content: Option<&st
 }
 
 fn error(matcher: Matcher, text: &str) -> Rule {
-    let action = Action::Error(ErrorRule { text: Template::compile(text).unwrap(), status: None });
+    let action = Action::Error(error_rule(text));
     Rule { matcher, charset: None, action }
+}
+
+fn error_rule(text: &str) -> ErrorRule {
+    let text = Template::compile(text).unwrap();
+    ErrorRule { extract: None, text, code: None, structured: None, status: None }
 }
 
 fn run(translator: &Translator, reply: &Reply) -> ToolResult {
@@ -286,6 +291,108 @@ fn jq_and_templates_shape_structure_and_text() {
         &reply(200, "application/json", body),
         "5.5 °C in Oslo, was 5.5",
         Some(r#"{"temperature":5.50,"city":"Oslo"}"#),
+    );
+}
+
+#[test]
+fn a_condition_looks_at_the_value_the_arguments_and_what_is_not() {
+    let value = |filter: &str| Matcher { value: Some(Jq::compile(filter).unwrap()), ..Matcher::default() };
+    let args = Matcher { args: Some(Jq::compile(".city == \"Oslo\"").unwrap()), ..Matcher::default() };
+    let ready = Matcher { text: Some(Pattern::compile("^ready").unwrap()), ..Matcher::default() };
+    let not = Matcher { not: Some(Box::new(ready)), ..args };
+    let mut refused = error(value(".state == \"refused\""), "refused: {{ value.why }}");
+    let Action::Error(rule) = &mut refused.action else { unreachable!() };
+    rule.extract = Some(Extractor::whole(ExtractorKind::Pairs(Pairs::default())));
+    let mut good = success(ExtractorKind::Pairs(Pairs::default()), None, None);
+    good.matcher = value(".state == \"good\"");
+    let translator = translator(vec![refused, good, error(not, "not ready")], None);
+    let plain = |body: &'static str| reply(200, "text/plain", body);
+    check(&translator, &plain("state: refused\nwhy: late"), "refused: late", None);
+    check(&translator, &plain("state: good"), r#"{"state":"good"}"#, Some(r#"{"state":"good"}"#));
+    // The extractor fails on it, so no condition on its value holds.
+    check(&translator, &plain("what?"), "not ready", None);
+    let text = sent(&run(&translator, &plain("ready"))).to_string();
+    assert!(text.contains("fits no rule"), "{text}");
+}
+
+#[test]
+fn a_filter_sees_the_captures_of_its_rule() {
+    let mut rule = success(ExtractorKind::Json(Json), None, None);
+    rule.matcher.headers =
+        vec![("x-unit".parse().unwrap(), Pattern::compile("(?<unit>\\w+)( (?<more>x))?").unwrap())];
+    let Action::Success(action) = &mut rule.action else { unreachable!() };
+    let captures = ["unit".to_owned(), "more".to_owned()];
+    action.structured = Some(Jq::compile_with("{n: ., unit: $unit, more: $more}", &captures).unwrap());
+    let translator = translator(vec![rule], None);
+    let mut reply = reply(200, "application/json", "5");
+    reply.headers.insert("x-unit", HeaderValue::from_static("km"));
+    let expected = r#"{"n":5,"unit":"km","more":""}"#;
+    check(&translator, &reply, expected, Some(expected));
+}
+
+#[test]
+fn an_error_has_the_code_and_the_structure_that_its_rule_gives_it() {
+    let mut rule = error(Matcher::default(), "{{ structured.why }} ({{ value.code }})");
+    let Action::Error(action) = &mut rule.action else { unreachable!() };
+    action.code = Some(CodeTemplate::new(Template::compile("{{ json.code }}").unwrap()));
+    action.structured = Some(Jq::compile("{why: .message, code}").unwrap());
+    let translator = translator(vec![rule], Some(json!({"type": "object", "required": ["other"]})));
+    let told = run(&translator, &reply(200, "application/json", r#"{"message": "full", "code": 7}"#));
+    assert_eq!(
+        sent(&told).to_string(),
+        r#"{"content":[{"type":"text","text":"full (7)"}],"structuredContent":{"why":"full","code":7},"isError":true,"_meta":{"glossator/upstreamStatus":200,"glossator/upstreamCode":7}}"#
+    );
+    // What can't be read is left out; the client is told what can be.
+    let broken = run(&translator, &reply(404, "text/plain", "no such disk"));
+    assert_eq!(sent(&broken)["content"][0]["text"], "no such disk");
+    assert!(broken.structured.is_none() && !broken.meta.contains_key(CODE_META_KEY));
+}
+
+#[test]
+fn a_code_is_a_scalar_or_is_left_out() {
+    for (template, expected) in [
+        ("{{ json.n }}", Some(json!(7))),
+        ("{{- json.n -}}", Some(json!(7))),
+        ("{{ json.s }}", Some(json!("0042"))),
+        ("E-{{ json.n }}", Some(json!("E-7"))),
+        ("DISK_FULL", Some(json!("DISK_FULL"))),
+        ("{{ json.n }}{{ json.n }}", Some(json!("77"))),
+        ("{{ json.none }}", None),
+        ("{{ json.list }}", None),
+        ("{{ json.long }}", None),
+        ("{{ json.none.deeper }}", None),
+        ("", None),
+    ] {
+        let mut rule = error(Matcher::default(), "no");
+        let Action::Error(action) = &mut rule.action else { unreachable!() };
+        action.code = Some(CodeTemplate::new(Template::compile(template).unwrap()));
+        let body = json!({"n": 7, "s": "0042", "list": [1], "long": "x".repeat(300)}).to_string();
+        let result = run(&translator(vec![rule], None), &reply(200, "application/json", body));
+        assert_eq!(result.meta.get(CODE_META_KEY), expected.as_ref(), "{template}");
+    }
+}
+
+#[test]
+fn an_error_that_a_filter_raises_is_told_to_the_client() {
+    let raising = |filter| translator(vec![success(ExtractorKind::Json(Json), Some(filter), None)], None);
+    let body = || reply(200, "application/json", r#"{"ok": false, "why": "disk full"}"#);
+    let told = run(&raising(r#"if .ok then . else error("stopped: \(.why)") end"#), &body());
+    assert_eq!(told.outcome, Outcome::Error(Fault::Reported { status: None }));
+    assert_eq!(sent(&told)["content"][0]["text"], "stopped: disk full");
+    let told = run(&raising("error({message: .why, code: 28, status: 507})"), &body());
+    assert_eq!(told.outcome, Outcome::Error(Fault::Reported { status: Some(507) }));
+    assert_eq!(told.meta[CODE_META_KEY], 28);
+    // What the engine says of a value that does not fit is not for clients, and a caught error is none.
+    for filter in [".why.deeper", "try error(.why) catch . | .deeper", ".why | split(1)"] {
+        let text = sent(&run(&raising(filter), &body())).to_string();
+        assert!(text.contains("does not fit the reply") && !text.contains("disk full"), "{text}");
+    }
+    assert!(sent(&run(&raising("error(null)"), &body())).to_string().contains("could not be put into words"));
+    check(
+        &raising("try error(.why) catch ."),
+        &body(),
+        r#"{"result":"disk full"}"#,
+        Some(r#"{"result":"disk full"}"#),
     );
 }
 

@@ -1,5 +1,11 @@
 //! What happened to one reply, step by step, for `glossator explain`.
 
+use super::{matcher::Captures, verdict::capped};
+use crate::tool::{Block, Content, Text};
+
+/// How much of a value a step shows, in bytes.
+pub(super) const LONGEST_TRACED: usize = 4000;
+
 /// One step of a translation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
@@ -44,4 +50,29 @@ impl Trace {
     pub fn into_steps(self) -> Vec<Step> {
         self.steps.unwrap_or_default()
     }
+}
+
+/// That a rule holds, and with which captures.
+pub(super) fn held_words(captures: &Captures) -> String {
+    let captures: Vec<_> = captures.iter().map(|(name, text)| format!("{name} = {text:?}")).collect();
+    match captures.is_empty() {
+        true => "holds".to_owned(),
+        false => format!("holds, with {}", captures.join(", ")),
+    }
+}
+
+/// The blocks of a result, in a few words each.
+pub(super) fn content_words(content: &[Content]) -> String {
+    let words = content.iter().map(|content| match &content.block {
+        Block::Text(Text::Plain(text) | Text::Error(text)) => {
+            format!("text {:?}", capped(text, LONGEST_TRACED))
+        }
+        Block::Text(Text::Shared(text)) => format!("text {:?}", capped(text.as_str(), LONGEST_TRACED)),
+        Block::Text(Text::OfStructure) => "text: the structure as JSON".to_owned(),
+        Block::Image { mime_type, .. } => format!("image of {mime_type}"),
+        Block::Audio { mime_type, .. } => format!("audio of {mime_type}"),
+        Block::ResourceLink { uri, .. } => format!("resource_link to {uri}"),
+        Block::Resource { uri, .. } => format!("resource {uri}"),
+    });
+    words.collect::<Vec<_>>().join("\n")
 }

@@ -1,11 +1,14 @@
-//! The pages of the extractors, `config/extractors/*.md`: each shows a rule, a reply and the result that comes of it,
+//! The pages of the reference beside `config/README.md`, such as `config/extractors/*.md`: each shows a rule, a reply and the result that comes of it,
 //! once or several times, and what is shown is what happens.
 //!
 //! A `yaml` block is the `reply` of a route, an `http` block what the upstream answers, and a `json` block those
 //! members of the tool result that are worth showing. `UPDATE_GOLDEN=1 cargo test --test it pages` writes the results
 //! anew: the members that are shown, or the structured content where nothing is shown yet.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use bytes::Bytes;
 use glossator::{
@@ -18,8 +21,14 @@ use serde_json::{Map, Value};
 
 #[test]
 fn every_page_shows_what_happens() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/extractors");
-    let mut pages: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    let entries = [folder.join("extractors"), folder].map(|folder| fs::read_dir(folder).unwrap());
+    let paths = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
+    // The first page shows whole files, not rules.
+    let is_page = |path: &PathBuf| {
+        path.extension().is_some_and(|extension| extension == "md") && !path.ends_with("README.md")
+    };
+    let mut pages: Vec<_> = paths.filter(is_page).collect();
     pages.sort();
     assert!(pages.len() >= 6, "pages are missing: found {}", pages.len());
     let mut different = Vec::new();

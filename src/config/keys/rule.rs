@@ -7,8 +7,12 @@ pub(in crate::config) static RULE: Keys = Keys {
     id: "rule",
     list: &[
         key("when", Section(&WHEN), "When the rule holds; all of it must. Without `when` it always does."),
-        key("error", Text, "Makes the reply a tool error: a template for its text."),
-        key("status", Count(400, 599), "The HTTP status of that error for REST clients."),
+        key(
+            "error",
+            Either(&[Text, Section(&ERROR)]),
+            "Makes the reply a tool error: a template for its text, or a map.",
+        ),
+        key("status", ERROR_CODES, "The HTTP status of that error for REST clients."),
         key(
             "extract",
             Either(&[Word(EXTRACTORS), Section(&EXTRACT)]),
@@ -17,6 +21,23 @@ pub(in crate::config) static RULE: Keys = Keys {
         key("structured", Text, "jq: from that value to the structured content."),
         key("content", CONTENT, "What people and models see: a template, `{ as: … }`, or a list of blocks."),
         key("charset", Text, "The charset of the text, when the reply does not say it, or lies."),
+    ],
+};
+
+const ERROR_CODES: Takes = Count(400, 599);
+
+pub(in crate::config) static ERROR: Keys = Keys {
+    of: "`error`",
+    id: "error",
+    list: &[
+        key("text", Text, "What the model reads: a template."),
+        key(
+            "code",
+            Scalar,
+            "The error's code for programs: a template; `{{ json.code }}` alone keeps its type.",
+        ),
+        key("structured", Text, "jq: from the value to the structured content of the error."),
+        key("status", ERROR_CODES, "Its HTTP status for REST clients."),
     ],
 };
 
@@ -33,5 +54,8 @@ pub(in crate::config) static WHEN: Keys = Keys {
             "A regular expression that the text matches; its named captures are names in templates.",
         ),
         key("json", Text, "A jq condition on the reply, which must be JSON."),
+        key("args", Text, "A jq condition on the call's arguments."),
+        key("value", Text, "A jq condition on what this rule's `extract` gives."),
+        key("not", Section(&WHEN), "Conditions that must not hold all together."),
     ],
 };

@@ -9,7 +9,8 @@ use super::manifest;
 use crate::{
     gateway::Snapshot,
     route::{Envelope, ErrorStatus, Route},
-    tool::{Fault, Outcome, Shapes, ToolResult, write_escaped, write_result},
+    rule::CODE_META_KEY,
+    tool::{Fault, Outcome, Shapes, Structured, ToolResult, write_escaped, write_result},
 };
 
 /// What a client asks for with `Accept` to have the tool result, whatever the route says.
@@ -130,7 +131,8 @@ fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
     }
 }
 
-/// The structured value alone, or `{"result": TEXT}` when there is none; `{"error": TEXT}` of a tool error.
+/// The structured value alone, or `{"result": TEXT}` when there is none; `{"error": TEXT}` of a tool error, with
+/// `code` and `details` beside it where its rule gives it a code and a structure.
 ///
 /// The value is what the `mcp` envelope has as `structuredContent`, so it meets the `outputSchema` that
 /// `GET /tools` shows. A result with neither structure nor text (a picture, say) gives its content blocks as
@@ -138,15 +140,7 @@ fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
 fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
     let key = match (result.outcome, &result.structured) {
         (Outcome::Success, Some(structured)) => {
-            let json = structured.json().bytes();
-            if structured.is_wrapped(SHAPES) {
-                out.reserve(json.len() + 11);
-                out.extend_from_slice(b"{\"result\":");
-                out.extend_from_slice(json);
-                out.push(b'}');
-            } else {
-                out.extend_from_slice(json);
-            }
+            write_structured(structured, out);
             return;
         }
         (Outcome::Success, None) => "result",
@@ -164,7 +158,29 @@ fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
             out.extend_from_slice(whole["content"].take().to_string().as_bytes());
         }
     }
+    if result.is_error() {
+        if let Some(code) = result.meta.get(CODE_META_KEY) {
+            out.extend_from_slice(b",\"code\":");
+            out.extend_from_slice(code.to_string().as_bytes());
+        }
+        if let Some(structured) = &result.structured {
+            out.extend_from_slice(b",\"details\":");
+            write_structured(structured, out);
+        }
+    }
     out.push(b'}');
+}
+
+fn write_structured(structured: &Structured, out: &mut Vec<u8>) {
+    let json = structured.json().bytes();
+    if structured.is_wrapped(SHAPES) {
+        out.reserve(json.len() + 11);
+        out.extend_from_slice(b"{\"result\":");
+        out.extend_from_slice(json);
+        out.push(b'}');
+    } else {
+        out.extend_from_slice(json);
+    }
 }
 
 /// All text blocks, one under the other; `None` when there is no such block.
@@ -225,7 +241,7 @@ fn typed(status: StatusCode, body: Bytes, media_type: &'static str) -> Response<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::{Block, Content, JsonText, Structured, Text};
+    use crate::tool::{Block, Content, JsonText, Text};
 
     fn status(fault: Fault) -> u16 {
         status_of(Outcome::Error(fault), ErrorStatus::Truthful).as_u16()
@@ -286,6 +302,9 @@ mod tests {
         assert_eq!(plain(&structured("[1]")), r#"{"result":[1]}"#);
         assert_eq!(plain(&ToolResult::text("it is \"5\"")), r#"{"result":"it is \"5\""}"#);
         assert_eq!(plain(&ToolResult::error(Fault::Busy, "busy")), r#"{"error":"busy"}"#);
+        let mut full = ToolResult::error(Fault::Busy, "disk full").with_meta(CODE_META_KEY, 28);
+        full.structured = structured(r#"{"disk":"sda"}"#).structured;
+        assert_eq!(plain(&full), r#"{"error":"disk full","code":28,"details":{"disk":"sda"}}"#);
         let image = Block::Image { data: "AA==".into(), mime_type: "image/png".into() };
         let picture = ToolResult::new(Outcome::Success, vec![Content::from(image)]);
         assert_eq!(plain(&picture), r#"{"result":[{"type":"image","data":"AA==","mimeType":"image/png"}]}"#);

@@ -154,13 +154,25 @@ impl Extracted {
     /// # Errors
     ///
     /// A sentence, when there is none.
-    pub(crate) fn into_value(self) -> Result<Value, String> {
+    pub(crate) fn to_value(&self) -> Result<Value, String> {
         match self {
             Self::Raw(json) => Ok(json.parse()),
-            Self::Value(value) => Ok(value),
-            Self::Text(text) => Ok(Value::String(String::from_utf8_lossy(&text).into_owned())),
+            Self::Value(value) => Ok(value.clone()),
+            Self::Text(text) => Ok(Value::String(String::from_utf8_lossy(text).into_owned())),
             Self::Block(_) => Err("expected a value, found bytes without structure".to_owned()),
             Self::Nothing => Ok(Value::Null),
+        }
+    }
+
+    /// The same, without a copy.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when there is none.
+    pub(crate) fn into_value(self) -> Result<Value, String> {
+        match self {
+            Self::Value(value) => Ok(value),
+            Self::Raw(_) | Self::Text(_) | Self::Block(_) | Self::Nothing => self.to_value(),
         }
     }
 }

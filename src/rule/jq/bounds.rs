@@ -24,18 +24,31 @@ use super::JqError;
 use crate::tool::JsonText;
 
 /// How much work one run may do: rounds of loops, sums, products.
-pub(super) const WORK_LIMIT: u64 = 1_000_000;
+const WORK_LIMIT: u64 = 1_000_000;
 /// How large a sum or product may be, in bytes or elements.
 const VALUE_LIMIT: usize = 64 << 20;
 
 /// How large a whole number may be, in bytes: some ten thousand digits.
 const NUMBER_LIMIT_BYTES: usize = 4 << 10;
 
-/// The engine's data: the filter's table, and the work that is left.
+/// The engine's data: the filter's table, and how the run stands.
 #[derive(Clone)]
 pub(super) struct Bounded<'a> {
     pub(super) table: &'a Lut<Kind>,
-    pub(super) work_left: &'a Cell<u64>,
+    pub(super) spent: &'a Spent,
+}
+
+/// How one run stands.
+pub(super) struct Spent {
+    work_left: Cell<u64>,
+    /// What the filter itself raised last, with `error(…)`; it may have been caught since.
+    pub(super) raised: Cell<Option<Val>>,
+}
+
+impl Default for Spent {
+    fn default() -> Self {
+        Self { work_left: Cell::new(WORK_LIMIT), raised: Cell::new(None) }
+    }
 }
 
 /// Values are the JSON of `jaq`, data is [`Bounded`].
@@ -54,13 +67,13 @@ impl<'a> HasLut<'a, Kind> for Bounded<'a> {
 
 impl Bounded<'_> {
     fn spend(&self, work: u64) -> Result<(), Error> {
-        match self.work_left.get().checked_sub(work) {
+        match self.spent.work_left.get().checked_sub(work) {
             Some(left) => {
-                self.work_left.set(left);
+                self.spent.work_left.set(left);
                 Ok(())
             }
             None => {
-                self.work_left.set(0);
+                self.spent.work_left.set(0);
                 Err(Error::str("the filter does too much work"))
             }
         }
@@ -78,15 +91,23 @@ const LOOPS: [(&str, usize); 5] = [("range", 3), ("recurse", 1), ("repeat", 1), 
 pub(super) const RANGE: &str = "def range($from; $to; $by): \
      def rec: if ($by > 0 and . < $to) or ($by < 0 and . > $to) then ., (. + $by | rec) else {}[] end; $from | rec;";
 
+/// `error` of a written filter, told apart from that of the standard library: its words are for clients.
+pub(super) const RAISE: &str =
+    "def error: raise_empty as $x | .; def error(message): (message | raise_empty) as $x | .;";
+
 /// The engine's functions that have a bounded one in their place.
 pub(super) const REPLACED: [&str; 2] = ["fromjson", "range"];
 
 /// The functions behind the limits.
-pub(super) fn functions() -> [Fun<Kind>; 4] {
+pub(super) fn functions() -> [Fun<Kind>; 5] {
     [
         jaq_core::native::run((TICK, v(0), |cv| bome(cv.0.data().spend(1).map(|()| cv.1)))),
         // The engine's own parser takes a step down the stack for every bracket.
         jaq_core::native::run(("fromjson", v(0), |cv| bome(from_json(cv.1)))),
+        jaq_core::native::run(("raise_empty", v(0), |cv| {
+            cv.0.data().spent.raised.set(Some(cv.1.clone()));
+            bome(Err(Error::new(cv.1)))
+        })),
         jaq_core::native::run((SUM, v(2), |mut cv| {
             let (left, right) = (cv.0.pop_var(), cv.0.pop_var());
             let size = size(&left).saturating_add(size(&right));

@@ -2,9 +2,9 @@
 
 mod bounds;
 
-use std::{cell::Cell, fmt};
+use std::fmt;
 
-use bounds::Bounded;
+use bounds::{Bounded, Spent};
 use jaq_core::{
     Compiler, Ctx, Vars,
     load::{
@@ -13,16 +13,19 @@ use jaq_core::{
     },
     unwrap_valr,
 };
-use jaq_json::Val;
+use jaq_json::{Error, Val};
 use serde_json::Value;
 
 /// One compiled jq filter.
 ///
-/// It sees the value as `.`, and `$args`, `$status`, `$headers`. What reads the world (`env`, `input`, `now`)
+/// It sees the value as `.`, and `$args`, `$status`, `$headers`, and the captures of the rule's patterns by their
+/// names. What reads the world (`env`, `input`, `now`)
 /// or leaves it (`halt`, `debug`, `stderr`) is not there, so the same reply gives the same result.
 pub struct Jq {
     filter: jaq_core::Filter<bounds::Kind>,
     source: String,
+    /// The captures that it sees, in the order of its variables.
+    captures: Box<[String]>,
 }
 
 /// Why a filter does not compile, or gave no value.
@@ -33,11 +36,13 @@ pub struct JqError {
     pub message: String,
     /// The engine's own words, which may show the whole value: for the log.
     pub detail: Option<String>,
+    /// What the filter's author raised with `error(…)`: meant for the client.
+    pub raised: Option<Value>,
 }
 
 impl JqError {
     fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), detail: None }
+        Self { message: message.into(), detail: None, raised: None }
     }
 }
 
@@ -50,6 +55,8 @@ pub struct JqNames<'a> {
     pub status: u16,
     /// The reply's headers, an object with lower-case names.
     pub headers: &'a Value,
+    /// Names and texts of the captures of the rule's patterns; of two of one name the later counts.
+    pub captures: &'a [(String, String)],
 }
 
 /// Functions that depend on, or act on, something other than their input.
@@ -84,17 +91,26 @@ impl Jq {
     ///
     /// [`JqError`] on a syntax error, or a function or variable that does not exist.
     pub fn compile(source: &str) -> Result<Self, JqError> {
+        Self::compile_with(source, &[])
+    }
+
+    /// Compiles a filter that also sees captures by these names; one that is missing when it runs is null.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile).
+    pub fn compile_with(source: &str, captures: &[String]) -> Result<Self, JqError> {
         refuse_too_deep(source)?;
         // The parser takes some kilobytes of stack for every operator.
         std::thread::scope(|scope| {
             let compiler = std::thread::Builder::new().stack_size(COMPILER_STACK_BYTES);
-            let compiled = compiler.spawn_scoped(scope, || Self::compile_here(source));
+            let compiled = compiler.spawn_scoped(scope, || Self::compile_here(source, captures));
             compiled.ok().and_then(|thread| thread.join().ok())
         })
         .unwrap_or_else(|| Err(JqError::new("the filter can't be compiled")))
     }
 
-    fn compile_here(source: &str) -> Result<Self, JqError> {
+    fn compile_here(source: &str, captures: &[String]) -> Result<Self, JqError> {
         // Once as written, for the parser's words about what is wrong with it.
         Loader::new([])
             .load(&Arena::default(), File { code: source, path: () })
@@ -104,6 +120,7 @@ impl Jq {
         bounds::refuse_recursion(&written)?;
         let main = Def { name: MAIN, args: Vec::new(), body: bounds::bounded(written) };
         let range = jaq_core::load::parse(bounds::RANGE, |parser| parser.defs());
+        let raise = jaq_core::load::parse(bounds::RAISE, |parser| parser.defs());
         let range: Vec<_> = range.expect("the definition is fixed and tested");
         let definitions = range
             .into_iter()
@@ -111,6 +128,7 @@ impl Jq {
             .chain(jaq_std::defs())
             .chain(jaq_json::defs())
             .filter(|definition| !IMPURE.contains(&definition.name))
+            .chain(raise.expect("the definitions are fixed and tested"))
             .map(bounds::bounded_definition)
             .chain([main]);
         let functions = jaq_core::funs()
@@ -122,8 +140,10 @@ impl Jq {
         let modules = Loader::new(definitions)
             .load(&arena, File { code: MAIN, path: () })
             .map_err(|errors| JqError::new(load_message(MAIN, errors)))?;
+        let captured: Vec<String> = captures.iter().map(|name| format!("${name}")).collect();
+        let variables = VARIABLES.into_iter().chain(captured.iter().map(String::as_str));
         let filter =
-            Compiler::default().with_funs(functions).with_global_vars(VARIABLES).compile(modules).map_err(
+            Compiler::default().with_funs(functions).with_global_vars(variables).compile(modules).map_err(
                 |errors| {
                     let undefined = errors.into_iter().flat_map(|(_, errors)| errors).next();
                     JqError::new(match undefined {
@@ -132,7 +152,7 @@ impl Jq {
                     })
                 },
             )?;
-        Ok(Self { filter, source: source.to_owned() })
+        Ok(Self { filter, source: source.to_owned(), captures: captures.into() })
     }
 
     /// The filter as written.
@@ -147,12 +167,18 @@ impl Jq {
     /// [`JqError`] when the filter fails, gives no value or several, or gives what JSON has not (bytes, keys
     /// that are no strings, infinities).
     pub fn apply(&self, value: &Value, names: JqNames<'_>) -> Result<Value, JqError> {
-        let work_left = Cell::new(bounds::WORK_LIMIT);
-        let mut results = self.run(value, names, &work_left);
+        let spent = Spent::default();
+        let mut results = self.run(value, names, &spent);
         let first = results.next().ok_or_else(|| JqError::new("gave no value"))?;
-        let first = first.map_err(|error| JqError {
-            message: "does not fit the reply".to_owned(),
-            detail: Some(brief(&error)),
+        let first = first.map_err(|error| {
+            let detail = Some(brief(&error));
+            let raised = spent.raised.take().filter(|raised| Error::new(raised.clone()) == error);
+            match raised.map(|raised| from_jq(&raised, 0, &mut 0)) {
+                Some(Ok(raised)) => {
+                    JqError { raised: Some(raised), detail, ..JqError::new("raised an error") }
+                }
+                Some(Err(_)) | None => JqError { detail, ..JqError::new("does not fit the reply") },
+            }
         })?;
         if results.next().is_some() {
             return Err(JqError::new("gave more than one value; wrap it in `[…]` for an array"));
@@ -163,9 +189,9 @@ impl Jq {
     /// Whether the first value of the filter is neither `false` nor `null`. A filter that fails, or gives no
     /// value, does not hold.
     pub fn holds(&self, value: &Value, names: JqNames<'_>) -> bool {
-        let work_left = Cell::new(bounds::WORK_LIMIT);
+        let spent = Spent::default();
         !matches!(
-            self.run(value, names, &work_left).next(),
+            self.run(value, names, &spent).next(),
             None | Some(Err(_) | Ok(Val::Null | Val::Bool(false)))
         )
     }
@@ -174,10 +200,15 @@ impl Jq {
         &'a self,
         value: &Value,
         names: JqNames<'_>,
-        work_left: &'a Cell<u64>,
-    ) -> impl Iterator<Item = Result<Val, jaq_json::Error>> + 'a {
+        spent: &'a Spent,
+    ) -> impl Iterator<Item = Result<Val, Error>> + 'a {
+        let capture = |name: &String| {
+            let found = names.captures.iter().rev().find(|(other, _)| other == name);
+            found.map_or(Val::Null, |(_, text)| Val::utf8_str(text.clone()))
+        };
         let variables = [to_jq(names.args), Val::from(names.status as isize), to_jq(names.headers)];
-        let data = Bounded { table: &self.filter.lut, work_left };
+        let variables = variables.into_iter().chain(self.captures.iter().map(capture));
+        let data = Bounded { table: &self.filter.lut, spent };
         let context = Ctx::<bounds::Kind>::new(data, Vars::new(variables));
         self.filter.id.run((context, to_jq(value))).map(unwrap_valr)
     }
@@ -241,7 +272,7 @@ fn to_jq(value: &Value) -> Val {
 }
 
 /// An error in at most so many bytes: the engine puts whole values into its errors.
-fn brief(error: &jaq_json::Error) -> String {
+fn brief(error: &Error) -> String {
     struct Brief(String);
     impl fmt::Write for Brief {
         fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -309,7 +340,7 @@ mod tests {
     fn check(filter: &str, input: &str, expected: Result<&str, &str>) {
         let input = serde_json::from_str(input).unwrap();
         let (args, headers) = (json!({"city": "Oslo"}), json!({}));
-        let names = JqNames { args: &args, status: 200, headers: &headers };
+        let names = JqNames { args: &args, status: 200, headers: &headers, captures: &[] };
         match (Jq::compile(filter).and_then(|jq| jq.apply(&input, names)), expected) {
             (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
             (Err(error), Err(part)) => assert!(error.message.contains(part), "{error}"),
@@ -411,7 +442,7 @@ mod tests {
     #[test]
     fn a_condition_that_fails_does_not_hold() {
         let empty = json!({});
-        let names = JqNames { args: &empty, status: 200, headers: &empty };
+        let names = JqNames { args: &empty, status: 200, headers: &empty, captures: &[] };
         let holds = |filter: &str, input| Jq::compile(filter).unwrap().holds(&input, names);
         assert!(holds("has(\"error\")", json!({"error": null})));
         assert!(!holds(".error", json!({"error": null})));

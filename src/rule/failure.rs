@@ -1,0 +1,223 @@
+//! How a reply becomes a tool error because a rule says so.
+
+use minijinja::Value as Name;
+use serde_json::Value;
+
+use super::{
+    extract::Extractor,
+    finding::Finding,
+    jq::Jq,
+    matcher::Captures,
+    names::{Known, jq_names},
+    reading::Reading,
+    template::{Template, TemplateError},
+    trace::LONGEST_TRACED,
+    translation::{Job, Note},
+    verdict::{self, CODE_META_KEY, STATUS_META_KEY, capped},
+};
+use crate::tool::{Fault, JsonText, Structured, ToolResult};
+
+/// How a reply becomes a tool error.
+#[derive(Debug)]
+pub struct ErrorRule {
+    /// Bytes to the value that `structured`, `code` and `value` speak of; by media type where there is none.
+    pub extract: Option<Extractor>,
+    /// The text for the model.
+    pub text: Template,
+    /// The upstream's own code, for `_meta`.
+    pub code: Option<CodeTemplate>,
+    /// The value to the structured content of the error. An error has none without it.
+    pub structured: Option<Jq>,
+    /// The HTTP status for REST clients.
+    pub status: Option<u16>,
+}
+
+/// A template for the code of an error: a text, or the value itself where it is one expression and nothing else,
+/// so that `{{ json.code }}` stays a number.
+#[derive(Debug)]
+pub struct CodeTemplate {
+    template: Template,
+    gives_json: bool,
+}
+
+impl ErrorRule {
+    /// Whether it looks at what its extractor gives.
+    pub fn reads_value(&self) -> bool {
+        let code_names = self.code.iter().flat_map(CodeTemplate::names);
+        self.structured.is_some() || self.text.names().iter().chain(code_names).any(|name| name == "value")
+    }
+}
+
+impl CodeTemplate {
+    /// The longest code, in bytes; more is no code, and is left out.
+    pub const LONGEST_BYTES: usize = 200;
+
+    /// Of a template.
+    pub fn new(template: Template) -> Self {
+        let inside = template.source().trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
+        let inside = inside.map(|inside| inside.trim_matches('-')).filter(|inside| !inside.contains("}}"));
+        let as_json =
+            inside.and_then(|inside| Template::compile(&format!("{{{{ ({inside}) | tojson }}}}")).ok());
+        match as_json {
+            Some(template) => Self { template, gives_json: true },
+            None => Self { template, gives_json: false },
+        }
+    }
+
+    fn names(&self) -> &[String] {
+        self.template.names()
+    }
+
+    /// The code; `None` when there is none to tell, because it is empty, null, too long, or no scalar.
+    fn render(&self, names: &Name) -> Result<Option<Value>, TemplateError> {
+        let text = self.template.render(names)?;
+        let code = match serde_json::from_str(&text) {
+            Ok(value) if self.gives_json => value,
+            _ => Value::String(text.trim().to_owned()),
+        };
+        Ok(match &code {
+            Value::String(text) => (1..=Self::LONGEST_BYTES).contains(&text.len()).then_some(code),
+            Value::Number(_) => (text.len() <= Self::LONGEST_BYTES).then_some(code),
+            Value::Bool(_) => Some(code),
+            Value::Null | Value::Array(_) | Value::Object(_) => None,
+        })
+    }
+}
+
+impl Job<'_> {
+    /// The tool error that a rule makes of a reply. Whatever fails on the way, the client gets a text.
+    pub(super) fn error(
+        &mut self,
+        rule: &ErrorRule,
+        reading: &Reading<'_>,
+        captures: &Captures,
+        finding: &Finding<'_>,
+    ) -> ToolResult {
+        let fault = fault_of(reading, rule.status);
+        let code_names = rule.code.iter().flat_map(CodeTemplate::names);
+        let asked: Vec<&str> = rule.text.names().iter().chain(code_names).map(String::as_str).collect();
+        let value = if rule.reads_value() {
+            let value = finding.value();
+            finding.trace(self.trace);
+            value.map_err(|why| self.note(format!("the value of an error could not be read: {why}"))).ok()
+        } else {
+            None
+        };
+        let structured = value.zip(rule.structured.as_ref()).and_then(|(value, jq)| {
+            match jq.apply(value, jq_names(reading, captures)) {
+                Ok(structured) => {
+                    self.trace_filter(jq, &structured);
+                    let structured = Structured::new(JsonText::of(&structured));
+                    Some(self.translator.wrap.apply(structured))
+                }
+                Err(error) => {
+                    self.notes.extend(error.detail.clone().map(Note::Body));
+                    self.note(format!("`structured` of an error {error}"));
+                    None
+                }
+            }
+        });
+        let known = Known { reading, captures, value, structured: structured.as_ref() };
+        let names = Name::from_pairs(known.names(&asked));
+        let code = rule.code.as_ref().and_then(|code| match code.render(&names) {
+            Ok(code) => code,
+            Err(error) => {
+                self.note(format!("the template of `code` could not be filled in: {error}"));
+                None
+            }
+        });
+        let mut result = match self.error_text(rule, &names) {
+            Some(text) => {
+                self.trace.step(|| ("error".into(), text.clone()));
+                ToolResult::error(fault, text).with_meta(STATUS_META_KEY, reading.reply.status.as_u16())
+            }
+            None => self.without_words(reading, fault),
+        };
+        if let Some(code) = code {
+            self.trace.step(|| ("code".into(), code.to_string()));
+            result = result.with_meta(CODE_META_KEY, code);
+        }
+        result.structured = structured;
+        result
+    }
+
+    fn error_text(&mut self, rule: &ErrorRule, names: &Name) -> Option<String> {
+        match rule.text.render(names) {
+            Ok(text) if !text.trim().is_empty() => {
+                Some(capped(text.trim_end(), self.translator.limits.error_text_bytes))
+            }
+            Ok(_) => {
+                self.note("the template of `error` gave an empty text");
+                None
+            }
+            Err(error) => {
+                self.note(format!("the template of `error` could not be filled in: {error}"));
+                None
+            }
+        }
+    }
+
+    /// The error of a rule whose own words failed.
+    fn without_words(&self, reading: &Reading<'_>, fault: Fault) -> ToolResult {
+        if reading.reply.status.is_success() {
+            ToolResult::error(fault, "The upstream reported an error that could not be put into words.")
+                .with_meta(STATUS_META_KEY, reading.reply.status.as_u16())
+        } else {
+            verdict::of_status(reading, self.translator.limits.error_text_bytes)
+        }
+    }
+
+    /// The tool error that a filter raised with jq's `error(…)`: a text, or an object with `message` and, if wanted,
+    /// `code` and `status`.
+    pub(super) fn raised(&mut self, reading: &Reading<'_>, raised: &Value) -> ToolResult {
+        let message = match raised {
+            Value::Object(members) => members.get("message").unwrap_or(&Value::Null),
+            other => other,
+        };
+        let status =
+            raised.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
+        let status = status.filter(|status| (400..=599).contains(status));
+        let fault = fault_of(reading, status);
+        let text = match message {
+            Value::String(text) => text.trim().to_owned(),
+            Value::Null => String::new(),
+            other => other.to_string(),
+        };
+        if text.is_empty() {
+            self.note("`error` of a filter gave an empty text");
+            return self.without_words(reading, fault);
+        }
+        let text = capped(&text, self.translator.limits.error_text_bytes);
+        self.trace.step(|| ("error".into(), text.clone()));
+        let result = ToolResult::error(fault, text).with_meta(STATUS_META_KEY, reading.reply.status.as_u16());
+        match raised.get("code") {
+            Some(code @ (Value::Number(_) | Value::String(_)))
+                if code.to_string().len() <= CodeTemplate::LONGEST_BYTES =>
+            {
+                result.with_meta(CODE_META_KEY, code.clone())
+            }
+            _ => result,
+        }
+    }
+
+    /// Notes what a filter made of a value.
+    pub(super) fn trace_filter(&mut self, jq: &Jq, value: &Value) {
+        self.trace.step(|| {
+            (
+                format!("jq {}", capped(jq.source(), LONGEST_TRACED)),
+                capped(&value.to_string(), LONGEST_TRACED),
+            )
+        });
+    }
+}
+
+/// Why it is an error: the upstream's own status says so, or it was hidden in another.
+fn fault_of(reading: &Reading<'_>, declared: Option<u16>) -> Fault {
+    let status = reading.reply.status;
+    match declared {
+        None if status.is_client_error() || status.is_server_error() => {
+            Fault::Upstream { status: status.as_u16() }
+        }
+        declared => Fault::Reported { status: declared },
+    }
+}

@@ -1,0 +1,113 @@
+//! What a rule's extractor gives for one reply.
+
+use std::cell::OnceCell;
+
+use serde_json::Value;
+
+use super::{
+    extract::{Extracted, Extractor, ExtractorKind},
+    reading::{Reading, by_media_type},
+    trace::{LONGEST_TRACED, Trace},
+    verdict::capped,
+};
+
+/// What a rule's extractor gives for one reply: made when the first part of the rule asks for it, and once.
+pub(super) struct Finding<'a> {
+    extractor: Option<&'a Extractor>,
+    reading: &'a Reading<'a>,
+    found: OnceCell<Result<Extracted, String>>,
+    value: OnceCell<Value>,
+}
+
+impl<'a> Finding<'a> {
+    /// Of this extractor; by media type where the rule has none.
+    pub(super) fn new(extractor: Option<&'a Extractor>, reading: &'a Reading<'a>) -> Self {
+        Self { extractor, reading, found: OnceCell::new(), value: OnceCell::new() }
+    }
+
+    /// What was found, or a sentence that says why nothing could be.
+    pub(super) fn found(&self) -> Result<&Extracted, String> {
+        self.found.get_or_init(|| self.make()).as_ref().map_err(Clone::clone)
+    }
+
+    /// The same as a value in a tree.
+    pub(super) fn value(&self) -> Result<&Value, String> {
+        let found = self.found()?;
+        if let Extracted::Value(value) = found {
+            return Ok(value);
+        }
+        if let Some(value) = self.value.get() {
+            return Ok(value);
+        }
+        let value = found.to_value()?;
+        Ok(self.value.get_or_init(|| value))
+    }
+
+    /// What was found, to keep, and the value where it was made already.
+    pub(super) fn take(mut self) -> Result<(Extracted, Option<Value>), String> {
+        self.found()?;
+        let found = self.found.take().unwrap_or(Ok(Extracted::Nothing))?;
+        Ok((found, self.value.take()))
+    }
+
+    fn make(&self) -> Result<Extracted, String> {
+        let default;
+        let extractor = match self.extractor {
+            Some(extractor) => extractor,
+            // Old servers declare a type for what they then do not send.
+            None if self.reading.reply.body.is_empty() => return Ok(Extracted::Nothing),
+            None => {
+                default = Extractor::whole(by_media_type(self.reading));
+                &default
+            }
+        };
+        if reads_text(&extractor.kind) {
+            self.reading.decoded()?;
+        }
+        let name = extractor.kind.name();
+        extractor.extract(self.reading).map_err(|error| format!("{name}: {error}"))
+    }
+
+    /// Notes what was found, if anything has asked for it.
+    pub(super) fn trace(&self, trace: &mut Trace) {
+        let Some(found) = self.found.get() else { return };
+        let default;
+        let kind = match self.extractor {
+            Some(extractor) => &extractor.kind,
+            None if self.reading.reply.body.is_empty() => {
+                return trace.step(|| ("extract".into(), "nothing: the reply is empty".into()));
+            }
+            None => {
+                default = by_media_type(self.reading);
+                &default
+            }
+        };
+        if reads_text(kind)
+            && let Ok(decoded) = self.reading.decoded()
+        {
+            trace.step(|| {
+                let characters = decoded.as_str().chars().count();
+                let found =
+                    format!("{characters} characters of {}, says {}", decoded.charset, decoded.because);
+                ("decode".into(), found)
+            });
+        }
+        trace.step(|| {
+            let found = match found {
+                Ok(Extracted::Raw(json)) => capped(json.as_str(), LONGEST_TRACED),
+                Ok(Extracted::Value(value)) => capped(&value.to_string(), LONGEST_TRACED),
+                Ok(Extracted::Text(text)) => {
+                    format!("{:?}", capped(&String::from_utf8_lossy(text), LONGEST_TRACED))
+                }
+                Ok(Extracted::Block(_)) => format!("{} bytes", self.reading.reply.body.len()),
+                Ok(Extracted::Nothing) => "nothing".to_owned(),
+                Err(why) => format!("failed: {why}"),
+            };
+            (format!("extract {}", kind.name()), found)
+        });
+    }
+}
+
+fn reads_text(kind: &ExtractorKind) -> bool {
+    !matches!(kind, ExtractorKind::Binary(_) | ExtractorKind::Header(_))
+}

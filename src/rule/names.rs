@@ -1,0 +1,53 @@
+//! What the templates and filters of a rule can name.
+
+use minijinja::Value as Name;
+use serde_json::Value;
+
+use super::{jq::JqNames, matcher::Captures, reading::Reading, template::from_json};
+use crate::tool::{Shapes, Structured};
+
+/// The names that the templates of a rule see.
+pub const TEMPLATE_NAMES: [&str; 7] = ["args", "status", "headers", "text", "json", "value", "structured"];
+
+/// What is known when a template is filled in.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) reading: &'a Reading<'a>,
+    pub(super) captures: &'a Captures,
+    /// What the extractor gave.
+    pub(super) value: Option<&'a Value>,
+    pub(super) structured: Option<&'a Structured>,
+}
+
+impl Known<'_> {
+    /// What templates see that ask for these names; only what is asked for is made.
+    pub(super) fn names(&self, asked: &[&str]) -> Vec<(String, Name)> {
+        let reading = self.reading;
+        let mut names: Vec<(String, Name)> = Vec::new();
+        for name in asked {
+            let made = match *name {
+                "args" => Some(from_json(reading.facts.args)),
+                "status" => Some(Name::from(reading.reply.status.as_u16())),
+                "headers" => Some(from_json(reading.headers())),
+                "text" => reading.text().ok().map(Name::from),
+                "json" => reading.json().map(from_json),
+                "value" => self.value.map(from_json),
+                "structured" => self.structured.map(|s| from_json(&s.value(Shapes::ObjectsOnly))),
+                _ => None,
+            };
+            names.extend(made.map(|made| ((*name).to_owned(), made)));
+        }
+        names.extend(self.captures.iter().map(|(name, text)| (name.clone(), Name::from(text.as_str()))));
+        names
+    }
+}
+
+/// What the filters of a rule see beside the value.
+pub(super) fn jq_names<'a>(reading: &'a Reading<'_>, captures: &'a Captures) -> JqNames<'a> {
+    JqNames {
+        args: reading.facts.args,
+        status: reading.reply.status.as_u16(),
+        headers: reading.headers(),
+        captures,
+    }
+}

@@ -1,0 +1,204 @@
+//! How a reply becomes a success.
+
+use bytes::Bytes;
+use minijinja::Value as Name;
+use serde_json::Value;
+
+use super::{
+    content::ContentTemplate,
+    extract::{Extracted, Extractor},
+    finding::Finding,
+    jq::Jq,
+    matcher::Captures,
+    names::{Known, jq_names},
+    reading::Reading,
+    trace::{LONGEST_TRACED, content_words},
+    translation::{Job, Note},
+    verdict::capped,
+};
+use crate::tool::{Block, Content, JsonText, Outcome, Structured, Text, ToolResult};
+
+/// How a reply becomes a success.
+#[derive(Debug)]
+pub struct SuccessRule {
+    /// Bytes to a value; by media type where there is none.
+    pub extract: Option<Extractor>,
+    /// The value to the structure; the value itself where there is none.
+    pub structured: Option<Jq>,
+    /// What people and models see.
+    pub content: ContentTemplate,
+}
+
+/// Why a reply gives no success.
+pub(super) enum Failed {
+    /// It is not what the rule was written for: a sentence.
+    Unreadable(String),
+    /// A filter of the rule said that it is an error, with jq's `error(…)`.
+    Raised(Value),
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Self::Unreadable(why)
+    }
+}
+
+impl From<&str> for Failed {
+    fn from(why: &str) -> Self {
+        Self::Unreadable(why.to_owned())
+    }
+}
+
+impl Job<'_> {
+    /// A success, or the tool error that says why there is none.
+    pub(super) fn success(
+        &mut self,
+        rule: &SuccessRule,
+        reading: &Reading<'_>,
+        captures: &Captures,
+        finding: Finding<'_>,
+    ) -> ToolResult {
+        match self.try_success(rule, reading, captures, finding) {
+            Ok(result) => result,
+            Err(Failed::Raised(raised)) => self.raised(reading, &raised),
+            Err(Failed::Unreadable(why)) => {
+                self.trace.step(|| ("unreadable".into(), why.clone()));
+                self.note(format!("the reply could not be read: {why}"));
+                self.note_body(reading);
+                self.unreadable(reading, &why)
+            }
+        }
+    }
+
+    fn try_success(
+        &mut self,
+        rule: &SuccessRule,
+        reading: &Reading<'_>,
+        captures: &Captures,
+        finding: Finding<'_>,
+    ) -> Result<ToolResult, Failed> {
+        let extracted = finding.found().map(|_| ());
+        finding.trace(self.trace);
+        extracted?;
+        let (extracted, tree) = finding.take()?;
+        let whole_text = match &extracted {
+            Extracted::Text(text) => Some(text.clone()),
+            Extracted::Raw(_) | Extracted::Value(_) | Extracted::Block(_) | Extracted::Nothing => None,
+        };
+        let (found, mut block) = match extracted {
+            Extracted::Block(content) => (None, Some(content)),
+            other => (Some((other, tree)), None),
+        };
+        let templates = rule.content.templates();
+        let asked: Vec<&str> =
+            templates.iter().flat_map(|template| template.names()).map(String::as_str).collect();
+        let wants_value = asked.contains(&"value");
+        let (structured, value) = self.structure(rule, reading, captures, found, wants_value)?;
+        let content = match &rule.content {
+            ContentTemplate::Default => match block.take() {
+                Some(block) => vec![block],
+                None if structured.is_none() && whole_text.is_none() => vec![Content::text(done(reading))],
+                None => vec![Content::from(Block::Text(default_text(whole_text, structured.as_ref())))],
+            },
+            ContentTemplate::Blocks(blocks) => {
+                let known =
+                    Known { reading, captures, value: value.as_ref(), structured: structured.as_ref() };
+                let names = Name::from_pairs(known.names(&asked));
+                let blocks = blocks.iter().map(|block| block.render(reading, structured.as_ref(), &names));
+                blocks.collect::<Result<_, _>>()?
+            }
+        };
+        self.trace.step(|| ("content".into(), content_words(&content)));
+        let mut result = ToolResult::new(Outcome::Success, content);
+        result.structured = structured;
+        Ok(result)
+    }
+
+    /// The structure, and the value it was made of where a template asks for that.
+    fn structure(
+        &mut self,
+        rule: &SuccessRule,
+        reading: &Reading<'_>,
+        captures: &Captures,
+        found: Option<(Extracted, Option<Value>)>,
+        wants_value: bool,
+    ) -> Result<(Option<Structured>, Option<Value>), Failed> {
+        let output = self.translator.output.as_ref();
+        let Some((extracted, tree)) = found else {
+            return match (output, &rule.structured) {
+                (None, None) => Ok((None, None)),
+                _ => Err("expected a value, found bytes without structure".into()),
+            };
+        };
+        if matches!(extracted, Extracted::Nothing) && rule.structured.is_none() {
+            return match output {
+                None => Ok((None, None)),
+                Some(_) => Err("it is empty, and this tool promises a value".into()),
+            };
+        }
+        // The case that is worth being quick in: nobody looks into the reply.
+        if rule.structured.is_none() && output.is_none() && !wants_value {
+            let json = match extracted {
+                Extracted::Raw(json) => json,
+                other => JsonText::of(&other.into_value()?),
+            };
+            return Ok((Some(self.translator.wrap.apply(Structured::new(json))), None));
+        }
+        let source = match &extracted {
+            Extracted::Raw(json) => Some(json.clone()),
+            Extracted::Value(_) | Extracted::Text(_) | Extracted::Block(_) | Extracted::Nothing => None,
+        };
+        let found = match tree {
+            Some(tree) => tree,
+            None => extracted.into_value()?,
+        };
+        let kept = wants_value.then(|| found.clone());
+        let (value, source) = match &rule.structured {
+            None => (found, source),
+            Some(jq) => {
+                let value = jq.apply(&found, jq_names(reading, captures)).map_err(|error| {
+                    self.notes.extend(error.detail.clone().map(Note::Body));
+                    match error.raised {
+                        Some(raised) => Failed::Raised(raised),
+                        None => format!("`structured` {error}").into(),
+                    }
+                })?;
+                self.trace_filter(jq, &value);
+                (value, None)
+            }
+        };
+        let structured = match output {
+            Some(output) => {
+                let structured = output
+                    .enforce(value, source.as_ref())
+                    .map_err(|error| format!("the result does not meet the output schema: {error}"))?;
+                self.trace.step(|| {
+                    (
+                        "schema".into(),
+                        format!("met by {}", capped(structured.json().as_str(), LONGEST_TRACED)),
+                    )
+                });
+                structured
+            }
+            None => {
+                let json = source.unwrap_or_else(|| JsonText::of(&value));
+                self.translator.wrap.apply(Structured::new(json))
+            }
+        };
+        Ok((Some(structured), kept))
+    }
+}
+
+/// What is shown of a success that says nothing.
+fn done(reading: &Reading<'_>) -> String {
+    format!("Done: the upstream answered {} without content.", reading.reply.status)
+}
+
+/// The default text of a block: the text of the reply where that is the whole value, else the structure's JSON.
+fn default_text(whole_text: Option<Bytes>, structured: Option<&Structured>) -> Text {
+    let is_string = structured.is_none_or(|structured| structured.json().as_str().starts_with('"'));
+    whole_text
+        .filter(|text| is_string && !text.is_empty())
+        .and_then(Text::shared)
+        .unwrap_or(Text::OfStructure)
+}
