@@ -107,8 +107,8 @@ impl Job<'_> {
             match jq.apply(value, jq_names(reading, captures)) {
                 Ok(structured) => {
                     self.trace_filter(jq, &structured);
-                    let structured = Structured::new(JsonText::of(&structured));
-                    Some(self.translator.wrap.apply(structured))
+                    // An object for every client: what a route promises of its values it promises of successes.
+                    Some(Structured::new(JsonText::of(&structured)))
                 }
                 Err(error) => {
                     self.notes.extend(error.detail.clone().map(Note::Body));

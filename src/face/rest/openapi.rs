@@ -206,7 +206,15 @@ fn reference(key: &str) -> Value {
 }
 
 fn error_schema() -> Value {
-    json!({ "type": "object", "properties": { "error": { "type": "string" } }, "required": ["error"] })
+    json!({
+        "type": "object",
+        "properties": {
+            "error": { "type": "string" },
+            "code": { "description": "The service's own code of the error, where it has one." },
+            "details": { "type": "object" }
+        },
+        "required": ["error"]
+    })
 }
 
 fn content_schema() -> Value {
