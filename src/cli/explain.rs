@@ -1,36 +1,32 @@
 //! `glossator explain`: one reply, step by step.
 
-use std::{
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use clap::Args;
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 
 use super::{
-    ConfigArgument, Failure, Output, example_arguments,
+    ConfigArgument, Failure, Output, example_arguments, recordings,
     screen::{Paint, Screen},
 };
 use crate::{
-    reply::Reply,
+    reply::{Choice, Reply},
     route::Route,
     rule::{Facts, Trace, Translation, translate},
     tool::{Arguments, Shapes, write_result},
 };
 
-/// The longest recording that is read, in bytes.
-const RECORDING_LIMIT_BYTES: u64 = 64 << 20;
-
 #[derive(Debug, Args)]
 pub(super) struct ExplainArguments {
     /// The route, by its tool's name
     route: String,
-    /// A recorded reply: a body, or status line, headers and body as `curl -i` prints them; `-` for standard input
+    /// A recorded reply: a body, a whole reply as `curl -i` prints it, or a HAR file; `-` for standard input
     #[arg(long, value_name = "FILE")]
     reply: Option<PathBuf>,
+    /// Which reply of a HAR file: its number from 1, or a part of its URL; the last one where nothing is said
+    #[arg(long, value_name = "NUMBER|URL", requires = "reply")]
+    entry: Option<Choice>,
     /// The call's arguments, a JSON object; without `--reply`, shows the request that is made of them
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
@@ -75,23 +71,9 @@ fn given_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
 }
 
 fn recorded(arguments: &ExplainArguments, file: &Path) -> Result<Reply, Failure> {
-    let shown = file.display();
-    let failed = |error: std::io::Error| Failure::told(format!("{shown}: {error}"));
-    let mut recording = Vec::new();
-    let limit_bytes = RECORDING_LIMIT_BYTES + 1;
-    let read = if file == Path::new("-") {
-        std::io::stdin().take(limit_bytes).read_to_end(&mut recording)
-    } else {
-        std::fs::File::open(file).and_then(|file| file.take(limit_bytes).read_to_end(&mut recording))
-    };
-    if read.map_err(failed)? as u64 > RECORDING_LIMIT_BYTES {
-        return Err(Failure::told(format!(
-            "{shown}: a recording may have {RECORDING_LIMIT_BYTES} bytes, found more"
-        )));
-    }
-    let recording = Bytes::from(recording);
-    let mut reply =
-        Reply::from_recording(&recording).map_err(|error| Failure::told(format!("{shown}: {error}")))?;
+    let mut reply = recordings::read(file)?
+        .choose(arguments.entry.as_ref())
+        .map_err(|error| Failure::told(format!("{}: {error}", file.display())))?;
     if let Some(status) = arguments.status {
         reply.status = StatusCode::from_u16(status)
             .map_err(|_| Failure::told(format!("`--status` takes an HTTP status, found {status}")))?;

@@ -6,6 +6,7 @@ mod arguments;
 mod check;
 mod demo;
 mod explain;
+mod recordings;
 mod run;
 mod schema;
 mod screen;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     keys::{EXAMPLE, EXPECT, GIVEN},
     node::{Entry, Kind, Node},
+    recording,
     report::Report,
     section::Section,
     source::Span,
@@ -113,8 +114,19 @@ fn example(report: &Report<'_>, node: &Node) -> Option<Example> {
 fn given(section: &Section<'_, '_>) -> Option<Reply> {
     let report = section.report;
     let before = report.errors();
-    let status = section.count("status").and_then(|status| u16::try_from(status).ok()).unwrap_or(200);
-    let mut headers = HeaderMap::new();
+    let status = section.count("status").and_then(|status| u16::try_from(status).ok());
+    let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+    let recorded = match section.get("recording") {
+        None => Reply { status: StatusCode::OK, headers: HeaderMap::new(), body: Bytes::new() },
+        Some(_) => {
+            section.refuse_beside(&["body", "body_base64"], "recording");
+            recording::read(section)?
+        }
+    };
+    if let (None, Some(entry)) = (section.get("recording"), section.entry("entry")) {
+        report.error(entry.key.span, "`entry` has no effect without `recording`", "name a HAR file");
+    }
+    let mut headers = recorded.headers;
     if let Some((node, text)) = section.text_node("type") {
         match HeaderValue::from_str(text) {
             Ok(value) => {
@@ -163,9 +175,9 @@ fn given(section: &Section<'_, '_>) -> Option<Reply> {
                 .ok()
                 .map(Bytes::from)
         }
-        (None, None) => Some(Bytes::new()),
+        (None, None) => Some(recorded.body),
     };
-    let status = StatusCode::from_u16(status).ok()?;
+    let status = status.unwrap_or(recorded.status);
     (report.errors() == before).then_some(Reply { status, headers, body: body? })
 }
 

@@ -21,7 +21,11 @@ pub(super) fn read(path: &Path) -> (Files, Vec<Problem>) {
     };
     for path in paths {
         match read_one(&path) {
-            Ok(bytes) => add(&mut files, &mut problems, &name_of(&path), bytes),
+            Ok(bytes) => {
+                if let Some(file) = add(&mut files, &mut problems, &name_of(&path), bytes) {
+                    files.lies_at(file, &path);
+                }
+            }
             Err(problem) => problems.push(*problem),
         }
     }
@@ -36,12 +40,12 @@ pub(super) fn of_text(name: &str, text: &str) -> (Files, Vec<Problem>) {
 }
 
 /// Adds a file of these bytes, or tells why they are no text.
-fn add(files: &mut Files, problems: &mut Vec<Problem>, name: &str, bytes: Vec<u8>) {
+fn add(files: &mut Files, problems: &mut Vec<Problem>, name: &str, bytes: Vec<u8>) -> Option<usize> {
     match String::from_utf8(bytes) {
         Ok(text) => {
             // Some editors put a mark at the beginning; it is no part of the text.
             let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
-            files.add(name, text);
+            Some(files.add(name, text))
         }
         Err(error) => {
             let valid = error.utf8_error().valid_up_to();
@@ -51,6 +55,7 @@ fn add(files: &mut Files, problems: &mut Vec<Problem>, name: &str, bytes: Vec<u8
             let words = super::source::Span { file, start: valid, end: valid + '\u{fffd}'.len_utf8() };
             let message = format!("the file is not UTF-8 text: the byte 0x{:02x} stands here", bytes[valid]);
             problems.push(Problem::at(&single, words, message, Some("save it as UTF-8".to_owned())));
+            None
         }
     }
 }

@@ -1,6 +1,10 @@
 //! The files as they were read, and places in them.
 
-use std::{cell::OnceCell, ops::Range};
+use std::{
+    cell::OnceCell,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 /// Some words of one file, as byte offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +30,8 @@ pub(super) struct Files(Vec<SourceFile>);
 #[derive(Debug)]
 struct SourceFile {
     name: String,
+    /// Where it lies; `None` for a text that is no file.
+    folder: Option<PathBuf>,
     text: String,
     /// Where each line begins.
     lines: Vec<usize>,
@@ -37,8 +43,18 @@ impl Files {
     /// Adds a file and tells its number.
     pub(super) fn add(&mut self, name: impl Into<String>, text: String) -> usize {
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        self.0.push(SourceFile { name: name.into(), text, lines, masked: OnceCell::new() });
+        self.0.push(SourceFile { name: name.into(), folder: None, text, lines, masked: OnceCell::new() });
         self.0.len() - 1
+    }
+
+    /// Says where a file lies, so that others beside it can be named.
+    pub(super) fn lies_at(&mut self, file: usize, path: &Path) {
+        self.0[file].folder = Some(path.parent().unwrap_or_else(|| Path::new("")).to_owned());
+    }
+
+    /// The folder of the file that holds `span`; `None` when it is a text at hand.
+    pub(super) fn folder(&self, span: Span) -> Option<&Path> {
+        self.0[span.file].folder.as_deref()
     }
 
     #[cfg(test)]

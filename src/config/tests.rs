@@ -22,6 +22,10 @@ const FULL: &str = include_str!("tests/full.yaml");
 #[track_caller]
 fn loaded(text: &str) -> Loaded {
     let mut sources = Sources::of_text("glossator.yaml", text);
+    if text == FULL {
+        sources.origin =
+            Origin::Path(concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/tests/full.yaml").into());
+    }
     sources.environment = [("TOKEN", "s3cr3t"), ("PORT", "9000")]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into_iter()

@@ -22,6 +22,16 @@ pub(in crate::config) static GIVEN: Keys = Keys {
         key("headers", Map(&Scalar), "Other headers."),
         key("body", Scalar, "The body, as text."),
         key("body_base64", Text, "The body, in Base64."),
+        key(
+            "recording",
+            Text,
+            "A file beside this one that holds the reply: a body, what `curl -i` printed, or a HAR file.",
+        ),
+        key(
+            "entry",
+            Scalar,
+            "Which reply of a HAR file: its number, or a part of its URL. Default: the last.",
+        ),
     ],
 };
 

@@ -1,0 +1,236 @@
+//! Replies that a browser kept: HTTP Archive 1.2 (HAR).
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde::Deserialize;
+
+use super::{Reply, recording::Choice};
+
+/// One request and its reply.
+#[derive(Debug)]
+pub struct Exchange {
+    /// The request's method.
+    pub method: String,
+    /// The request's whole URL.
+    pub url: String,
+    /// What was answered.
+    pub reply: Result<Reply, HarError>,
+}
+
+/// Why a HAR file gives no reply. Entries are numbered from 1.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HarError {
+    /// It is no JSON of that form.
+    #[error("expected a HAR file (`log.entries`, each with `request` and `response`), found {0}")]
+    Form(String),
+    /// It holds nothing.
+    #[error("expected a HAR file with at least one entry, found none")]
+    Empty,
+    /// There is no such entry.
+    #[error("expected an entry from 1 to {entries}, found {number}")]
+    NoNumber {
+        /// What was asked for.
+        number: usize,
+        /// How many there are.
+        entries: usize,
+    },
+    /// No URL is like that.
+    #[error("expected an entry whose URL has `{0}` in it, found none")]
+    NoUrl(String),
+    /// The request had no reply: it was blocked, broken off, or answered from a cache.
+    #[error("entry {0} has no reply: its status is {1}")]
+    NoReply(usize, u32),
+    /// The reply's body was not kept.
+    #[error("entry {0} has no `content.text`: its body of {1} bytes was not kept")]
+    NoBody(usize, i64),
+    /// The body is not what it says.
+    #[error("entry {0}: `content.text` is not Base64")]
+    Base64(usize),
+    /// The body is kept in a form that is not known.
+    #[error("entry {0}: expected `content.encoding` to be `base64`, found `{1}`")]
+    Encoding(usize, String),
+}
+
+#[derive(Deserialize)]
+struct File {
+    log: Log,
+}
+
+#[derive(Deserialize)]
+struct Log {
+    entries: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    request: Request,
+    response: Response,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    method: String,
+    url: String,
+}
+
+#[derive(Deserialize)]
+struct Response {
+    status: u32,
+    #[serde(default)]
+    headers: Vec<Header>,
+    #[serde(default)]
+    content: Content,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    name: String,
+    value: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Content {
+    size: i64,
+    mime_type: Option<String>,
+    text: Option<String>,
+    encoding: Option<String>,
+}
+
+/// Whether bytes begin as a HAR file does.
+pub(super) fn looks_like_one(bytes: &[u8]) -> bool {
+    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes).trim_ascii_start();
+    let after =
+        |bytes: &[u8], mark: &[u8]| bytes.strip_prefix(mark).map(|rest| rest.trim_ascii_start().to_vec());
+    let start = &bytes[..bytes.len().min(200)];
+    after(start, b"{").and_then(|rest| after(&rest, b"\"log\"")).and_then(|rest| after(&rest, b":")).is_some()
+        // A reply may have a member `log` as well.
+        && contains(bytes, b"\"entries\"")
+        && contains(bytes, b"\"response\"")
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// The exchanges of a file, at least one.
+pub(super) fn read(bytes: &[u8]) -> Result<Vec<Exchange>, HarError> {
+    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+    let file: File = serde_json::from_slice(bytes).map_err(|error| HarError::Form(error.to_string()))?;
+    if file.log.entries.is_empty() {
+        return Err(HarError::Empty);
+    }
+    let exchange = |(index, entry): (usize, Entry)| Exchange {
+        method: entry.request.method,
+        url: entry.request.url,
+        reply: reply_of(index + 1, entry.response),
+    };
+    Ok(file.log.entries.into_iter().enumerate().map(exchange).collect())
+}
+
+pub(super) fn choose(mut exchanges: Vec<Exchange>, choice: &Choice) -> Result<Exchange, HarError> {
+    let entries = exchanges.len();
+    let index = match choice {
+        Choice::Last => entries.checked_sub(1).ok_or(HarError::Empty)?,
+        Choice::Number(number) => {
+            let missing = HarError::NoNumber { number: *number, entries };
+            number.checked_sub(1).filter(|index| *index < entries).ok_or(missing)?
+        }
+        Choice::Url(part) => exchanges
+            .iter()
+            .rposition(|exchange| exchange.url.contains(part.as_str()))
+            .ok_or_else(|| HarError::NoUrl(part.clone()))?,
+    };
+    Ok(exchanges.swap_remove(index))
+}
+
+fn reply_of(number: usize, response: Response) -> Result<Reply, HarError> {
+    // Browsers write 0 where nothing came.
+    let status = u16::try_from(response.status).ok().and_then(|status| StatusCode::from_u16(status).ok());
+    let status = status.ok_or(HarError::NoReply(number, response.status))?;
+    let content = response.content;
+    let is_text = content.encoding.as_deref().is_none_or(str::is_empty);
+    let body = match (content.text, content.encoding.as_deref()) {
+        (Some(text), None | Some("")) => Bytes::from(text),
+        (Some(text), Some(encoding)) if encoding.eq_ignore_ascii_case("base64") => {
+            let text: String = text.split_ascii_whitespace().collect();
+            BASE64_STANDARD.decode(text).map_err(|_| HarError::Base64(number))?.into()
+        }
+        (Some(_), Some(encoding)) => return Err(HarError::Encoding(number, encoding.to_owned())),
+        (None, _) if content.size > 0 => return Err(HarError::NoBody(number, content.size)),
+        (None, _) => Bytes::new(),
+    };
+    let mut headers = HeaderMap::new();
+    for Header { name, value } in response.headers {
+        // Pseudo-headers of HTTP/2 (`:status`) are no names; several values of one name come as lines.
+        let Ok(name) = name.parse::<HeaderName>() else { continue };
+        for line in value.lines() {
+            if let Ok(value) = HeaderValue::from_str(line.trim()) {
+                headers.append(name.clone(), value);
+            }
+        }
+    }
+    // The browser has taken chunks apart and decompressed.
+    for name in
+        [header::TRANSFER_ENCODING, header::CONTENT_ENCODING, header::CONTENT_LENGTH, header::CONNECTION]
+    {
+        headers.remove(name);
+    }
+    let kept = content.mime_type.filter(|kept| kept.contains('/'));
+    let media_type =
+        headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned).or(kept);
+    if let Some(media_type) = media_type {
+        // It has decoded the text as well, so that the charset of the header is no longer that of the bytes.
+        let media_type = match media_type.split(';').next() {
+            Some(essence) if is_text && !body.is_empty() => format!("{}; charset=utf-8", essence.trim()),
+            Some(_) | None => media_type,
+        };
+        if let Ok(value) = HeaderValue::from_str(&media_type) {
+            headers.insert(header::CONTENT_TYPE, value);
+        }
+    }
+    Ok(Reply { status, headers, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply::Recording;
+
+    const TWO: &str = r#"{ "log": { "version": "1.2", "entries": [
+        { "request": { "method": "GET", "url": "http://old/a?x=1" }, "response": { "status": 200,
+          "headers": [ { "name": ":status", "value": "200" }, { "name": "Content-Type", "value": "text/plain; charset=latin1" },
+            { "name": "Content-Encoding", "value": "gzip" }, { "name": "Set-Cookie", "value": "a=1\nb=2" } ],
+          "content": { "size": 3, "mimeType": "text/plain", "text": "Tromsø" } } },
+        { "request": { "method": "GET", "url": "http://old/b.png" }, "response": { "status": 200, "headers": [],
+          "content": { "size": 3, "mimeType": "image/png", "text": "AP//", "encoding": "base64" } } },
+        { "request": { "method": "GET", "url": "http://old/c" }, "response": { "status": 0, "headers": [] } } ] } }"#;
+
+    fn choose(choice: &str) -> Result<Reply, String> {
+        let recording = Recording::read(&Bytes::from_static(TWO.as_bytes())).unwrap();
+        recording.choose(Some(&choice.parse().unwrap())).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_the_browser_has_undone_is_not_undone_again() {
+        let reply = choose("1").unwrap();
+        assert_eq!((reply.charset(), &reply.body[..]), (Some("utf-8"), "Tromsø".as_bytes()));
+        assert!(!reply.headers.contains_key("content-encoding"));
+        assert_eq!(reply.headers.get_all("set-cookie").iter().count(), 2);
+        let reply = choose("b.png").unwrap();
+        assert_eq!((reply.media_type().as_deref(), &reply.body[..]), (Some("image/png"), &[0, 255, 255][..]));
+    }
+
+    #[test]
+    fn what_is_not_there_is_told() {
+        assert_eq!(choose("3").unwrap_err(), "entry 3 has no reply: its status is 0");
+        assert_eq!(choose("4").unwrap_err(), "expected an entry from 1 to 3, found 4");
+        assert_eq!(choose("0").unwrap_err(), "expected an entry from 1 to 3, found 0");
+        assert_eq!(choose("/d").unwrap_err(), "expected an entry whose URL has `/d` in it, found none");
+        let plain = Recording::read(&Bytes::from_static(b"{\"log\": [1]}")).unwrap();
+        assert!(matches!(plain, Recording::One(_)));
+        let broken = Recording::read(&Bytes::from_static(b"{\"log\":{\"entries\":[{\"response\":1}]}}"));
+        assert!(broken.is_err());
+    }
+}

@@ -1,0 +1,56 @@
+//! What a legacy server answered: status, headers, body. Plain data, already read to its limit.
+//!
+//! `recording` reads replies that were kept in files: as `curl -i` prints them, or a body alone; `har` those that a
+//! browser kept.
+
+mod har;
+mod recording;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+
+pub use self::{
+    har::{Exchange, HarError},
+    recording::{Choice, Recording, RecordingError},
+};
+
+/// One reply of an upstream, whole.
+///
+/// The body is as it came over the wire, transfer framing removed; charset and meaning are the business of
+/// [`rule`](crate::rule).
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// The status line's code.
+    pub status: StatusCode,
+    /// All headers but those of one hop; nothing here crosses to a client unless a rule says so.
+    pub headers: HeaderMap,
+    /// The body's bytes.
+    pub body: Bytes,
+}
+
+impl Reply {
+    /// The media type without parameters, lower case: `text/plain` of `Text/Plain; charset=utf-8`. `None` when
+    /// there is none, or what stands there is none (RFC 9110, section 8.3.1).
+    pub fn media_type(&self) -> Option<String> {
+        /// Longer than any that is registered (RFC 6838, section 4.2).
+        const LONGEST_BYTES: usize = 255;
+        let value = self.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+        let essence = value.split(';').next()?.trim();
+        let is_token = |part: &str| {
+            let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            !part.is_empty() && part.bytes().all(is_token_byte)
+        };
+        let (kind, subtype) = essence.split_once('/')?;
+        let good = is_token(kind) && is_token(subtype) && essence.len() <= LONGEST_BYTES;
+        good.then(|| essence.to_ascii_lowercase())
+    }
+
+    /// The `charset` parameter of `Content-Type`, without quotes.
+    pub fn charset(&self) -> Option<&str> {
+        let value = self.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+        value.split(';').skip(1).find_map(|parameter| {
+            let (name, value) = parameter.split_once('=')?;
+            name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"'))
+        })
+    }
+}

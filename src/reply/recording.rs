@@ -1,0 +1,319 @@
+//! Replies that were kept in files.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+
+use super::{
+    Reply,
+    har::{self, Exchange, HarError},
+};
+
+/// What a file of recorded replies holds.
+#[derive(Debug)]
+pub enum Recording {
+    /// One reply, as `curl -i` prints it, or a body alone.
+    One(Reply),
+    /// What a browser kept: at least one exchange, in order.
+    Har(Vec<Exchange>),
+}
+
+/// Which reply of a HAR file is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    /// The last one.
+    Last,
+    /// One by its number, from 1.
+    Number(usize),
+    /// The last whose URL has this in it.
+    Url(String),
+}
+
+/// Why a recording is no reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RecordingError {
+    /// The first line is not `HTTP/1.1 200 OK` or the like.
+    #[error("expected a status line such as `HTTP/1.1 200 OK`, found `{0}`")]
+    StatusLine(String),
+    /// A line of the head is no header.
+    #[error("line {line}: expected a header such as `Content-Type: text/plain`, found `{found}`")]
+    Header {
+        /// Which line, from 1.
+        line: usize,
+        /// What it is.
+        found: String,
+    },
+    /// The head has no end.
+    #[error("expected an empty line between headers and body, found none")]
+    NoEnd,
+    /// It is a HAR file, and has no such reply.
+    #[error(transparent)]
+    Har(#[from] HarError),
+    /// One of several was asked for, and there is one.
+    #[error("`entry` chooses among the replies of a HAR file; expected such a file, found a single reply")]
+    NoEntries,
+}
+
+impl Recording {
+    /// Reads a file of recorded replies: a HAR file is one that begins as such (`{"log": …`).
+    ///
+    /// # Errors
+    ///
+    /// [`RecordingError`] when it can't be read.
+    pub fn read(recording: &Bytes) -> Result<Self, RecordingError> {
+        if har::looks_like_one(recording) {
+            Ok(Self::Har(har::read(recording)?))
+        } else {
+            Reply::from_recording(recording).map(Self::One)
+        }
+    }
+
+    /// The reply that is meant; the last one where nothing is said.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordingError`] when there is no such reply.
+    pub fn choose(self, choice: Option<&Choice>) -> Result<Reply, RecordingError> {
+        match (self, choice) {
+            (Self::One(reply), None) => Ok(reply),
+            (Self::One(_), Some(_)) => Err(RecordingError::NoEntries),
+            (Self::Har(exchanges), choice) => {
+                let exchange = har::choose(exchanges, choice.unwrap_or(&Choice::Last))?;
+                Ok(exchange.reply?)
+            }
+        }
+    }
+}
+
+impl std::str::FromStr for Choice {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text.parse() {
+            Ok(number) => Self::Number(number),
+            Err(_) => Self::Url(text.to_owned()),
+        })
+    }
+}
+
+impl Reply {
+    /// Reads a recorded reply, as `curl -i` prints it: status line, headers, an empty line, the body.
+    ///
+    /// Lines of the head may end in LF or CR LF. Where several heads follow each other (`100 Continue`, redirects
+    /// followed with `-L`, a proxy's `200 Connection established`, a challenge that was answered), the last counts.
+    /// Bytes that do not begin with `HTTP/` are a body alone, of status 200.
+    ///
+    /// What the head says of the body on its way is left out where it is no longer so: curl has taken chunks apart,
+    /// and with `--compressed` has decompressed.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordingError`] when the head can't be read.
+    pub fn from_recording(recording: &Bytes) -> Result<Self, RecordingError> {
+        let mut rest = recording.clone();
+        let mut reply = Self { status: StatusCode::OK, headers: HeaderMap::new(), body: rest.clone() };
+        let mut line = 1;
+        let mut another = rest.starts_with(b"HTTP/");
+        while another {
+            let head = Head::read(&mut rest, &mut line)?;
+            another = head.is_followed_by_another() && rest.starts_with(b"HTTP/");
+            reply = Self { status: head.status, headers: head.headers, body: rest.clone() };
+        }
+        reply.forget_the_way();
+        Ok(reply)
+    }
+
+    /// Leaves out what the head says of the body's way here, where it does not hold of the bytes that were kept.
+    fn forget_the_way(&mut self) {
+        if self.headers.remove(header::TRANSFER_ENCODING).is_some()
+            && let Some(body) = unchunked(&self.body)
+        {
+            self.body = body;
+        }
+        for name in ["connection", "keep-alive", "proxy-connection"] {
+            self.headers.remove(name);
+        }
+        let length =
+            self.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        if length != Some(self.body.len()) {
+            self.headers.remove(header::CONTENT_LENGTH);
+        }
+        let coding = self.headers.get(header::CONTENT_ENCODING).and_then(|coding| coding.to_str().ok());
+        if coding.is_some_and(|coding| is_plainly_not(coding, &self.body)) {
+            self.headers.remove(header::CONTENT_ENCODING);
+        }
+    }
+}
+
+/// Whether bytes can't be in this content coding. The outermost coding, the last of a list, decides.
+fn is_plainly_not(coding: &str, body: &[u8]) -> bool {
+    let coding = coding.rsplit(',').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match coding.as_str() {
+        "gzip" | "x-gzip" => !body.starts_with(&[0x1f, 0x8b]),
+        "zstd" => !body.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]),
+        // These have no mark of their own, but what is compressed is no text.
+        "br" | "deflate" => std::str::from_utf8(body)
+            .is_ok_and(|text| !text.contains(|c: char| c.is_control() && !c.is_ascii_whitespace())),
+        _ => false,
+    }
+}
+
+/// A body that was kept with its chunks (`curl --raw`, `nc`); `None` unless all of it is chunks (RFC 9112, section
+/// 7.1).
+fn unchunked(mut rest: &[u8]) -> Option<Bytes> {
+    let mut body = Vec::with_capacity(rest.len());
+    loop {
+        let end = rest.iter().take(64).position(|byte| *byte == b'\n')?;
+        let line = std::str::from_utf8(&rest[..end]).ok()?.strip_suffix('\r')?;
+        let size = line.split(';').next()?.trim();
+        if size.is_empty() || !size.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        let size = usize::from_str_radix(size, 16).ok()?;
+        rest = &rest[end + 1..];
+        if size == 0 {
+            return rest.ends_with(b"\r\n").then(|| body.into());
+        }
+        body.extend_from_slice(rest.get(..size)?);
+        rest = rest.get(size..)?.strip_prefix(b"\r\n")?;
+    }
+}
+
+/// A status line and the headers below it.
+struct Head {
+    status: StatusCode,
+    reason: String,
+    headers: HeaderMap,
+}
+
+impl Head {
+    fn read(rest: &mut Bytes, line: &mut usize) -> Result<Self, RecordingError> {
+        let status_line = take_line(rest, line).unwrap_or_else(|| rest.split_to(rest.len()));
+        let status_line = String::from_utf8_lossy(&status_line).into_owned();
+        let mut words = status_line.splitn(3, ' ').skip(1);
+        let code = words.next().and_then(|code| code.parse::<u16>().ok());
+        let status = code.and_then(|code| StatusCode::from_u16(code).ok());
+        let status = status.ok_or_else(|| RecordingError::StatusLine(status_line.clone()))?;
+        let reason = words.next().unwrap_or_default().to_ascii_lowercase();
+        let mut headers = HeaderMap::new();
+        let mut last: Option<HeaderName> = None;
+        loop {
+            let number = *line;
+            let text = take_line(rest, line).ok_or(RecordingError::NoEnd)?;
+            if text.is_empty() {
+                return Ok(Self { status, reason, headers });
+            }
+            // Old servers fold long headers (RFC 9112, section 5.2).
+            let folded = text.starts_with(b" ") || text.starts_with(b"\t");
+            if folded && let Some(value) = last.as_ref().and_then(|name| headers.get_mut(name)) {
+                let joined = [value.as_bytes(), b" ", text.trim_ascii()].concat();
+                if let Ok(joined) = HeaderValue::from_bytes(&joined) {
+                    *value = joined;
+                }
+                continue;
+            }
+            let Some((name, value)) = header_of(&text) else {
+                let found = String::from_utf8_lossy(&text).into_owned();
+                return Err(RecordingError::Header { line: number, found });
+            };
+            last = Some(name.clone());
+            headers.append(name, value);
+        }
+    }
+
+    /// Whether curl prints another head after this one, rather than a body.
+    fn is_followed_by_another(&self) -> bool {
+        self.status.is_informational()
+            || self.status.is_redirection()
+            || matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED)
+            || self.status == StatusCode::OK && self.reason.contains("connection established")
+    }
+}
+
+fn header_of(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    let name = HeaderName::from_bytes(&line[..colon]).ok()?;
+    Some((name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?))
+}
+
+/// The next line of a head, without its end; `None` where there is no whole line left.
+fn take_line(rest: &mut Bytes, line: &mut usize) -> Option<Bytes> {
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    *line += 1;
+    let mut text = rest.split_to(end + 1);
+    text.truncate(end);
+    if text.ends_with(b"\r") {
+        text.truncate(end - 1);
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(recording: &[u8], status: u16, body: &[u8]) -> Reply {
+        let reply = Reply::from_recording(&Bytes::copy_from_slice(recording)).unwrap();
+        assert_eq!((reply.status.as_u16(), &reply.body[..]), (status, body));
+        reply
+    }
+
+    #[test]
+    fn a_recording_is_read_as_curl_prints_it() {
+        let reply = check(
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Type: Text/Plain; charset=\"latin1\"\r\nX: a:b\r\n\r\nno\r\n\r\nsuch",
+            404,
+            b"no\r\n\r\nsuch",
+        );
+        assert_eq!(reply.headers["x"], "a:b");
+        assert_eq!(reply.media_type().as_deref(), Some("text/plain"));
+        assert_eq!(reply.charset(), Some("latin1"));
+        check(b"HTTP/2 200 \r\nserver: x\r\n\r\nbody", 200, b"body");
+        check(b"HTTP/1.0 204\n\n", 204, b"");
+        let folded = check(b"HTTP/1.1 200 OK\r\nX-Long: a\r\n  b\r\nX-Name: J\xf6rg\r\n\r\n", 200, b"");
+        assert_eq!(folded.headers["x-long"], "a b");
+        assert_eq!(folded.headers["x-name"].as_bytes(), b"J\xf6rg");
+    }
+
+    #[test]
+    fn the_last_of_several_heads_counts_and_a_body_may_look_like_a_head() {
+        check(
+            b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 302 Found\r\nLocation: /b\r\n\r\nHTTP/2 200 \r\n\r\nb",
+            200,
+            b"b",
+        );
+        check(b"HTTP/1.1 401 Unauthorized\r\n\r\nHTTP/1.1 403 Forbidden\r\n\r\nno", 403, b"no");
+        check(b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 is old", 200, b"HTTP/1.1 is old");
+    }
+
+    #[test]
+    fn what_curl_has_undone_is_not_undone_again() {
+        let reply = check(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\nContent-Length: 20\r\nConnection: close\r\n\r\nplain",
+            200,
+            b"plain",
+        );
+        assert!(reply.headers.is_empty(), "{:?}", reply.headers);
+        let raw = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n";
+        check(raw, 200, b"abc0123456789");
+        let zipped = check(
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\n\x1f\x8b\x08",
+            200,
+            b"\x1f\x8b\x08",
+        );
+        assert_eq!(zipped.headers.len(), 2);
+    }
+
+    #[test]
+    fn a_body_alone_is_a_success_and_a_broken_head_is_told() {
+        check(b"temp: 5\n", 200, b"temp: 5\n");
+        let error =
+            |recording: &'static [u8]| Reply::from_recording(&Bytes::from_static(recording)).unwrap_err();
+        assert_eq!(error(b"HTTP/1.1 abc\r\n\r\n"), RecordingError::StatusLine("HTTP/1.1 abc".into()));
+        assert_eq!(error(b"HTTP/1.1 200\nA: b\n"), RecordingError::NoEnd);
+        assert_eq!(
+            error(b"HTTP/1.1 100\n\nHTTP/1.1 200\noops\n\n"),
+            RecordingError::Header { line: 4, found: "oops".into() }
+        );
+    }
+}
