@@ -15,6 +15,7 @@ mod pages;
 mod passthrough;
 mod problems;
 mod rest;
+mod seeds;
 mod serve;
 mod support;
 mod upstream;

@@ -2,6 +2,7 @@
 //! or the program in a process of its own, [`Program`].
 
 mod client;
+mod loaded;
 mod program;
 mod proxy;
 mod scripted;
@@ -9,6 +10,7 @@ mod scripted;
 use std::{fmt::Display, future::Future, time::Duration};
 
 pub(crate) use client::{Client, Response};
+pub(crate) use loaded::Loaded;
 pub(crate) use program::Program;
 pub(crate) use proxy::{Proxy, RouteExt, Setup, route};
 pub(crate) use scripted::{Asked, Gate, Scripted, Step, reply};

@@ -1,0 +1,124 @@
+//! Seed 003: functions that answer in words.
+
+use serde_json::{Value, json};
+
+use super::{REVISIONS, Seed, body, path};
+use crate::support::{Asked, Response, Scripted, Step, reply};
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// The functions as their document has them: Go's words for values, `Error: …`, and `http.Error`.
+fn functions(asked: &Asked) -> Vec<Step> {
+    let args = body(asked);
+    let (x, y) = (args["x"].as_i64().unwrap_or_default(), args["y"].as_i64().unwrap_or_default());
+    let (status, text) = match path(asked) {
+        "/functions/Add" if x == 666 => ("500 Internal Server Error", "function failed\n".to_owned()),
+        "/functions/Add" if x == 400 => ("400 Bad Request", "Invalid JSON body\n".to_owned()),
+        "/functions/Add" if x == 404 => ("404 Not Found", "Function not found: Add\n".to_owned()),
+        "/functions/Add" if x == 777 => return vec![Step::Close],
+        "/functions/Add" => ("200 OK", (x + y).to_string()),
+        "/functions/Divide" if y == 0 => ("200 OK", "Error: division \"by\" zero".to_owned()),
+        "/functions/Divide" => ("200 OK", format!("{}", x as f64 / y as f64)),
+        "/functions/Swap" => ("200 OK", format!("[{y} {x}]")),
+        "/functions/Reset" => ("200 OK", String::new()),
+        other => ("404 Not Found", format!("Function not found: {other}\n")),
+    };
+    vec![Step::Send(reply(status, TEXT, &text))]
+}
+
+async fn kuniumi() -> Seed {
+    Seed::start("kuniumi", Scripted::start(functions).await).await
+}
+
+#[tokio::test]
+async fn words_become_values_the_same_on_every_face() {
+    let seed = kuniumi().await;
+    for (function, arguments, expected) in [
+        ("Add", json!({ "x": 7, "y": 3 }), r#"{"result":10}"#),
+        ("Divide", json!({ "x": 7, "y": 2 }), r#"{"result":3.5}"#),
+        ("Swap", json!({ "x": 20, "y": 10 }), r#"{"result0":10,"result1":20}"#),
+        ("Reset", json!({}), "{}"),
+    ] {
+        let tool = format!("functions.{function}");
+        let result = seed.call(&tool, arguments.clone()).await;
+        assert_eq!((&result["isError"], &result["text"]), (&json!(false), &json!(expected)), "{function}");
+        assert_eq!(result["structuredContent"].to_string(), expected);
+        for endpoint in [format!("/functions/{function}"), format!("/tools/{tool}")] {
+            let response = seed.post(&endpoint, &arguments.to_string()).await;
+            assert_eq!((response.status, response.text()), (200, expected), "{endpoint}");
+            assert_eq!(response.header("content-type").as_deref(), Some("application/json"));
+        }
+    }
+}
+
+#[track_caller]
+fn check_error(response: &Response, status: u16, expected: &str) {
+    assert_eq!((response.status, response.text()), (status, expected));
+    assert_eq!(response.header("content-type").as_deref(), Some("application/json"));
+}
+
+#[tokio::test]
+async fn every_error_is_json_with_its_status() {
+    let seed = kuniumi().await;
+    for (function, arguments, status, expected) in [
+        ("Divide", json!({ "x": 1, "y": 0 }), 500, r#"{"error":"division \"by\" zero"}"#),
+        ("Add", json!({ "x": 666, "y": 0 }), 500, r#"{"error":"function failed"}"#),
+        ("Add", json!({ "x": 400, "y": 0 }), 400, r#"{"error":"Invalid JSON body"}"#),
+        ("Add", json!({ "x": 404, "y": 0 }), 404, r#"{"error":"Function not found: Add"}"#),
+        (
+            "Add",
+            json!({ "x": "not_a_number", "y": 3 }),
+            400,
+            r#"{"error":"argument `x` must be an integer; found `not_a_number`"}"#,
+        ),
+        (
+            "Add",
+            json!({ "x": 777, "y": 0 }),
+            502,
+            r#"{"error":"The service broke off before its reply was complete. It may have taken effect: check before repeating it."}"#,
+        ),
+    ] {
+        let result = seed.call(&format!("functions.{function}"), arguments.clone()).await;
+        assert_eq!((&result["isError"], &result["text"]), (&json!(true), &json!(expected)));
+        assert_eq!(result["structuredContent"], Value::Null);
+        let response = seed.post(&format!("/functions/{function}"), &arguments.to_string()).await;
+        check_error(&response, status, expected);
+    }
+}
+
+#[tokio::test]
+async fn what_reaches_no_function_is_json_too() {
+    let seed = kuniumi().await;
+    let broken = seed.post("/functions/Add", "{\"x\": ").await;
+    assert_eq!(broken.status, 400);
+    assert_eq!(broken.header("content-type").as_deref(), Some("application/json"));
+    assert!(broken.json()["error"].as_str().unwrap().starts_with("Invalid JSON body"), "{}", broken.text());
+    let missing = seed.post("/functions/NonExistent", "{}").await;
+    assert_eq!((missing.status, missing.json()["error"].is_string()), (404, true));
+    for revision in REVISIONS {
+        let (code, message) = seed.refused(revision, "functions.NonExistent", json!({})).await;
+        assert!(code == -32602 && message.contains("functions.NonExistent"), "{code} {message}");
+    }
+    assert_eq!(seed.upstream.state().asked.len(), 0);
+}
+
+#[tokio::test]
+async fn the_openapi_document_has_the_errors_of_every_operation() {
+    let seed = kuniumi().await;
+    let document = seed.get("/openapi.json").await.json();
+    let mut operations = 0;
+    for item in document["paths"].as_object().unwrap().values() {
+        for operation in item.as_object().unwrap().values() {
+            operations += 1;
+            for status in ["400", "500"] {
+                let schema = &operation["responses"][status]["content"]["application/json"]["schema"];
+                let expected = json!({ "type": "object", "properties": { "error": { "type": "string" } },
+                    "required": ["error"] });
+                assert_eq!(*schema, expected);
+            }
+        }
+    }
+    assert_eq!(operations, 8);
+    let add = &document["components"]["schemas"]["functions.Add.output"];
+    assert_eq!(add["properties"]["result"]["type"], "integer");
+}

@@ -1,0 +1,33 @@
+//! The program with a configuration as an operator writes it, in this process.
+
+use std::net::SocketAddr;
+
+use glossator::{config, serve};
+use tokio::sync::oneshot;
+
+use super::Client;
+
+/// A configuration that is served; until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    address: SocketAddr,
+    _stop: oneshot::Sender<()>,
+}
+
+impl Loaded {
+    /// Serves a configuration on a free port, whatever it says itself.
+    pub(crate) async fn start(loaded: &config::Loaded) -> Self {
+        let assembled = serve::assemble(loaded).unwrap();
+        let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        tokio::spawn(serve::serve(listener, assembled.settings, assembled.router, async {
+            let _ = stopped.await;
+        }));
+        Self { address, _stop: stop }
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        Client::connect(self.address).await
+    }
+}
