@@ -77,7 +77,7 @@ impl<'a> Described<'a> {
         let failure = match route.envelope {
             Envelope::Mcp => json!({ "anyOf": [reference("ToolError"), reference("Error")] }),
             // Written out: it is short, and nothing is needed to read it.
-            Envelope::Plain => error_schema(),
+            Envelope::Plain => plain_error_schema(route),
         };
         Self { route, success, failure }
     }
@@ -206,15 +206,23 @@ fn reference(key: &str) -> Value {
 }
 
 fn error_schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "error": { "type": "string" },
-            "code": { "description": "The service's own code of the error, where it has one." },
-            "details": { "type": "object" }
-        },
-        "required": ["error"]
-    })
+    json!({ "type": "object", "properties": { "error": { "type": "string" } }, "required": ["error"] })
+}
+
+/// An error in the plain envelope, with what the rules of the route give it beside its text.
+fn plain_error_schema(route: &Route) -> Value {
+    let mut schema = error_schema();
+    for rule in &route.translator.rules {
+        let Action::Error(error) = &rule.action else { continue };
+        if error.code.is_some() {
+            schema["properties"]["code"] =
+                json!({ "description": "The service's own code of the error, where it has one." });
+        }
+        if error.structured.is_some() {
+            schema["properties"]["details"] = json!({ "type": "object" });
+        }
+    }
+    schema
 }
 
 fn content_schema() -> Value {
