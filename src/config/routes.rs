@@ -52,7 +52,7 @@ impl Default for RouteDefaults {
     fn default() -> Self {
         Self {
             deadline: Duration::from_secs(30),
-            reply_limit_bytes: 8 << 20,
+            reply_limit_bytes: TranslationLimits::DEFAULT_REPLY_BYTES,
             error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES,
             envelope: Envelope::Mcp,
             error_status: ErrorStatus::Truthful,
@@ -155,6 +155,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     request.template.forwarded = forward;
     let upstream = around.upstreams.iter().find(|upstream| upstream.settings.name == request.upstream);
     let defaults = around.defaults;
+    let reply_limit_bytes =
+        reply_limit.or_else(|| upstream?.reply_limit_bytes).unwrap_or(defaults.reply_limit_bytes);
     let route = Route {
         definition: ToolDefinition {
             name: name?,
@@ -174,12 +176,13 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             otherwise,
             output,
             wrap,
-            limits: TranslationLimits { error_text_bytes: defaults.error_text_bytes },
+            limits: TranslationLimits {
+                error_text_bytes: defaults.error_text_bytes,
+                reply_bytes: reply_limit_bytes,
+            },
         },
         deadline: deadline.or_else(|| upstream?.deadline).unwrap_or(defaults.deadline),
-        reply_limit_bytes: reply_limit
-            .or_else(|| upstream?.reply_limit_bytes)
-            .unwrap_or(defaults.reply_limit_bytes),
+        reply_limit_bytes,
         envelope: envelope.unwrap_or(defaults.envelope),
         error_status: error_status.unwrap_or(defaults.error_status),
         error_format: error_format.unwrap_or(defaults.error_format),

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use http::header;
 use tokio::{
     sync::Semaphore,
     task::spawn_blocking,
@@ -53,7 +54,9 @@ impl Translating {
         reply: Reply,
         deadline: Instant,
     ) -> Result<Translation, Untranslated> {
-        if reply.body.len() < LARGE_REPLY_BYTES {
+        // A short reply that is compressed may be a long one.
+        let compressed = reply.headers.contains_key(header::CONTENT_ENCODING);
+        if reply.body.len() < LARGE_REPLY_BYTES && !compressed {
             return translate(route, arguments, &reply);
         }
         let route = Arc::clone(route);

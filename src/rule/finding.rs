@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
@@ -55,7 +56,7 @@ impl<'a> Finding<'a> {
         let extractor = match self.extractor {
             Some(extractor) => extractor,
             // Old servers declare a type for what they then do not send.
-            None if self.reading.reply.body.is_empty() => return Ok(Extracted::Nothing),
+            None if self.reading.body()?.is_empty() => return Ok(Extracted::Nothing),
             None => {
                 default = Extractor::whole(by_media_type(self.reading));
                 &default
@@ -74,7 +75,7 @@ impl<'a> Finding<'a> {
         let default;
         let kind = match self.extractor {
             Some(extractor) => &extractor.kind,
-            None if self.reading.reply.body.is_empty() => {
+            None if self.reading.body().is_ok_and(Bytes::is_empty) => {
                 return trace.step(|| ("extract".into(), "nothing: the reply is empty".into()));
             }
             None => {
@@ -99,7 +100,7 @@ impl<'a> Finding<'a> {
                 Ok(Extracted::Text(text)) => {
                     format!("{:?}", capped(&String::from_utf8_lossy(text), LONGEST_TRACED))
                 }
-                Ok(Extracted::Block(_)) => format!("{} bytes", self.reading.reply.body.len()),
+                Ok(Extracted::Block(_)) => format!("{} bytes", self.reading.body().map_or(0, Bytes::len)),
                 Ok(Extracted::Nothing) => "nothing".to_owned(),
                 Err(why) => format!("failed: {why}"),
             };

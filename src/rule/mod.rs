@@ -8,8 +8,10 @@
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 
+mod coding;
 mod content;
 mod convert;
+mod declared;
 mod decode;
 pub mod extract;
 mod failure;

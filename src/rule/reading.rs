@@ -6,7 +6,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::{
-    decode::{Charset, Decoded, decode},
+    coding::Body,
+    decode::{Charset, Decoded, decode, decode_lossy},
     extract::{Binary, ExtractorKind, Json, Text as TextExtractor},
     translation::Facts,
 };
@@ -18,6 +19,7 @@ use crate::{
 /// One reply being read. Text and JSON are made when first asked for, and once.
 pub(crate) struct Reading<'a> {
     pub(super) reply: &'a Reply,
+    body: &'a Body<'a>,
     pub(super) facts: Facts<'a>,
     charset: Option<Charset>,
     text: OnceCell<Result<Decoded, String>>,
@@ -26,9 +28,20 @@ pub(crate) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn new(reply: &'a Reply, facts: Facts<'a>, charset: Option<Charset>) -> Self {
+    /// A reading of a reply, whose body may have been expanded for another.
+    pub(super) fn new(
+        reply: &'a Reply,
+        body: &'a Body<'a>,
+        facts: Facts<'a>,
+        charset: Option<Charset>,
+    ) -> Self {
         let (text, json, headers) = Default::default();
-        Self { reply, facts, charset, text, json, headers }
+        Self { reply, body, facts, charset, text, json, headers }
+    }
+
+    /// The same reply, read in another charset.
+    pub(super) fn recoded(&self, charset: Option<Charset>) -> Self {
+        Self::new(self.reply, self.body, self.facts, charset)
     }
 
     pub(crate) fn reply(&self) -> &'a Reply {
@@ -39,8 +52,19 @@ impl<'a> Reading<'a> {
         self.facts.tool
     }
 
+    /// The body, compression undone.
+    pub(crate) fn body(&self) -> Result<&'a Bytes, String> {
+        self.body.bytes()
+    }
+
     pub(super) fn decoded(&self) -> Result<&Decoded, String> {
-        self.text.get_or_init(|| decode(self.reply, self.charset)).as_ref().map_err(Clone::clone)
+        let read = || decode(self.reply, self.body()?, self.charset);
+        self.text.get_or_init(read).as_ref().map_err(Clone::clone)
+    }
+
+    /// The text with `�` for what can't be read; nothing where there is none. For the messages of errors only.
+    pub(super) fn lossy_text(&self) -> String {
+        self.body().map(|body| decode_lossy(self.reply, body)).unwrap_or_default()
     }
 
     pub(crate) fn text(&self) -> Result<&str, String> {

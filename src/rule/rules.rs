@@ -29,11 +29,21 @@ pub struct Translator {
 pub struct TranslationLimits {
     /// How long the text of a tool error may be, in bytes.
     pub error_text_bytes: usize,
+    /// How long a compressed reply may be once it is expanded, in bytes: the route's `reply_limit`.
+    pub reply_bytes: usize,
+}
+
+impl Default for TranslationLimits {
+    fn default() -> Self {
+        Self { error_text_bytes: Self::DEFAULT_ERROR_TEXT_BYTES, reply_bytes: Self::DEFAULT_REPLY_BYTES }
+    }
 }
 
 impl TranslationLimits {
     /// 2 KiB: an error is for reading.
     pub const DEFAULT_ERROR_TEXT_BYTES: usize = 2048;
+    /// 8 MiB.
+    pub const DEFAULT_REPLY_BYTES: usize = 8 << 20;
 }
 
 /// One rule.

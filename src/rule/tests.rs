@@ -14,6 +14,17 @@ use crate::{
     tool::{Fault, Outcome, Schema, Shapes, ToolName, ToolResult, write_result},
 };
 
+#[test]
+fn what_was_expanded_is_a_step_of_the_trace() {
+    let mut compressed = reply(200, "text/plain", &b"\x8f\x02\x80hello\n\x03"[..]);
+    compressed.headers.insert(http::header::CONTENT_ENCODING, HeaderValue::from_static("br"));
+    let (tool, args) = ("get_weather".parse().unwrap(), json!({}));
+    let mut trace = Trace::on();
+    translate(&translator(vec![], None), Facts { tool: &tool, args: &args }, &compressed, &mut trace);
+    let steps = trace.into_steps();
+    assert_eq!((steps[0].what.as_str(), steps[0].found.as_str()), ("expand", "br: 10 bytes to 6 bytes"));
+}
+
 fn reply(status: u16, media_type: &str, body: impl Into<Bytes>) -> Reply {
     let mut headers = HeaderMap::new();
     if !media_type.is_empty() {
@@ -29,7 +40,7 @@ fn translator(rules: Vec<Rule>, output: Option<Value>) -> Translator {
         output: output
             .map(|schema| OutputSchema::new(schema.as_object().unwrap().clone(), Wrap::Always).unwrap()),
         wrap: Wrap::Always,
-        limits: TranslationLimits { error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES },
+        limits: TranslationLimits::default(),
     }
 }
 
@@ -410,7 +421,10 @@ fn any_reply() -> impl Strategy<Value = Reply> {
         "\\{\"(error|message|a|b)\": ?(\"[a-z]*\"|[0-9.]{1,6}|null|\\{\\}|\\[1\\])\\}"
             .prop_map(String::into_bytes),
     ];
-    let coding = prop_oneof![9 => Just(None), 1 => Just(Some("gzip"))];
+    let coding = prop_oneof![
+        9 => Just(None),
+        1 => proptest::sample::select(vec!["gzip", "deflate", "br", "zstd", "compress", "identity"]).prop_map(Some),
+    ];
     (status, media_type, body, coding).prop_map(|(status, media_type, body, coding)| {
         let mut reply = reply(status, &media_type, body);
         if let Some(coding) = coding {

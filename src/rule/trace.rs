@@ -9,7 +9,7 @@ pub(super) const LONGEST_TRACED: usize = 4000;
 /// One step of a translation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// What was done: `rule 2`, `default`, `otherwise`, `decode`, `extract pairs`, `jq …`, `schema`, `content`,
+    /// What was done: `rule 2`, `default`, `otherwise`, `expand`, `decode`, `extract pairs`, `jq …`, `schema`, `content`,
     /// `error`, `unreadable`.
     pub what: String,
     /// What came of it, for a person; may have several lines.
@@ -34,6 +34,11 @@ impl Trace {
     /// A trace that keeps every step.
     pub fn on() -> Self {
         Self { steps: Some(Vec::new()) }
+    }
+
+    /// Whether somebody wants the steps.
+    pub(crate) fn is_on(&self) -> bool {
+        self.steps.is_some()
     }
 
     /// Notes a step. The closure runs only when the trace is on.

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::{
+    coding::Body,
     content::ContentTemplate,
     finding::Finding,
     matcher::Captures,
@@ -70,7 +71,11 @@ impl fmt::Display for Note {
 /// the same result. Where the route declares an output schema, a success meets it.
 pub fn translate(translator: &Translator, facts: Facts<'_>, reply: &Reply, trace: &mut Trace) -> Translation {
     let mut notes = Vec::new();
-    let reading = Reading::new(reply, facts, None);
+    let body = Body::new(reply, translator.limits.reply_bytes);
+    if let Some(told) = trace.is_on().then(|| body.told()).flatten() {
+        trace.step(|| ("expand".into(), told));
+    }
+    let reading = Reading::new(reply, &body, facts, None);
     let job = Job { translator, trace, notes: &mut notes };
     let (result, rule) = job.run(&reading);
     Translation { result, rule, notes }
@@ -91,7 +96,7 @@ impl Job<'_> {
             let reading = match rule.charset {
                 None => reading,
                 charset => {
-                    recoded = Reading::new(reading.reply, reading.facts, charset);
+                    recoded = reading.recoded(charset);
                     &recoded
                 }
             };
@@ -188,8 +193,11 @@ impl Job<'_> {
     /// The beginning of a body that came as a surprise.
     pub(super) fn note_body(&mut self, reading: &Reading<'_>) {
         const LONGEST_NOTED: usize = 300;
-        if !reading.reply.body.is_empty() {
-            let start = reading.reply.body.slice(..reading.reply.body.len().min(LONGEST_NOTED * 4));
+        // Of data that can't be expanded nothing can be read.
+        if let Ok(body) = reading.body()
+            && !body.is_empty()
+        {
+            let start = body.slice(..body.len().min(LONGEST_NOTED * 4));
             self.notes.push(Note::Body(capped(&String::from_utf8_lossy(&start), LONGEST_NOTED)));
         }
     }

@@ -7,7 +7,7 @@ use http::StatusCode;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::{decode::decode_lossy, reading::Reading};
+use super::reading::Reading;
 use crate::tool::{Fault, ToolResult};
 
 /// Where the status of an upstream stands in the `_meta` of a tool error.
@@ -75,7 +75,7 @@ fn message_of(reading: &Reading<'_>, limit_bytes: usize) -> (Option<String>, Opt
     if !media_type.is_empty() && !media_type.starts_with("text/") || media_type == "text/html" {
         return (None, None);
     }
-    (safe_text(&begun(&decode_lossy(reading.reply()))), None)
+    (safe_text(&begun(&reading.lossy_text())), None)
 }
 
 /// Looks where APIs put their messages; RFC 9457 has `detail` and `title`.

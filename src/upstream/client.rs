@@ -127,7 +127,10 @@ impl Upstream {
             headers.remove(name);
         }
         headers.extend(settings.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        // Compressing costs a server near by more than it saves; a route that wants it says so.
+        if !headers.contains_key(header::ACCEPT_ENCODING) {
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
 
         let (mut method, mut content) = (request.method, request.body);
         let mut uri =

@@ -117,7 +117,7 @@ fn translator(rule: Option<Rule>, output: Option<Value>) -> Translator {
         otherwise: Otherwise::Error,
         output,
         wrap: Wrap::Always,
-        limits: TranslationLimits { error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES },
+        limits: TranslationLimits::default(),
     }
 }
 

@@ -228,6 +228,20 @@ async fn an_upstream_is_sent_what_its_settings_say_and_nothing_of_ours() {
 }
 
 #[tokio::test]
+async fn a_route_may_ask_for_compression_and_the_reply_is_expanded() {
+    let mut compressed =
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: br\r\nContent-Length: 10\r\n\r\n"
+            .to_vec();
+    compressed.extend(b"\x8f\x02\x80hello\n\x03");
+    let upstream = Scripted::answering(compressed).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.upstream.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("br"));
+    let response = setup.start().await.call("get_thing", "").await;
+    assert_eq!(response.told(), "hello\n");
+    assert_eq!(upstream.state().asked[0].header("accept-encoding"), ["br"]);
+}
+
+#[tokio::test]
 async fn redirects_are_followed_on_their_own_origin_and_only_when_allowed() {
     let elsewhere = Scripted::answering(reply("200 OK", "text/plain", "stolen")).await;
     let away =

@@ -58,7 +58,7 @@ impl Binary {
                 "expected {expected} data, found `{mime_type}`; `media_type` says otherwise where the reply is wrong"
             ));
         }
-        let data = BASE64_STANDARD.encode(&reply.body);
+        let data = BASE64_STANDARD.encode(reading.body()?);
         Ok(match kind {
             BinaryKind::Image => Block::Image { data, mime_type },
             BinaryKind::Audio => Block::Audio { data, mime_type },

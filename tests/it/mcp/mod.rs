@@ -290,7 +290,7 @@ fn route(
             otherwise: Otherwise::Text,
             output,
             wrap,
-            limits: TranslationLimits { error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES },
+            limits: TranslationLimits::default(),
         },
         deadline: Duration::from_secs(10),
         reply_limit_bytes: 1 << 20,

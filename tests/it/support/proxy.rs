@@ -84,7 +84,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
             otherwise: Otherwise::Text,
             output: None,
             wrap: Wrap::Always,
-            limits: TranslationLimits { error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES },
+            limits: TranslationLimits::default(),
         },
         deadline: Duration::from_secs(15),
         reply_limit_bytes: 1 << 20,

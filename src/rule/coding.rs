@@ -1,0 +1,496 @@
+//! Compressed bodies to bytes: what `Content-Encoding` says is undone.
+
+use std::{
+    cell::OnceCell,
+    error::Error,
+    io::{self, Read},
+};
+
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
+use bytes::Bytes;
+use flate2::{Decompress, FlushDecompress, Status, bufread::GzDecoder};
+use http::header;
+use ruzstd::decoding::{
+    BlockDecodingStrategy, FrameDecoder,
+    errors::{FrameDecoderError, ReadFrameHeaderError},
+};
+
+use super::capped;
+use crate::reply::Reply;
+
+/// How many codings may lie on each other; more are nobody's wish.
+const CODING_LIMIT: usize = 3;
+
+/// How many members of gzip, or frames of zstd, may follow each other: each costs tables, however short it is.
+const MEMBER_LIMIT: usize = 10_000;
+
+/// How far back data in zstd may point, in bytes; more where the reply itself may be longer (RFC 9659, section 3).
+const ZSTD_WINDOW_BYTES: usize = 8 << 20;
+
+/// The body of a reply, expanded when first asked for, and once.
+pub(crate) struct Body<'a> {
+    reply: &'a Reply,
+    limit_bytes: usize,
+    expanded: OnceCell<Result<Bytes, String>>,
+}
+
+impl<'a> Body<'a> {
+    /// The body of a reply that may have `limit_bytes` when expanded.
+    pub(crate) fn new(reply: &'a Reply, limit_bytes: usize) -> Self {
+        Self { reply, limit_bytes, expanded: OnceCell::new() }
+    }
+
+    /// The bytes as they were before they were compressed; the body's own when they never were.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the coding and says what is wrong: it is unknown, or the data is cut off, broken or
+    /// longer than the limit.
+    pub(crate) fn bytes(&self) -> Result<&Bytes, String> {
+        self.expanded.get_or_init(|| expand(self.reply, self.limit_bytes)).as_ref().map_err(Clone::clone)
+    }
+
+    /// What was expanded, in words; `None` for a body that was never compressed.
+    pub(crate) fn told(&self) -> Option<String> {
+        if self.reply.body.is_empty() {
+            return None;
+        }
+        let names: Vec<_> = match codings(self.reply) {
+            Ok(codings) if codings.is_empty() => return None,
+            Ok(codings) => codings.iter().rev().map(|coding| coding.name()).collect(),
+            Err(why) => return Some(why),
+        };
+        Some(match self.bytes() {
+            Ok(bytes) => {
+                format!("{}: {} bytes to {} bytes", names.join(", then "), self.reply.body.len(), bytes.len())
+            }
+            Err(why) => why,
+        })
+    }
+}
+
+/// A way to compress (RFC 9110, section 8.4.1; RFC 7932; RFC 8878).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Gzip,
+    Deflate,
+    Brotli,
+    Zstd,
+}
+
+impl Coding {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// Why data could not be expanded.
+#[derive(Debug)]
+enum Wrong {
+    TooLong,
+    CutOff,
+    Broken(String),
+}
+
+fn expand(reply: &Reply, limit_bytes: usize) -> Result<Bytes, String> {
+    // What has no content (a 204, the answer to HEAD) may still say how it would be compressed.
+    if reply.body.is_empty() {
+        return Ok(Bytes::new());
+    }
+    let mut body = reply.body.clone();
+    // They were applied in the order in which they are named.
+    for coding in codings(reply)?.into_iter().rev() {
+        body = undo(coding, &body, limit_bytes)?;
+    }
+    Ok(body)
+}
+
+/// The codings that `Content-Encoding` names, in order; `identity` is none.
+fn codings(reply: &Reply) -> Result<Vec<Coding>, String> {
+    const LONGEST_SHOWN_BYTES: usize = 40;
+    let mut codings = Vec::new();
+    for value in reply.headers.get_all(header::CONTENT_ENCODING) {
+        for name in value.as_bytes().split(|byte| *byte == b',') {
+            let name = String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase();
+            codings.push(match name.as_str() {
+                "" | "identity" => continue,
+                "gzip" | "x-gzip" => Coding::Gzip,
+                "deflate" => Coding::Deflate,
+                "br" => Coding::Brotli,
+                "zstd" => Coding::Zstd,
+                _ => {
+                    return Err(format!(
+                        "expected a `Content-Encoding` of gzip, deflate, br, zstd or identity, found `{}`",
+                        capped(&name, LONGEST_SHOWN_BYTES)
+                    ));
+                }
+            });
+            if codings.len() > CODING_LIMIT {
+                return Err(format!(
+                    "expected at most {CODING_LIMIT} codings in `Content-Encoding`, found more"
+                ));
+            }
+        }
+    }
+    Ok(codings)
+}
+
+fn undo(coding: Coding, data: &[u8], limit_bytes: usize) -> Result<Bytes, String> {
+    let mut out = Expanded { bytes: Vec::new(), limit_bytes };
+    let undone = match coding {
+        Coding::Gzip => gzip(data, &mut out),
+        Coding::Deflate => deflate(data, &mut out),
+        Coding::Brotli => brotli(data, &mut out),
+        Coding::Zstd => zstd(data, &mut out),
+    };
+    let name = coding.name();
+    match undone {
+        Ok(()) => Ok(out.bytes.into()),
+        Err(Wrong::TooLong) => Err(format!(
+            "expected a reply of at most {limit_bytes} bytes, which is its `reply_limit`, found more once {name} was undone"
+        )),
+        Err(Wrong::CutOff) => {
+            Err(format!("expected data in {name}, found data that breaks off after {} bytes", data.len()))
+        }
+        Err(Wrong::Broken(what)) => {
+            Err(format!("expected data in {name}, as `Content-Encoding` says, found what is none: {what}"))
+        }
+    }
+}
+
+/// What has been expanded so far.
+struct Expanded {
+    bytes: Vec<u8>,
+    limit_bytes: usize,
+}
+
+impl Expanded {
+    fn add(&mut self, part: &[u8]) -> Result<(), Wrong> {
+        if part.len() > self.limit_bytes - self.bytes.len() {
+            return Err(Wrong::TooLong);
+        }
+        self.bytes.extend_from_slice(part);
+        Ok(())
+    }
+}
+
+/// How much is expanded in one go, in bytes.
+const PART_BYTES: usize = 32 << 10;
+
+fn gzip(data: &[u8], out: &mut Expanded) -> Result<(), Wrong> {
+    let mut rest = data;
+    let mut part = vec![0; PART_BYTES];
+    for _ in 0..MEMBER_LIMIT {
+        let mut member = GzDecoder::new(&mut rest);
+        loop {
+            match member.read(&mut part) {
+                Ok(0) => break,
+                Ok(length) => out.add(&part[..length])?,
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(Wrong::CutOff),
+                Err(error) => return Err(Wrong::Broken(error.to_string())),
+            }
+        }
+        // One member after the other is one document (RFC 1952, section 2.2).
+        if !rest.starts_with(&[0x1f, 0x8b]) {
+            return nothing_after(rest);
+        }
+    }
+    Err(Wrong::Broken(format!("more than {MEMBER_LIMIT} members")))
+}
+
+/// In the wrapping of zlib (RFC 1950), as it should be, or without, as it was sent for years (RFC 9110, section
+/// 8.4.1.2).
+fn deflate(data: &[u8], out: &mut Expanded) -> Result<(), Wrong> {
+    let wrapped = matches!(data, [first, second, ..]
+        if first & 0x0f == 8 && (u16::from(*first) << 8 | u16::from(*second)) % 31 == 0);
+    if !wrapped {
+        return inflate(data, false, out);
+    }
+    match inflate(data, true, out) {
+        Err(Wrong::Broken(what)) => {
+            // Data without the wrapping may by chance begin like one.
+            out.bytes.clear();
+            inflate(data, false, out).map_err(|_| Wrong::Broken(what))
+        }
+        other => other,
+    }
+}
+
+fn inflate(data: &[u8], wrapped: bool, out: &mut Expanded) -> Result<(), Wrong> {
+    let mut decoder = Decompress::new(wrapped);
+    let mut rest = data;
+    let mut part = vec![0; PART_BYTES];
+    loop {
+        let (read_before, made_before) = (decoder.total_in(), decoder.total_out());
+        let status = decoder
+            .decompress(rest, &mut part, FlushDecompress::None)
+            .map_err(|error| Wrong::Broken(error.to_string()))?;
+        // Both are at most the length of a slice.
+        let read = (decoder.total_in() - read_before) as usize;
+        let made = (decoder.total_out() - made_before) as usize;
+        out.add(&part[..made])?;
+        rest = &rest[read..];
+        match status {
+            Status::StreamEnd => return nothing_after(rest),
+            Status::Ok | Status::BufError if read == 0 && made == 0 => return Err(Wrong::CutOff),
+            Status::Ok | Status::BufError => {}
+        }
+    }
+}
+
+fn brotli(data: &[u8], out: &mut Expanded) -> Result<(), Wrong> {
+    let memory = StandardAlloc::default;
+    // Strict: windows beyond the 16 MiB of RFC 7932 are somebody's own extension.
+    let mut state = BrotliState::new_strict(memory(), memory(), memory());
+    let (mut left, mut position, mut total) = (data.len(), 0, 0);
+    let mut part = vec![0; PART_BYTES];
+    loop {
+        let (mut room, mut made) = (part.len(), 0);
+        let result = BrotliDecompressStream(
+            &mut left,
+            &mut position,
+            data,
+            &mut room,
+            &mut made,
+            &mut part,
+            &mut total,
+            &mut state,
+        );
+        out.add(&part[..made])?;
+        match result {
+            BrotliResult::ResultSuccess => return nothing_after(&data[position..]),
+            BrotliResult::NeedsMoreOutput => {}
+            BrotliResult::NeedsMoreInput => return Err(Wrong::CutOff),
+            BrotliResult::ResultFailure => {
+                return Err(Wrong::Broken(format!("no such code at byte {position}")));
+            }
+        }
+    }
+}
+
+fn zstd(data: &[u8], out: &mut Expanded) -> Result<(), Wrong> {
+    let mut decoder = FrameDecoder::new();
+    decoder.set_max_window_size(ZSTD_WINDOW_BYTES.max(out.limit_bytes) as u64);
+    let mut rest = data;
+    let mut part = vec![0; PART_BYTES];
+    for frame in 0..MEMBER_LIMIT {
+        if frame > 0 && nothing_after(rest).is_ok() {
+            return Ok(());
+        }
+        match decoder.reset(&mut rest) {
+            Ok(()) => {}
+            Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                length, ..
+            })) => {
+                rest = usize::try_from(length)
+                    .ok()
+                    .and_then(|length| rest.get(length..))
+                    .ok_or(Wrong::CutOff)?;
+                continue;
+            }
+            Err(error) => return Err(zstd_wrong(&error)),
+        }
+        loop {
+            let length = decoder.read(&mut part).map_err(|error| Wrong::Broken(error.to_string()))?;
+            if length > 0 {
+                out.add(&part[..length])?;
+            } else if decoder.is_finished() {
+                break;
+            } else {
+                let next = BlockDecodingStrategy::UptoBlocks(1);
+                decoder.decode_blocks(&mut rest, next).map_err(|error| zstd_wrong(&error))?;
+            }
+        }
+        if let Some(expected) = decoder.get_checksum_from_data()
+            && decoder.get_calculated_checksum() != Some(expected)
+        {
+            return Err(Wrong::Broken("the checksum is not that of the data".to_owned()));
+        }
+    }
+    match nothing_after(rest) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(Wrong::Broken(format!("more than {MEMBER_LIMIT} frames"))),
+    }
+}
+
+fn zstd_wrong(error: &FrameDecoderError) -> Wrong {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(inner) = cause {
+        if inner.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::UnexpectedEof) {
+            return Wrong::CutOff;
+        }
+        cause = inner.source();
+    }
+    Wrong::Broken(match error {
+        FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::BadMagicNumber(_)) => {
+            "it does not begin as zstd does".to_owned()
+        }
+        other => capped(&other.to_string(), 200),
+    })
+}
+
+/// Padding and a line end after the data are somebody's habit; anything else is not.
+fn nothing_after(rest: &[u8]) -> Result<(), Wrong> {
+    match rest.iter().all(|byte| matches!(byte, 0 | b'\r' | b'\n')) {
+        true => Ok(()),
+        false => Err(Wrong::Broken(format!("{} bytes follow its end", rest.len()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::{
+        Compression,
+        write::{DeflateEncoder, GzEncoder, ZlibEncoder},
+    };
+    use http::{HeaderMap, StatusCode};
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    use super::*;
+
+    const LIMIT: usize = 1000;
+
+    fn expanded(coding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_ENCODING, coding.parse().unwrap());
+        let reply = Reply { status: StatusCode::OK, headers, body: Bytes::copy_from_slice(body) };
+        Body::new(&reply, LIMIT).bytes().map(|bytes| bytes.to_vec())
+    }
+
+    #[track_caller]
+    fn check(coding: &str, body: &[u8], expected: Result<&str, &str>) {
+        match (expanded(coding, body), expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(String::from_utf8(found).unwrap(), expected),
+            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}"),
+        }
+    }
+
+    fn gzipped(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zlibbed(text: &[u8]) -> Vec<u8> {
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn deflated(text: &[u8]) -> Vec<u8> {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zstandard(text: &[u8]) -> Vec<u8> {
+        compress_to_vec(text, CompressionLevel::Fastest)
+    }
+
+    /// `hello` and a line end, as one part that is not compressed.
+    const HELLO_IN_BROTLI: &[u8] = b"\x8f\x02\x80hello\n\x03";
+    /// A million times `a`.
+    const BOMB_IN_BROTLI: &[u8] = b"\x5f\x3f\x42\x8f\x5f\x22\x2c\x1e\x0b\x04\xf2\x73\x1e\x00";
+
+    fn samples(text: &[u8]) -> [(&'static str, Vec<u8>); 4] {
+        [
+            ("gzip", gzipped(text)),
+            ("deflate", zlibbed(text)),
+            ("deflate", deflated(text)),
+            ("zstd", zstandard(text)),
+        ]
+    }
+
+    #[test]
+    fn every_coding_is_undone() {
+        for (coding, body) in samples(b"temp: 5\n") {
+            check(coding, &body, Ok("temp: 5\n"));
+        }
+        check("br", HELLO_IN_BROTLI, Ok("hello\n"));
+        check("X-Gzip", &gzipped(b"x"), Ok("x"));
+        check("identity", b"temp: 5\n", Ok("temp: 5\n"));
+        check("", b"x", Ok("x"));
+    }
+
+    #[test]
+    fn several_codings_are_undone_from_the_last_to_the_first() {
+        check("deflate, gzip", &gzipped(&zlibbed(b"x")), Ok("x"));
+        check("gzip , identity,deflate,zstd", &zstandard(&zlibbed(&gzipped(b"x"))), Ok("x"));
+        check("gzip, gzip, gzip, gzip", b"x", Err("expected at most 3 codings"));
+    }
+
+    #[test]
+    fn members_and_frames_that_follow_each_other_are_one_document() {
+        check("gzip", &[gzipped(b"a"), gzipped(b"b"), vec![0; 9]].concat(), Ok("ab"));
+        let skipped = b"\x50\x2a\x4d\x18\x03\0\0\0xyz".to_vec();
+        check("zstd", &[skipped.clone(), zstandard(b"a"), skipped, zstandard(b"b")].concat(), Ok("ab"));
+        let many = gzipped(b"").repeat(MEMBER_LIMIT + 1);
+        check("gzip", &many, Err("more than 10000 members"));
+        check("zstd", &zstandard(b"").repeat(MEMBER_LIMIT + 1), Err("more than 10000 frames"));
+        for (coding, mut body) in samples(b"a") {
+            body.extend(b"\r\n");
+            check(coding, &body, Ok("a"));
+            body.extend(b"<!-- -->");
+            assert!(expanded(coding, &body).is_err(), "{coding}");
+        }
+    }
+
+    #[test]
+    fn an_empty_body_was_never_compressed() {
+        check("gzip", b"", Ok(""));
+        check("compress", b"", Ok(""));
+    }
+
+    #[test]
+    fn what_is_cut_off_broken_or_unknown_says_so() {
+        for (coding, body) in samples("Tromsø, Bodø, Vardø, Alta".as_bytes()) {
+            for length in 1..body.len() {
+                let error = expanded(coding, &body[..length]).unwrap_err();
+                assert!(error.starts_with(&format!("expected data in {coding}")), "{error}");
+            }
+            check(coding, &body[..body.len() - 2], Err("breaks off"));
+            check(coding, b"temp: 5 degrees and nothing else\n", Err("found what is none"));
+        }
+        check(
+            "br",
+            &HELLO_IN_BROTLI[..6],
+            Err("expected data in br, found data that breaks off after 6 bytes"),
+        );
+        check(
+            "br",
+            b"\xff\xff\xff\xff\xff",
+            Err("expected data in br, as `Content-Encoding` says, found what is none"),
+        );
+        check("compress", b"x", Err("of gzip, deflate, br, zstd or identity, found `compress`"));
+        let mut tampered = gzipped(b"temp: 5\n");
+        let at = tampered.len() - 6;
+        tampered[at] ^= 1;
+        check("gzip", &tampered, Err("found what is none"));
+        let mut tampered = zstandard(b"temp: 5\n");
+        let last = tampered.len() - 1;
+        tampered[last] ^= 1;
+        check("zstd", &tampered, Err("the checksum is not that of the data"));
+    }
+
+    #[test]
+    fn nothing_expands_beyond_the_limit() {
+        for (coding, body) in samples(&[b'a'; LIMIT]) {
+            check(coding, &body, Ok(&"a".repeat(LIMIT)));
+        }
+        for (coding, body) in samples(&[b'a'; LIMIT + 1]) {
+            check(coding, &body, Err("at most 1000 bytes, which is its `reply_limit`, found more once"));
+        }
+        for (coding, body) in samples(&vec![b'a'; 10_000_000]) {
+            check(coding, &body, Err("`reply_limit`"));
+        }
+        check("br", BOMB_IN_BROTLI, Err("found more once br was undone"));
+    }
+}

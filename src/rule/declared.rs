@@ -1,0 +1,278 @@
+//! The charset that a document declares in its own first bytes: HTML in `<meta>`, XML in its declaration.
+
+use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252, X_USER_DEFINED};
+
+/// How much of a document is looked through, in bytes (HTML, section 4.2.5.4).
+const LOOKED_THROUGH_BYTES: usize = 1024;
+
+/// What a document says of itself.
+pub(super) struct Declared {
+    pub(super) encoding: &'static Encoding,
+    /// Where it says so.
+    pub(super) because: &'static str,
+}
+
+/// Looks for the charset that a document declares; `None` where it declares none.
+///
+/// A media type of HTML has `<meta>` go first, for browsers do so; where there is no media type or it is plain
+/// text, `<meta>` counts in what begins like HTML. The XML declaration counts in any text.
+///
+/// # Errors
+///
+/// A sentence, when the declared name is no charset.
+pub(super) fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<Declared>, String> {
+    // Without a byte order mark, only the zeros tell (XML 1.0, appendix F.1).
+    let wide = match body {
+        [b'<', 0, b'?', 0, ..] => Some(UTF_16LE),
+        [0, b'<', 0, b'?', ..] => Some(UTF_16BE),
+        _ => None,
+    };
+    if let Some(encoding) = wide {
+        return Ok(Some(Declared { encoding, because: "the XML declaration, in two bytes a character" }));
+    }
+    let start = &body[..body.len().min(LOOKED_THROUGH_BYTES)];
+    let in_meta = || meta(start).map(|label| named(&label, "`<meta>`"));
+    let in_declaration = || xml_declaration(start).map(|label| named(label, "the XML declaration"));
+    let found = if is_html(media_type, start) { in_meta().or_else(in_declaration) } else { in_declaration() };
+    found.transpose()
+}
+
+fn is_html(media_type: Option<&str>, start: &[u8]) -> bool {
+    match media_type {
+        Some("text/html" | "application/xhtml+xml") => true,
+        None | Some("text/plain") => {
+            let start = start.trim_ascii_start();
+            let begins = |with: &str| {
+                start.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
+            };
+            begins("<!doctype html") || begins("<html") || begins("<head")
+        }
+        Some(_) => false,
+    }
+}
+
+fn named(label: &[u8], place: &'static str) -> Result<Declared, String> {
+    match Encoding::for_label(label) {
+        // It was read byte by byte, so it can't be: programs write `utf-16` and then send UTF-8 (HTML, section
+        // 13.2.3.2).
+        Some(encoding) if encoding == UTF_16LE || encoding == UTF_16BE => {
+            Ok(Declared { encoding: UTF_8, because: "a declaration of UTF-16 in single bytes" })
+        }
+        Some(encoding) if encoding == X_USER_DEFINED => {
+            Ok(Declared { encoding: WINDOWS_1252, because: place })
+        }
+        Some(encoding) => Ok(Declared { encoding, because: place }),
+        None => Err(format!(
+            "expected a charset in {place}, found a name that is none; a rule can name it with `charset`"
+        )),
+    }
+}
+
+/// The `encoding` of `<?xml version="1.0" encoding="…"?>`.
+fn xml_declaration(start: &[u8]) -> Option<&[u8]> {
+    let rest = start.strip_prefix(b"<?xml")?;
+    let end = rest.windows(2).position(|two| two == b"?>")?;
+    let inside = &rest[..end];
+    let name = b"encoding";
+    let at = inside.windows(name.len()).position(|part| part == name)?;
+    let value = inside[at + name.len()..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
+    let (quote, value) = value.split_first().filter(|(quote, _)| matches!(quote, b'"' | b'\''))?;
+    let end = value.iter().position(|byte| byte == quote)?;
+    Some(&value[..end])
+}
+
+/// The charset of the first `<meta>` that has one, as browsers look for it (HTML, section 13.2.3.2).
+fn meta(start: &[u8]) -> Option<Vec<u8>> {
+    let mut rest = start;
+    loop {
+        let at = rest.iter().position(|byte| *byte == b'<')?;
+        rest = &rest[at + 1..];
+        if let Some(comment) = rest.strip_prefix(b"!--") {
+            // `<!-->` is a whole comment: its end may begin in its beginning.
+            let end = rest[1..].windows(3).position(|three| three == b"-->");
+            rest = end.map_or_else(|| &comment[comment.len()..], |end| &rest[1 + end + 3..]);
+            continue;
+        }
+        let name_length = rest.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+        let (name, after) = rest.split_at(name_length);
+        if name.is_empty() && !rest.starts_with(b"/") {
+            continue;
+        }
+        let mut tag = Attributes { rest: after };
+        let label = match name.eq_ignore_ascii_case(b"meta") {
+            true => charset_of_meta(&mut tag),
+            false => {
+                // A `<` or a `>` in an attribute is none.
+                tag.by_ref().for_each(drop);
+                None
+            }
+        };
+        if label.is_some() {
+            return label;
+        }
+        rest = tag.rest;
+    }
+}
+
+fn charset_of_meta(tag: &mut Attributes<'_>) -> Option<Vec<u8>> {
+    let (mut charset, mut content, mut is_content_type) = (None, None, false);
+    for (name, value) in tag {
+        match name.as_slice() {
+            b"charset" => charset = charset.or_else(|| (!value.is_empty()).then_some(value)),
+            b"content" => content = content.or_else(|| charset_in(value)),
+            b"http-equiv" => is_content_type |= value.eq_ignore_ascii_case(b"content-type"),
+            _ => {}
+        }
+    }
+    charset.or_else(|| content.filter(|_| is_content_type)).map(<[u8]>::to_vec)
+}
+
+/// `text/html; charset=iso-8859-1`: what stands after `charset=`.
+fn charset_in(content: &[u8]) -> Option<&[u8]> {
+    let name = b"charset";
+    let at = content.windows(name.len()).position(|part| part.eq_ignore_ascii_case(name))?;
+    let value = content[at + name.len()..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
+    let value = match value.split_first() {
+        Some((quote @ (b'"' | b'\''), inside)) => inside.split(|byte| byte == quote).next()?,
+        _ => value.split(|byte| *byte == b';' || byte.is_ascii_whitespace()).next()?,
+    };
+    (!value.is_empty()).then_some(value)
+}
+
+/// The attributes of a tag; when they are at their end, `rest` is what follows the tag.
+struct Attributes<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Attributes<'a> {
+    fn take(&mut self, is_part: impl Fn(u8) -> bool) -> &'a [u8] {
+        let length = self.rest.iter().take_while(|byte| is_part(**byte)).count();
+        let (taken, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        taken
+    }
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    /// The name in lower case, and the value.
+    type Item = (Vec<u8>, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.take(|byte| byte.is_ascii_whitespace() || byte == b'/');
+        if self.rest.first().is_none_or(|byte| *byte == b'>') {
+            return None;
+        }
+        let (first, _) = self.rest.split_first()?;
+        // A name may begin with `=`, or nothing would be taken.
+        let begun = usize::from(*first == b'=');
+        let (beginning, rest) = self.rest.split_at(begun);
+        self.rest = rest;
+        let name = self.take(|byte| !byte.is_ascii_whitespace() && !matches!(byte, b'/' | b'>' | b'='));
+        let name = [beginning, name].concat().to_ascii_lowercase();
+        self.take(|byte| byte.is_ascii_whitespace());
+        let Some(value) = self.rest.strip_prefix(b"=") else { return Some((name, b"")) };
+        self.rest = value;
+        self.take(|byte| byte.is_ascii_whitespace());
+        let value = match self.rest.split_first() {
+            Some((quote @ (b'"' | b'\''), inside)) => {
+                self.rest = inside;
+                let value = self.take(|byte| byte != *quote);
+                self.rest = self.rest.get(1..).unwrap_or_default();
+                value
+            }
+            _ => self.take(|byte| !byte.is_ascii_whitespace() && byte != b'>'),
+        };
+        Some((name, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(media_type: &str, body: &str, expected: Option<(&str, &str)>) {
+        let media_type = (!media_type.is_empty()).then_some(media_type);
+        let found = declared(media_type, body.as_bytes()).unwrap();
+        let found = found.map(|declared| (declared.encoding.name(), declared.because));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn html_says_it_in_meta() {
+        for body in [
+            "<!DOCTYPE html><html><head><meta charset=\"shift_jis\">",
+            "<html><META CHARSET=Shift_JIS />",
+            "<meta http-equiv=\"Content-Type\" content=\"text/html; charset=shift_jis\">",
+            "<meta content='text/html;charset = \"sjis\"; x' http-equiv=content-type>",
+            "<!-- <meta charset=utf-8> --><!--><p title='<meta charset=utf-8>'></p><meta charset=sjis>",
+            "<?xml version='1.0'?><meta name=a content='charset=utf-8'><meta charset=sjis>",
+        ] {
+            check("text/html", body, Some(("Shift_JIS", "`<meta>`")));
+        }
+        for body in [
+            "<meta name=x content='charset=sjis'>",
+            "<metal charset=sjis>",
+            "< meta charset=sjis>",
+            "<meta charset",
+        ] {
+            check("text/html", body, None);
+        }
+        check("text/html", &format!("{}<meta charset=sjis>", " ".repeat(1024)), None);
+        check("text/plain", "<html><meta charset=sjis>", Some(("Shift_JIS", "`<meta>`")));
+        check("text/plain", "write <meta charset=sjis>", None);
+        check("application/json", "<html><meta charset=sjis>", None);
+    }
+
+    #[test]
+    fn xml_says_it_in_its_declaration() {
+        let declaration = Some(("windows-1252", "the XML declaration"));
+        check(
+            "text/xml",
+            "<?xml version=\"1.0\" encoding='ISO-8859-1' standalone=\"yes\"?><a/>",
+            declaration,
+        );
+        check("", "<?xml encoding = \"latin1\"?>", declaration);
+        check("application/soap+xml", "<?xml version='1.0'?><a encoding='latin1'/>", None);
+        check("text/html", "<?xml version='1.0' encoding='latin1'?><html>", declaration);
+        check("text/xml", "<a/>", None);
+    }
+
+    #[test]
+    fn utf_16_that_is_read_byte_by_byte_is_none() {
+        let told = Some(("UTF-8", "a declaration of UTF-16 in single bytes"));
+        check("text/xml", "<?xml version=\"1.0\" encoding=\"utf-16\"?><a/>", told);
+        check("text/html", "<meta charset=utf-16le>", told);
+        let wide = Some(("UTF-16LE", "the XML declaration, in two bytes a character"));
+        check("text/xml", "<\0?\0x\0m\0l\0", wide);
+        let wide = Some(("UTF-16BE", "the XML declaration, in two bytes a character"));
+        check("", "\0<\0?\0x\0m\0l", wide);
+    }
+
+    #[test]
+    fn a_name_that_is_no_charset_is_an_error() {
+        let error = declared(Some("text/html"), b"<meta charset=klingon>").err().unwrap();
+        assert!(error.contains("expected a charset in `<meta>`"), "{error}");
+        assert!(declared(Some("text/xml"), b"<?xml encoding=''?>").is_err());
+    }
+
+    #[test]
+    fn broken_markup_comes_to_an_end() {
+        for body in [
+            "<",
+            "<!--",
+            "<!-",
+            "<meta",
+            "<meta =",
+            "<meta ==='",
+            "<a b='",
+            "<meta charset=",
+            "</",
+            "<meta/////",
+            "<?xml",
+            "<?xml encoding",
+        ] {
+            let _ = declared(Some("text/html"), body.as_bytes());
+        }
+    }
+}
