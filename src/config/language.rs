@@ -11,12 +11,26 @@ use super::{
     source::Span,
     suggest,
 };
-use crate::rule::{Jq, Pattern, Template};
+use crate::rule::{Jq, Pattern, PatternError, Template};
 
 /// A regular expression.
 pub(super) fn pattern(report: &Report<'_>, node: &Node, what: &str) -> Option<Pattern> {
+    compiled(report, node, what, Pattern::compile)
+}
+
+/// A regular expression in which `^` and `$` are the ends of a line.
+pub(super) fn pattern_of_lines(report: &Report<'_>, node: &Node, what: &str) -> Option<Pattern> {
+    compiled(report, node, what, Pattern::of_lines)
+}
+
+fn compiled(
+    report: &Report<'_>,
+    node: &Node,
+    what: &str,
+    compile: fn(&str) -> Result<Pattern, PatternError>,
+) -> Option<Pattern> {
     let text = section::text_of(report, node, what)?;
-    match Pattern::compile(text) {
+    match compile(text) {
         Ok(pattern) => Some(pattern),
         Err(error) => {
             let help = if text.contains("(?=")

@@ -236,7 +236,22 @@ impl Pattern {
     ///
     /// [`PatternError`] on a syntax error, or a pattern that would be too large.
     pub fn compile(source: &str) -> Result<Self, PatternError> {
-        let regex = regex::RegexBuilder::new(source)
+        Self::build(regex::RegexBuilder::new(source))
+    }
+
+    /// Compiles a pattern in which `^` and `$` are the ends of a line.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::compile`].
+    pub fn of_lines(source: &str) -> Result<Self, PatternError> {
+        let mut builder = regex::RegexBuilder::new(source);
+        builder.multi_line(true);
+        Self::build(builder)
+    }
+
+    fn build(mut builder: regex::RegexBuilder) -> Result<Self, PatternError> {
+        let regex = builder
             .size_limit(Self::SIZE_LIMIT_BYTES)
             .build()
             .map_err(|error| PatternError(pattern_message(&error)))?;

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    extract::{Binary, Each, Extractor, ExtractorKind, Header, Json, Pairs, Regex, Text},
+    extract::{
+        Binary, CapturePattern, Each, Extractor, ExtractorKind, Header, Indented, Json, Pairs, Regex, Text,
+    },
     *,
 };
 use crate::{
@@ -417,7 +419,7 @@ fn any_reply() -> impl Strategy<Value = Reply> {
     let body = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..200),
         "\\PC{0,100}".prop_map(String::into_bytes),
-        "([a-z]{1,4}[:=] ?[a-z0-9.-]{0,5}\n){0,6}".prop_map(String::into_bytes),
+        "( {0,3}\\[?[a-z]{1,4}[:=\\]]? ?[a-z0-9.-]{0,5}\n){0,6}".prop_map(String::into_bytes),
         "\\{\"(error|message|a|b)\": ?(\"[a-z]*\"|[0-9.]{1,6}|null|\\{\\}|\\[1\\])\\}"
             .prop_map(String::into_bytes),
     ];
@@ -435,8 +437,12 @@ fn any_reply() -> impl Strategy<Value = Reply> {
     })
 }
 
+fn captures(pattern: &str) -> CapturePattern {
+    CapturePattern::plain(Pattern::compile(pattern).unwrap())
+}
+
 fn any_translator() -> impl Strategy<Value = Translator> {
-    (0_usize..8, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
+    (0_usize..11, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
         |(kind, filter, content, schema, condition)| {
             let kind = match kind {
                 0 => Some(ExtractorKind::Json(Json)),
@@ -447,13 +453,28 @@ fn any_translator() -> impl Strategy<Value = Translator> {
                 })),
                 4 => Some(ExtractorKind::Binary(Binary { kind: None, media_type: None })),
                 5 => Some(ExtractorKind::Regex(Regex {
-                    pattern: Pattern::compile("(?<a>[a-z]+)").unwrap(),
+                    patterns: vec![captures("(?<a>[a-z]+)")],
                     each: Each::Match,
+                    allow_empty: false,
                 })),
                 6 => Some(ExtractorKind::Regex(Regex {
-                    pattern: Pattern::compile("(?<a>.)(?<b>x)?").unwrap(),
+                    patterns: vec![captures("(?<a>.)(?<b>x)?")],
                     each: Each::Line,
+                    allow_empty: true,
                 })),
+                7 => Some(ExtractorKind::Regex(Regex {
+                    patterns: vec![captures("(?<a>[0-9]+)"), captures("(?<b>[a-z])")],
+                    each: Each::Block(Box::default()),
+                    allow_empty: true,
+                })),
+                8 => Some(ExtractorKind::Pairs(Pairs {
+                    separators: vec![":".into(), "=".into()],
+                    indented: Indented::Nested,
+                    sections: Some(Pattern::compile(Pairs::BRACKETS).unwrap()),
+                    blocks: Some(Box::default()),
+                    ..Pairs::default()
+                })),
+                9 => Some(ExtractorKind::Pairs(Pairs { indented: Indented::Words, ..Pairs::default() })),
                 _ => None,
             };
             let filter = [None, Some("."), Some(".a"), Some("{a: .}")][filter];

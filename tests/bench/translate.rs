@@ -11,7 +11,7 @@ use glossator::{
     rule::{
         Action, ContentTemplate, Facts, Field, FieldKind, Fields, Jq, Matcher, Otherwise, OutputSchema,
         Pattern, Rule, SuccessRule, Trace, TranslationLimits, Translator, Wrap,
-        extract::{Binary, Each, Extractor, ExtractorKind, Pairs, Regex, Text},
+        extract::{Binary, CapturePattern, Each, Extractor, ExtractorKind, Pairs, Regex, Text},
         translate,
     },
     tool::{Shapes, ToolName, write_result},
@@ -80,7 +80,9 @@ fn pairs_to_typed_fields(bencher: Bencher<'_, '_>, bytes: usize) {
 #[divan::bench(args = SIZES)]
 fn regex_each_line(bencher: Bencher<'_, '_>, bytes: usize) {
     let pattern = Pattern::compile(r"^(?<key>\w+): (?<value>\d+)$").expect("the pattern is fixed");
-    let rule = rule(ExtractorKind::Regex(Regex { pattern, each: Each::Line }), None, None);
+    let patterns = vec![CapturePattern::plain(pattern)];
+    let regex = Regex { patterns, each: Each::Line, allow_empty: false };
+    let rule = rule(ExtractorKind::Regex(regex), None, None);
     run(bencher, &translator(Some(rule), None), &reply("text/plain", pairs_of(bytes)));
 }
 

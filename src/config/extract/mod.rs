@@ -6,6 +6,7 @@ mod fields;
 mod header;
 mod json;
 mod pairs;
+mod records;
 mod regex;
 mod text;
 

@@ -1,9 +1,17 @@
 //! `pairs` as the file has it.
 
-use super::{Alone, Form};
+use super::{Alone, Form, records};
 use crate::{
-    config::keys::PAIRS,
-    rule::extract::{ExtractorKind, Pairs},
+    config::{
+        keys::PAIRS,
+        language,
+        node::Kind,
+        section::{self, Section},
+    },
+    rule::{
+        Pattern,
+        extract::{ExtractorKind, Indented, Pairs},
+    },
 };
 
 pub(super) const FORM: Form = Form {
@@ -12,18 +20,76 @@ pub(super) const FORM: Form = Form {
     alone: Alone::Is(|| ExtractorKind::Pairs(Pairs::default())),
     short: None,
     options: |section| {
-        let pairs = match section.text_node("separator") {
-            Some((node, "")) => {
-                section.report.error(
-                    node.span,
-                    "`separator` is empty",
-                    "write what stands between key and value: `separator: \"=\"`",
-                );
-                return None;
-            }
-            Some((_, text)) => Pairs { separator: text.to_owned() },
-            None => Pairs::default(),
-        };
-        Some(ExtractorKind::Pairs(pairs))
+        let before = section.report.errors();
+        let separators =
+            words(section, "separator", "write what stands between key and value: `separator: \"=\"`");
+        let comments = words(section, "comment", "write what such lines begin with: `comment: \"#\"`");
+        let unquote = section.flag("unquote").unwrap_or(false);
+        let (indented, sections, records) = (indented(section), sections(section), records::read(section));
+        if section.report.errors() > before {
+            return None;
+        }
+        let records = records?;
+        Some(ExtractorKind::Pairs(Pairs {
+            separators: separators.unwrap_or_else(|| vec![Pairs::DEFAULT_SEPARATOR.to_owned()]),
+            comments: comments.unwrap_or_default(),
+            unquote,
+            indented,
+            sections,
+            blocks: records.blocks,
+            allow_empty: records.allow_empty,
+        }))
     },
 };
+
+/// One text or several, none of them empty.
+fn words(section: &Section<'_, '_>, name: &'static str, help: &str) -> Option<Vec<String>> {
+    let node = section.get(name)?;
+    let items = records::one_or_more(node);
+    let mut words = Vec::new();
+    for item in items {
+        match section::text_of(section.report, item, &format!("`{name}`"))? {
+            "" => section.report.error(item.span, format!("`{name}` is empty"), help.to_owned()),
+            text => words.push(text.to_owned()),
+        }
+    }
+    if items.is_empty() {
+        section.report.error(node.span, format!("`{name}` is empty"), help.to_owned());
+    }
+    (!words.is_empty()).then_some(words)
+}
+
+fn indented(section: &Section<'_, '_>) -> Indented {
+    match section.word("indented") {
+        Some("nested") => Indented::Nested,
+        Some("lines") => Indented::Lines,
+        Some("words") => Indented::Words,
+        Some("fold") => Indented::Fold,
+        _ => Indented::Same,
+    }
+}
+
+/// `true` is a name in brackets; else a pattern with one name.
+fn sections(section: &Section<'_, '_>) -> Option<Pattern> {
+    let node = section.get("sections")?;
+    if let Kind::Flag(flag) = node.kind {
+        return flag.then(|| Pattern::compile(Pairs::BRACKETS).expect("the pattern is ours"));
+    }
+    let pattern = language::pattern(section.report, node, "`sections`")?;
+    if pattern.names().len() != 1 {
+        let message = format!("`sections` captures one name, found {}", pattern.names().len());
+        section.report.error(node.span, message, "write `sections: '^# (?<name>.+)'`");
+        return None;
+    }
+    Some(pattern)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_pattern_compiles() {
+        assert_eq!(Pattern::compile(Pairs::BRACKETS).unwrap().names(), ["name"]);
+    }
+}

@@ -1,16 +1,17 @@
 //! `regex` as the file has it.
 
-use super::{Alone, Form};
+use super::{Alone, Form, records};
 use crate::{
     config::{
         keys::REGEX,
         language,
         node::{Kind, Node},
         report::Report,
+        section::Section,
     },
     rule::{
         Pattern,
-        extract::{Each, ExtractorKind, Regex},
+        extract::{CapturePattern, Each, ExtractorKind, Regex},
     },
 };
 
@@ -19,30 +20,65 @@ pub(super) const FORM: Form = Form {
     keys: &REGEX,
     alone: Alone::Needs("a pattern", "extract: { regex: '(?<name>…)' }"),
     short: Some(|report, node, _| match &node.kind {
-        Kind::Text(_) => Some(
-            captures(report, node)
-                .map(|pattern| ExtractorKind::Regex(Regex { pattern, each: Each::default() })),
-        ),
+        Kind::Text(_) => Some(plain(report, node, Lines::OfTheText).map(|pattern| {
+            ExtractorKind::Regex(Regex { patterns: vec![pattern], each: Each::First, allow_empty: false })
+        })),
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => None,
     }),
-    options: |section| {
-        let each = section.word("each").map_or(Each::First, |word| match word {
-            "match" => Each::Match,
-            "line" => Each::Line,
-            _ => Each::First,
-        });
-        let pattern =
-            captures(section.report, section.required("pattern", "write `pattern: '(?<name>…)'`")?)?;
-        Some(ExtractorKind::Regex(Regex { pattern, each }))
-    },
+    options: |section| read(section, "write `pattern: '(?<name>…)'`", plain).map(ExtractorKind::Regex),
 };
 
-fn captures(report: &Report<'_>, node: &Node) -> Option<Pattern> {
-    let pattern = language::pattern(report, node, "the pattern")?;
+/// What `^` and `$` are in a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lines {
+    /// The ends of the text, unless the pattern says otherwise.
+    OfTheText,
+    /// The ends of every line in it.
+    Each,
+}
+
+/// Reads `pattern`, one or several, and the keys of records; `compile` reads one pattern.
+pub(super) fn read(
+    section: &Section<'_, '_>,
+    help: &str,
+    compile: impl Fn(&Report<'_>, &Node, Lines) -> Option<CapturePattern>,
+) -> Option<Regex> {
+    let report = section.report;
+    let records = records::read(section);
+    let node = section.required("pattern", help)?;
+    let nodes = records::one_or_more(node);
+    if nodes.is_empty() {
+        report.error(node.span, "`pattern` names no pattern", help.to_owned());
+        return None;
+    }
+    let in_blocks = section.get("each").and_then(Node::as_text) == Some("block");
+    let lines = if in_blocks { Lines::Each } else { Lines::OfTheText };
+    let patterns: Vec<_> = nodes.iter().map(|node| compile(report, node, lines)).collect();
+    let (patterns, records) = (patterns.into_iter().collect::<Option<_>>()?, records?);
+    let each = match (records.each, records.blocks) {
+        (_, Some(blocks)) => Each::Block(blocks),
+        (Some("match"), None) => Each::Match,
+        (Some("line"), None) => Each::Line,
+        (_, None) => Each::First,
+    };
+    if matches!(each, Each::Match) && nodes.len() > 1 {
+        let message = "`each: match` takes one pattern, found several";
+        let help = "write `each: line` or `each: block`, which join what several patterns find in one record";
+        report.error(nodes[1].span, message, help);
+        return None;
+    }
+    Some(Regex { patterns, each, allow_empty: records.allow_empty })
+}
+
+fn plain(report: &Report<'_>, node: &Node, lines: Lines) -> Option<CapturePattern> {
+    let pattern: Pattern = match lines {
+        Lines::OfTheText => language::pattern(report, node, "the pattern")?,
+        Lines::Each => language::pattern_of_lines(report, node, "the pattern")?,
+    };
     if pattern.names().is_empty() {
         let help = "name what is to be found: `(?<temperature>\\d+)`";
         report.error(node.span, "the pattern captures nothing by name", help);
         return None;
     }
-    Some(pattern)
+    Some(CapturePattern::plain(pattern))
 }

@@ -19,6 +19,27 @@ pub(in crate::config) static EXTRACT: Keys = Keys {
     ],
 };
 
+const EACH: Key = key(
+    "each",
+    Word(&["first", "match", "line", "block"]),
+    "The first match, every match, or every line or block of lines that matches. Default `first`.",
+);
+const BLOCK_SEPARATOR: Key = key(
+    "block_separator",
+    Text,
+    "A regular expression: a line that matches stands between two blocks. Default: a blank line.",
+);
+const BLOCK_START: Key = key(
+    "block_start",
+    Text,
+    "A regular expression: a line that matches is the first of a block; what is before the first is passed over.",
+);
+const ALLOW_EMPTY: Key = key(
+    "allow_empty",
+    Flag,
+    "Whether nothing found is right, and gives an empty list. Default `false`: it is an error.",
+);
+
 const FIELDS: Takes = Map(&Either(&[Word(FIELD_TYPES), Section(&FIELD)]));
 
 /// Types of fields; with `?` the field may be missing.
@@ -50,7 +71,29 @@ pub(in crate::config) static PAIRS: Keys = Keys {
     of: "`pairs`",
     id: "pairs",
     list: &[
-        key("separator", Text, "What stands between key and value. Default `:`."),
+        key(
+            "separator",
+            OneOrMore(&Text),
+            "What stands between key and value; or several, the first in the line counts. Default `:`.",
+        ),
+        key("comment", OneOrMore(&Text), "What lines begin with that are passed over."),
+        key("unquote", Flag, "Whether quotes round a value are left out. Default `false`."),
+        key(
+            "indented",
+            Word(&["same", "nested", "lines", "words", "fold"]),
+            "What lines mean that begin with white space: the same as others; they are below the line before; or they \
+             go on with its value, with a line break, a space or nothing between. Default `same`.",
+        ),
+        key(
+            "sections",
+            Either(&[Flag, Text]),
+            "Whether `[name]` begins a section, an object of its own; or a regular expression with one capture, the name. \
+             Default `false`.",
+        ),
+        key("each", Word(&["text", "block"]), "The whole text, or every block of lines. Default `text`."),
+        BLOCK_SEPARATOR,
+        BLOCK_START,
+        ALLOW_EMPTY,
         key("fields", FIELDS, "Named fields with types."),
     ],
 };
@@ -59,12 +102,15 @@ pub(in crate::config) static REGEX: Keys = Keys {
     of: "`regex`",
     id: "regex",
     list: &[
-        key("pattern", Text, "The regular expression, with named captures: `(?<name>…)`."),
         key(
-            "each",
-            Word(&["first", "match", "line"]),
-            "The first match, every match, or every line that matches. Default `first`.",
+            "pattern",
+            OneOrMore(&Text),
+            "The regular expression, with named captures: `(?<name>…)`; or several.",
         ),
+        EACH,
+        BLOCK_SEPARATOR,
+        BLOCK_START,
+        ALLOW_EMPTY,
         key("fields", FIELDS, "Named fields with types."),
     ],
 };

@@ -4,6 +4,7 @@ mod binary;
 mod header;
 mod json;
 mod pairs;
+mod records;
 mod regex;
 mod text;
 
@@ -14,8 +15,9 @@ pub use self::{
     binary::{Binary, BinaryKind},
     header::Header,
     json::Json,
-    pairs::Pairs,
-    regex::{Each, Regex},
+    pairs::{Indented, Pairs},
+    records::Blocks,
+    regex::{Capture, CaptureKind, CapturePattern, Each, Regex},
     text::Text,
 };
 use super::{fields::Fields, reading::Reading};
@@ -93,7 +95,8 @@ impl ExtractorKind {
     pub fn gives(&self) -> Gives {
         match self {
             Self::Binary(_) => Gives::Block,
-            Self::Regex(regex) if regex.each != Each::First => Gives::Many,
+            Self::Regex(regex) if !matches!(regex.each, Each::First) => Gives::Many,
+            Self::Pairs(pairs) if pairs.blocks.is_some() => Gives::Many,
             Self::Header(_) | Self::Json(_) | Self::Pairs(_) | Self::Regex(_) | Self::Text(_) => Gives::One,
         }
     }
@@ -104,7 +107,9 @@ impl ExtractorKind {
             Self::Binary(_) | Self::Text(_) => Finds::NoFields,
             Self::Header(header) => Finds::Names(header.names.iter().map(String::as_str).collect()),
             Self::Json(_) | Self::Pairs(_) => Finds::AnyNames,
-            Self::Regex(regex) => Finds::Names(regex.pattern.names().iter().map(String::as_str).collect()),
+            Self::Regex(regex) => {
+                Finds::Names(regex.patterns.iter().flat_map(CapturePattern::names).collect())
+            }
         }
     }
 
