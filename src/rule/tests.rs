@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::{
     extract::{
-        Binary, CapturePattern, Each, Extractor, ExtractorKind, Header, Indented, Json, Pairs, Regex, Text,
+        Binary, CapturePattern, Each, Extractor, ExtractorKind, Header, Indented, Json, Metrics,
+        MetricsShape, Pairs, Regex, Text,
     },
     *,
 };
@@ -420,6 +421,8 @@ fn any_reply() -> impl Strategy<Value = Reply> {
         proptest::collection::vec(any::<u8>(), 0..200),
         "\\PC{0,100}".prop_map(String::into_bytes),
         "( {0,3}\\[?[a-z]{1,4}[:=\\]]? ?[a-z0-9.-]{0,5}\n){0,6}".prop_map(String::into_bytes),
+        "((# (TYPE|HELP) )?[a-z]{1,3}(\\{[a-z]=\"[a-z\\\\]\"\\})? ?[0-9.#+INaf-]{0,4}\n){0,4}"
+            .prop_map(String::into_bytes),
         "\\{\"(error|message|a|b)\": ?(\"[a-z]*\"|[0-9.]{1,6}|null|\\{\\}|\\[1\\])\\}"
             .prop_map(String::into_bytes),
     ];
@@ -442,7 +445,7 @@ fn captures(pattern: &str) -> CapturePattern {
 }
 
 fn any_translator() -> impl Strategy<Value = Translator> {
-    (0_usize..11, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
+    (0_usize..13, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
         |(kind, filter, content, schema, condition)| {
             let kind = match kind {
                 0 => Some(ExtractorKind::Json(Json)),
@@ -475,6 +478,12 @@ fn any_translator() -> impl Strategy<Value = Translator> {
                     ..Pairs::default()
                 })),
                 9 => Some(ExtractorKind::Pairs(Pairs { indented: Indented::Words, ..Pairs::default() })),
+                10 => Some(ExtractorKind::Metrics(Metrics::default())),
+                11 => Some(ExtractorKind::Metrics(Metrics {
+                    shape: MetricsShape::Object,
+                    allow_empty: true,
+                    ..Metrics::default()
+                })),
                 _ => None,
             };
             let filter = [None, Some("."), Some(".a"), Some("{a: .}")][filter];

@@ -5,6 +5,7 @@ mod binary;
 mod fields;
 mod header;
 mod json;
+mod metrics;
 mod pairs;
 mod records;
 mod regex;
@@ -46,8 +47,8 @@ enum Alone {
 }
 
 /// Every extractor, in alphabetical order.
-const FORMS: [&Form; 6] =
-    [&binary::FORM, &header::FORM, &json::FORM, &pairs::FORM, &regex::FORM, &text::FORM];
+const FORMS: [&Form; 7] =
+    [&binary::FORM, &header::FORM, &json::FORM, &metrics::FORM, &pairs::FORM, &regex::FORM, &text::FORM];
 
 /// An extractor, and where its fields are named.
 pub(super) struct Compiled {

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The names of extractors that need no options.
-pub(in crate::config) const EXTRACTORS: &[&str] = &["binary", "json", "pairs", "text"];
+pub(in crate::config) const EXTRACTORS: &[&str] = &["binary", "json", "metrics", "pairs", "text"];
 
 pub(in crate::config) static EXTRACT: Keys = Keys {
     of: "`extract`",
@@ -12,6 +12,11 @@ pub(in crate::config) static EXTRACT: Keys = Keys {
         key("binary", Either(&[Section(&BINARY), Nothing]), "Any bytes, as an image, a sound or a document."),
         key("header", Either(&[Section(&HEADER), NAMES]), "Headers of the reply."),
         key("json", Either(&[Section(&JSON), Nothing]), "A JSON document."),
+        key(
+            "metrics",
+            Either(&[Section(&METRICS), Nothing]),
+            "Samples of metrics, as Prometheus and OpenMetrics write them.",
+        ),
         key("pairs", Either(&[Section(&PAIRS), Nothing]), "`key: value` lines."),
         key("regex", Either(&[Text, Section(&REGEX)]), "Named captures of a regular expression."),
         key("text", Either(&[Section(&TEXT), Nothing]), "The whole text."),
@@ -66,6 +71,23 @@ pub(in crate::config) static HEADER: Keys = Keys {
 
 pub(in crate::config) static JSON: Keys =
     Keys { of: "`json`", id: "json", list: &[key("fields", FIELDS, "Named fields with types.")] };
+
+pub(in crate::config) static METRICS: Keys = Keys {
+    of: "`metrics`",
+    id: "metrics",
+    list: &[
+        key("names", NAMES, "Names of metrics, with `*` for any characters. Default: all of them."),
+        key(
+            "as",
+            Word(&["samples", "rows", "object"]),
+            "A list of samples; a list of rows with the labels as members; or one object of values by name, of metrics \
+             without labels. Default `samples`.",
+        ),
+        key("help", Flag, "Whether each sample has the help text of its metric. Default `false`."),
+        ALLOW_EMPTY,
+        key("fields", FIELDS, "Named fields with types."),
+    ],
+};
 
 pub(in crate::config) static PAIRS: Keys = Keys {
     of: "`pairs`",

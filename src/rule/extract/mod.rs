@@ -3,6 +3,7 @@
 mod binary;
 mod header;
 mod json;
+mod metrics;
 mod pairs;
 mod records;
 mod regex;
@@ -15,6 +16,7 @@ pub use self::{
     binary::{Binary, BinaryKind},
     header::Header,
     json::Json,
+    metrics::{Metrics, MetricsShape, NamePattern},
     pairs::{Indented, Pairs},
     records::Blocks,
     regex::{Capture, CaptureKind, CapturePattern, Each, Regex},
@@ -45,6 +47,8 @@ pub enum ExtractorKind {
     Header(Header),
     /// A JSON document.
     Json(Json),
+    /// Samples of metrics.
+    Metrics(Metrics),
     /// `key: value` lines.
     Pairs(Pairs),
     /// Named captures.
@@ -97,7 +101,13 @@ impl ExtractorKind {
             Self::Binary(_) => Gives::Block,
             Self::Regex(regex) if !matches!(regex.each, Each::First) => Gives::Many,
             Self::Pairs(pairs) if pairs.blocks.is_some() => Gives::Many,
-            Self::Header(_) | Self::Json(_) | Self::Pairs(_) | Self::Regex(_) | Self::Text(_) => Gives::One,
+            Self::Metrics(metrics) if metrics.shape != MetricsShape::Object => Gives::Many,
+            Self::Header(_)
+            | Self::Json(_)
+            | Self::Metrics(_)
+            | Self::Pairs(_)
+            | Self::Regex(_)
+            | Self::Text(_) => Gives::One,
         }
     }
 
@@ -107,6 +117,7 @@ impl ExtractorKind {
             Self::Binary(_) | Self::Text(_) => Finds::NoFields,
             Self::Header(header) => Finds::Names(header.names.iter().map(String::as_str).collect()),
             Self::Json(_) | Self::Pairs(_) => Finds::AnyNames,
+            Self::Metrics(metrics) => metrics.finds(),
             Self::Regex(regex) => {
                 Finds::Names(regex.patterns.iter().flat_map(CapturePattern::names).collect())
             }
@@ -119,6 +130,7 @@ impl ExtractorKind {
             Self::Binary(_) => "binary",
             Self::Header(_) => "header",
             Self::Json(_) => "json",
+            Self::Metrics(_) => "metrics",
             Self::Pairs(_) => "pairs",
             Self::Regex(_) => "regex",
             Self::Text(_) => "text",
@@ -142,6 +154,7 @@ impl Extractor {
             ExtractorKind::Binary(binary) => binary.extract(reading),
             ExtractorKind::Header(header) => header.extract(reading).map(Extracted::Value),
             ExtractorKind::Json(json) => json.extract(reading),
+            ExtractorKind::Metrics(metrics) => metrics.extract(reading.text()?).map(Extracted::Value),
             ExtractorKind::Pairs(pairs) => pairs.extract(reading.text()?).map(Extracted::Value),
             ExtractorKind::Regex(regex) => regex.extract(reading.text()?).map(Extracted::Value),
             ExtractorKind::Text(text) => text.extract(reading),
