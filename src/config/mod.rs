@@ -3,8 +3,8 @@
 //! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in which
 //! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `keys` lists every key
 //! there is, `section` reads them; `compile` makes one configuration of the trees, with a file for each part
-//! (`upstreams`, `routes`, `request`, `schemas`, `mirror`, `reply`, `extract`, `content`, `promise`, `examples`,
-//! `recording`) and
+//! (`upstreams` and their `tls`, `routes`, `request`, `schemas`, `mirror`, `reply`, `extract`, `content`, `promise`,
+//! `examples`, `recording`) and
 //! `language` for patterns, jq and templates; `process` layers `server` and `log` with the environment and the
 //! command line, a `setting` at a time. [`Problem`] tells what is wrong, `suggest` what was probably meant,
 //! `secret` keeps secrets out of it. [`schema()`] describes the file for editors.
@@ -39,6 +39,7 @@ mod setting;
 mod source;
 mod suggest;
 mod syntax;
+mod tls;
 mod units;
 mod upstreams;
 mod when;

@@ -26,11 +26,22 @@ fn loaded(text: &str) -> Loaded {
         sources.origin =
             Origin::Path(concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/tests/full.yaml").into());
     }
-    sources.environment = [("TOKEN", "s3cr3t"), ("PORT", "9000")]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into_iter()
-        .collect();
+    let (certificate, key) = identity();
+    let variables =
+        [("TOKEN", "s3cr3t"), ("PORT", "9000"), ("CLIENT_CERTIFICATE", certificate), ("CLIENT_KEY", key)];
+    sources.environment =
+        variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
     load(&sources).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// A certificate and its key, in PEM.
+fn identity() -> (&'static str, &'static str) {
+    static MADE: std::sync::OnceLock<(String, String)> = std::sync::OnceLock::new();
+    let (certificate, key) = MADE.get_or_init(|| {
+        let made = rcgen::generate_simple_self_signed(["client.test".to_owned()]).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    });
+    (certificate, key)
 }
 
 #[test]

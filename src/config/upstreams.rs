@@ -5,17 +5,18 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{
-    keys::UPSTREAM,
+    keys::{TLS, UPSTREAM},
     node::{Entry, Kind, Node},
     report::Report,
     secret::{self, Environment},
     section::Section,
     source::Span,
+    tls,
 };
 use crate::{
     policy::PolicySettings,
     route::UpstreamName,
-    upstream::{Address, AddressError, UpstreamSettings},
+    upstream::{Address, AddressError, Protocol, UpstreamSettings},
 };
 
 /// One legacy server, and how carefully it is asked.
@@ -70,7 +71,10 @@ pub(super) fn read(
     };
     if let Some(text) = entry.value.as_text() {
         let address = address(report, environment, &entry.value, text)?;
-        return Some(plain(name?, address, defaults));
+        let tls = if address.is_tls() { Some(tls::plain(report, entry.value.span)?) } else { None };
+        let mut upstream = plain(name?, address, defaults);
+        upstream.settings.tls = tls;
+        return Some(upstream);
     }
     if !matches!(entry.value.kind, Kind::Map(_)) {
         let message = format!("an upstream is a URL or a map, found {}", entry.value.found());
@@ -87,7 +91,26 @@ pub(super) fn read(
     let headers = headers(&section, environment);
     let (in_flight, deadline, reply_limit_bytes) =
         (section.count("in_flight"), section.duration("deadline"), section.size("reply_limit"));
-    let mut upstream = plain(name?, address?, defaults);
+    let protocol = section.word("protocol").map_or(Protocol::Auto, |word| match word {
+        "http1.0" => Protocol::Http10,
+        "http1" => Protocol::Http1,
+        "http2" => Protocol::Http2,
+        _ => Protocol::Auto,
+    });
+    let own_tls = section.section("tls", &TLS).map(|section| tls::read(&section, environment));
+    let address = address?;
+    let tls = match (address.is_tls(), section.entry("tls")) {
+        (true, Some(_)) => Some(own_tls??),
+        (true, None) => Some(tls::plain(report, url?.span)?),
+        (false, None) => None,
+        (false, Some(entry)) => {
+            let help = "write an `https://` address, or leave `tls` out";
+            report.error(entry.key.span, "`tls` has no effect: the address is not `https://`", help);
+            return None;
+        }
+    };
+    let mut upstream = plain(name?, address, defaults);
+    (upstream.settings.protocol, upstream.settings.tls) = (protocol, tls);
     if let Some(connect_timeout) = connect_timeout {
         upstream.settings.connect_timeout = connect_timeout;
     }
@@ -125,11 +148,13 @@ fn address(report: &Report<'_>, environment: &Environment, node: &Node, text: &s
     };
     let subject = if expanded.foreign { "with its variables put in, the URL" } else { "the URL" };
     let (message, help) = match error {
-        AddressError::Scheme if text.starts_with("https://") => (
-            "is `https://`: TLS to upstreams is not there yet".to_owned(),
-            "write an `http://` address, or put a TLS client such as stunnel between".to_owned(),
+        AddressError::Scheme => {
+            ("is not `http://`, `https://` or `unix:`".to_owned(), "write `http://HOST:PORT`".to_owned())
+        }
+        AddressError::Socket => (
+            "names no socket".to_owned(),
+            "write it from the root on: `unix:/run/app.sock`, or `unix:/run/app.sock:/base`".to_owned(),
         ),
-        AddressError::Scheme => ("is not `http://`".to_owned(), "write `http://HOST:PORT`".to_owned()),
         AddressError::Credentials => (
             "has a user or password in it".to_owned(),
             "leave them out, and write `headers: { Authorization: \"Basic ${NAME}\" }`".to_owned(),

@@ -1,16 +1,23 @@
 //! Where an upstream is.
 
-use std::{fmt, str::FromStr};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use http::{
     Uri,
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-/// `http://HOST[:PORT][/BASE]`: the paths of routes are put after the base.
+/// `http://HOST[:PORT][/BASE]`, `https://HOST[:PORT][/BASE]` or `unix:/PATH/TO/SOCKET[:/BASE]`: the paths of routes
+/// are put after the base.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
+    scheme: Scheme,
     authority: Authority,
+    socket: Option<PathBuf>,
     base: Box<str>,
 }
 
@@ -20,9 +27,12 @@ pub enum AddressError {
     /// Not a URL at all.
     #[error("not a URL; expected `http://HOST:PORT` or `http://HOST:PORT/BASE`")]
     NotAUrl,
-    /// Another scheme than `http`.
-    #[error("only `http://` addresses can be reached")]
+    /// Another scheme than those that can be reached.
+    #[error("only `http://`, `https://` and `unix:` addresses can be reached")]
     Scheme,
+    /// `unix:` without the path of a socket from the root on.
+    #[error("names no socket; expected `unix:/PATH/TO/SOCKET` or `unix:/PATH/TO/SOCKET:/BASE`")]
+    Socket,
     /// A user or a password in it.
     #[error("has a user or password in it; send credentials with `headers`")]
     Credentials,
@@ -32,9 +42,19 @@ pub enum AddressError {
 }
 
 impl Address {
-    /// Host and port.
+    /// Host and port; `localhost` for a socket of this machine, as its `Host` then says.
     pub fn authority(&self) -> &Authority {
         &self.authority
+    }
+
+    /// Whether it is spoken to through TLS.
+    pub fn is_tls(&self) -> bool {
+        self.scheme == Scheme::HTTPS
+    }
+
+    /// The socket in the file system, where it is one.
+    pub fn socket(&self) -> Option<&Path> {
+        self.socket.as_deref()
     }
 
     /// The URI of a path of this upstream.
@@ -43,12 +63,33 @@ impl Address {
     ///
     /// When base and path together are no path, or too long for one.
     pub fn join(&self, path_and_query: &PathAndQuery) -> Result<Uri, http::Error> {
-        let builder = Uri::builder().scheme(Scheme::HTTP).authority(self.authority.clone());
+        let builder = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
         if self.base.is_empty() && path_and_query.as_str().starts_with('/') {
             return builder.path_and_query(path_and_query.clone()).build();
         }
         let slash = if path_and_query.as_str().starts_with('/') { "" } else { "/" };
         builder.path_and_query(format!("{}{slash}{path_and_query}", self.base)).build()
+    }
+
+    fn of_socket(text: &str) -> Result<Self, AddressError> {
+        let (socket, base) = match text.split_once(":/") {
+            Some((socket, base)) => (socket, format!("/{base}")),
+            None => (text, String::new()),
+        };
+        if !socket.starts_with('/') || socket.ends_with('/') || socket.contains('\0') {
+            return Err(AddressError::Socket);
+        }
+        let base: PathAndQuery =
+            if base.is_empty() { "/".parse() } else { base.parse() }.map_err(|_| AddressError::Socket)?;
+        if base.query().is_some() {
+            return Err(AddressError::Query);
+        }
+        Ok(Self {
+            scheme: Scheme::HTTP,
+            authority: Authority::from_static("localhost"),
+            socket: Some(socket.into()),
+            base: base.path().trim_end_matches('/').into(),
+        })
     }
 }
 
@@ -59,13 +100,19 @@ impl FromStr for Address {
         if text.contains('#') {
             return Err(AddressError::Query);
         }
+        if let Some(socket) = text.strip_prefix("unix:") {
+            // `unix:///run/app.sock` is written too.
+            return Self::of_socket(socket.strip_prefix("//").unwrap_or(socket));
+        }
         let uri: Uri = text.parse().map_err(|_| AddressError::NotAUrl)?;
         let parts = uri.into_parts();
-        match parts.scheme {
+        let scheme = match parts.scheme {
             None => return Err(AddressError::NotAUrl),
-            Some(scheme) if scheme != Scheme::HTTP => return Err(AddressError::Scheme),
-            Some(_) => {}
-        }
+            Some(scheme) if scheme != Scheme::HTTP && scheme != Scheme::HTTPS => {
+                return Err(AddressError::Scheme);
+            }
+            Some(scheme) => scheme,
+        };
         let authority = parts.authority.ok_or(AddressError::NotAUrl)?;
         if authority.as_str().contains('@') {
             return Err(AddressError::Credentials);
@@ -84,13 +131,17 @@ impl FromStr for Address {
         if path.query().is_some() {
             return Err(AddressError::Query);
         }
-        Ok(Self { authority, base: path.path().trim_end_matches('/').into() })
+        Ok(Self { scheme, authority, socket: None, base: path.path().trim_end_matches('/').into() })
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "http://{}{}", self.authority, self.base)
+        match &self.socket {
+            Some(socket) if self.base.is_empty() => write!(formatter, "unix:{}", socket.display()),
+            Some(socket) => write!(formatter, "unix:{}:{}", socket.display(), self.base),
+            None => write!(formatter, "{}://{}{}", self.scheme, self.authority, self.base),
+        }
     }
 }
 
@@ -107,7 +158,21 @@ mod tests {
     fn a_path_is_put_after_the_base() {
         assert_eq!(joined("http://127.0.0.1:9000", "/a?b=c"), "http://127.0.0.1:9000/a?b=c");
         assert_eq!(joined("http://old.test/api/v1/", "/a"), "http://old.test/api/v1/a");
-        assert_eq!(joined("http://[::1]:9000/api", "/?q"), "http://[::1]:9000/api/?q");
+        assert_eq!(joined("https://[::1]:9000/api", "/?q"), "https://[::1]:9000/api/?q");
+        assert_eq!(joined("unix:/run/app.sock:/api/", "/a"), "http://localhost/api/a");
+    }
+
+    #[test]
+    fn a_socket_is_a_path_and_maybe_a_base() {
+        let address: Address = "unix:/run/my app.sock".parse().unwrap();
+        assert_eq!(address.socket(), Some(Path::new("/run/my app.sock")));
+        for (written, shown) in [
+            ("unix:/run/a.sock", "unix:/run/a.sock"),
+            ("unix:///run/a.sock:/v1", "unix:/run/a.sock:/v1"),
+            ("https://h:444/b/", "https://h:444/b"),
+        ] {
+            assert_eq!(written.parse::<Address>().unwrap().to_string(), shown);
+        }
     }
 
     #[test]
@@ -125,8 +190,12 @@ mod tests {
         ] {
             assert_eq!(error(text), AddressError::NotAUrl, "{text}");
         }
-        assert_eq!(error("https://h"), AddressError::Scheme);
+        assert_eq!(error("ftp://h"), AddressError::Scheme);
         assert_eq!(error("http://user:secret@h"), AddressError::Credentials);
         assert_eq!(error("http://h/?a=b"), AddressError::Query);
+        for text in ["unix:", "unix:app.sock", "unix:/run/", "unix://h/x/:/b", "unix:/a:/ b"] {
+            assert_eq!(error(text), AddressError::Socket, "{text}");
+        }
+        assert_eq!(error("unix:/a:/b?c"), AddressError::Query);
     }
 }

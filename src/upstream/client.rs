@@ -10,22 +10,19 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, Uri, header};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body_util::{Either, Full, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 use hyper_util::{
-    client::legacy::{
-        Client,
-        connect::{HttpConnector, dns::GaiResolver},
-    },
+    client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
 use tower::Service;
 
 use super::{
-    Address, Ask, UpstreamError, UpstreamSettings,
+    Address, Ask, Protocol, UpstreamError, UpstreamSettings,
     body::{self, BodyError},
-    error::ConnectTimedOut,
+    connector::Connector,
     redirect, remove_hop_by_hop,
 };
 use crate::{reply::Reply, route::UpstreamName};
@@ -39,9 +36,6 @@ pub(super) const HEADER_COUNT_LIMIT: usize = 256;
 /// How long a connection is kept for a next request. Shorter than the servers' own patience (5 s for Apache and
 /// Node), so that requests seldom meet a connection that is just being closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// How often the kernel asks after a silent peer.
-const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// How much of a redirect's own body is read, so that its connection can be used again.
 const REDIRECT_BODY_LIMIT_BYTES: usize = 16 << 10;
@@ -74,14 +68,13 @@ impl Upstream {
     pub fn new(mut settings: UpstreamSettings) -> Self {
         remove_hop_by_hop(&mut settings.headers);
         settings.headers.remove(header::CONTENT_LENGTH);
-        let mut http = HttpConnector::new();
-        http.set_nodelay(true);
-        http.set_keepalive(Some(TCP_KEEPALIVE));
-        let connector = Connector { http, timeout: settings.connect_timeout };
+        let connector = Connector::new(&settings);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(settings.idle_connections)
+            .http2_only(settings.protocol == Protocol::Http2)
+            .http2_max_header_list_size(HEAD_LIMIT_BYTES as u32)
             .http1_max_buf_size(HEAD_LIMIT_BYTES)
             .http1_max_headers(HEADER_COUNT_LIMIT)
             // What old servers do and every browser bears with.
@@ -99,6 +92,14 @@ impl Upstream {
 
     pub(super) fn address(&self) -> &Address {
         &self.shared.settings.address
+    }
+
+    /// The version that requests are written in; HTTP/2 takes the one of HTTP/1.1 for its own.
+    pub(super) fn version(&self) -> Version {
+        match self.shared.settings.protocol {
+            Protocol::Http10 => Version::HTTP_10,
+            Protocol::Auto | Protocol::Http1 | Protocol::Http2 => Version::HTTP_11,
+        }
     }
 
     pub(super) async fn send(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, UpstreamError> {
@@ -140,6 +141,7 @@ impl Upstream {
             let mut outgoing = Request::new(Either::Left(Full::new(content.clone())));
             *outgoing.method_mut() = method.clone();
             *outgoing.uri_mut() = uri.clone();
+            *outgoing.version_mut() = self.version();
             let last = redirects_left == 0;
             *outgoing.headers_mut() = if last { std::mem::take(&mut headers) } else { headers.clone() };
             let response = self.send(outgoing).await?;
@@ -192,32 +194,5 @@ impl Service<Ask> for Upstream {
 
     fn call(&mut self, ask: Ask) -> Self::Future {
         Box::pin(self.clone().ask(ask))
-    }
-}
-
-/// Connects within a limit, the look-up of the name included.
-#[derive(Debug, Clone)]
-struct Connector {
-    http: HttpConnector<GaiResolver>,
-    timeout: Duration,
-}
-
-impl Service<Uri> for Connector {
-    type Response = <HttpConnector as Service<Uri>>::Response;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Service::poll_ready(&mut self.http, context).map_err(Into::into)
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let (connecting, after) = (Service::call(&mut self.http, uri), self.timeout);
-        Box::pin(async move {
-            match tokio::time::timeout(after, connecting).await {
-                Ok(connected) => connected.map_err(Into::into),
-                Err(_) => Err(ConnectTimedOut { after }.into()),
-            }
-        })
     }
 }

@@ -1,7 +1,7 @@
 //! Asks a legacy server and reads what it answers, whole or streamed.
 //!
-//! In reading order: [`Address`] says where it is; [`Upstream`] sends an [`Ask`] over pooled connections,
-//! `redirect` decides whether to follow, `body` reads to a limit, `headers` drops what belongs to one
+//! In reading order: [`Address`] says where it is and [`ClientTls`] whom to take it for; `connector` connects;
+//! [`Upstream`] sends an [`Ask`] over pooled connections, `redirect` decides whether to follow, `body` reads to a limit, `headers` drops what belongs to one
 //! connection; [`UpstreamError`] says why there is no reply; `stream` hands a request through unread.
 //!
 //! The only room that names the HTTP client.
@@ -9,10 +9,12 @@
 mod address;
 mod body;
 mod client;
+mod connector;
 mod error;
 mod headers;
 mod redirect;
 mod stream;
+mod tls;
 
 use std::time::Duration;
 
@@ -25,6 +27,7 @@ pub use client::Upstream;
 pub use error::UpstreamError;
 pub use headers::remove_hop_by_hop;
 pub use stream::{Streamed, StreamedBody};
+pub use tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
 
 /// One legacy server, and how it is reached.
 #[derive(Debug, Clone)]
@@ -33,7 +36,11 @@ pub struct UpstreamSettings {
     pub name: UpstreamName,
     /// Where it is.
     pub address: Address,
-    /// How long finding its address and connecting may take.
+    /// Which HTTP it speaks.
+    pub protocol: Protocol,
+    /// Whom it is taken for; there for `https://` addresses, and for no others.
+    pub tls: Option<ClientTls>,
+    /// How long finding its address and connecting may take, the handshake of TLS included.
     pub connect_timeout: Duration,
     /// Headers of every request that a route sends to it, over whatever the route says. Values that are secret
     /// are marked so (`HeaderValue::set_sensitive`). They are not added to requests that are passed through.
@@ -44,6 +51,20 @@ pub struct UpstreamSettings {
     pub idle_connections: usize,
 }
 
+/// Which HTTP an upstream speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// HTTP/2 where it is agreed on in the handshake of TLS, else HTTP/1.1.
+    #[default]
+    Auto,
+    /// HTTP/1.0, asked in its words: a connection a request, and no chunked bodies.
+    Http10,
+    /// HTTP/1.1; replies in HTTP/1.0 are understood.
+    Http1,
+    /// HTTP/2, without TLS by prior knowledge (RFC 9113, section 3.3).
+    Http2,
+}
+
 impl UpstreamSettings {
     /// For [`connect_timeout`](Self::connect_timeout).
     pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
@@ -52,11 +73,13 @@ impl UpstreamSettings {
     /// For [`idle_connections`](Self::idle_connections): as many as there may be calls in flight.
     pub const IDLE_CONNECTIONS_DEFAULT: usize = 128;
 
-    /// An upstream with every default.
+    /// An upstream with every default; with an `https://` address it needs [`tls`](Self::tls) yet.
     pub fn new(name: UpstreamName, address: Address) -> Self {
         Self {
             name,
             address,
+            protocol: Protocol::Auto,
+            tls: None,
             connect_timeout: Self::CONNECT_TIMEOUT_DEFAULT,
             headers: HeaderMap::new(),
             redirects: Self::REDIRECTS_DEFAULT,

@@ -1,6 +1,6 @@
 //! Whether, and to where, a redirect is followed.
 
-use http::{HeaderMap, Method, StatusCode, Uri, header};
+use http::{HeaderMap, Method, StatusCode, Uri, header, uri::Scheme};
 
 /// The next request after a redirect, when it may be made: another `GET` or `HEAD` to the same origin.
 ///
@@ -31,7 +31,8 @@ pub(super) fn next(
 }
 
 fn same_origin(left: &Uri, right: &Uri) -> bool {
-    let port = |uri: &Uri| uri.port_u16().unwrap_or(80);
+    let default = if left.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+    let port = |uri: &Uri| uri.port_u16().unwrap_or(default);
     let host = |uri: &Uri| uri.host().map(str::to_ascii_lowercase);
     left.scheme() == right.scheme() && host(left) == host(right) && port(left) == port(right)
 }

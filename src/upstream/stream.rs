@@ -1,7 +1,7 @@
 //! Hands a request through to an upstream, and its reply back, unread.
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, Version, header, uri::PathAndQuery};
+use http::{HeaderValue, Request, Response, header, uri::PathAndQuery};
 use http_body_util::{BodyExt, Either, combinators::UnsyncBoxBody};
 
 use super::{
@@ -38,7 +38,7 @@ impl Upstream {
             .address()
             .join(head.uri.path_and_query().unwrap_or(&root))
             .map_err(|source| self.unsendable(source))?;
-        head.version = Version::HTTP_11;
+        head.version = self.version();
         head.extensions.clear();
         remove_hop_by_hop(&mut head.headers);
         head.headers.remove(header::EXPECT);

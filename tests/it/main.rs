@@ -19,3 +19,4 @@ mod seeds;
 mod serve;
 mod support;
 mod upstream;
+mod wire;

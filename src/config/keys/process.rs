@@ -111,7 +111,17 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
     of: "an upstream",
     id: "upstream",
     list: &[
-        key("url", Text, "Where it is: `http://host:port/base`."),
+        key(
+            "url",
+            Text,
+            "Where it is: `http://host:port/base`, `https://host:port/base`, or `unix:/path/to/socket:/base`.",
+        ),
+        key(
+            "protocol",
+            Word(&["auto", "http1.0", "http1", "http2"]),
+            "Which HTTP it speaks. Default `auto`: HTTP/2 where TLS agrees on it, else HTTP/1.1.",
+        ),
+        key("tls", Section(&TLS), "Whom an `https://` address is taken for, and who we are."),
         key("connect_timeout", DEADLINE, "How long connecting may take."),
         key(
             "headers",
@@ -122,5 +132,33 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
         key("in_flight", IN_FLIGHT, "How many calls it gets at once."),
         key("deadline", DEADLINE, "How long a call may take, for its routes."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read, for its routes."),
+    ],
+};
+
+pub(in crate::config) static TLS: Keys = Keys {
+    of: "`tls`",
+    id: "tls",
+    list: &[
+        key(
+            "ca",
+            Text,
+            "The roots to trust, in PEM: `file:/path`, `${NAME}` or the text. Default: those of the system.",
+        ),
+        key(
+            "fingerprint",
+            Text,
+            "Instead of roots: the SHA-256 fingerprint of the one certificate to trust, for servers that sign their own.",
+        ),
+        key(
+            "server_name",
+            Text,
+            "The name that the certificate is for, and that is sent as SNI. Default: the host of `url`.",
+        ),
+        key(
+            "certificate",
+            Text,
+            "Our own certificate and those above it, in PEM, for servers that ask for one.",
+        ),
+        key("key", Text, "Its private key, in PEM: `file:/path` or `${NAME}`."),
     ],
 };

@@ -1,0 +1,187 @@
+//! Connects to an upstream: over TCP, through TLS, or to a socket of this machine.
+
+use std::{
+    future::Future,
+    io,
+    path::Path,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection, HttpConnector},
+    rt::TokioIo,
+};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tower::Service;
+
+use super::{ClientTls, Protocol, UpstreamSettings, client::BoxError, error::ConnectTimedOut};
+
+/// How often the kernel asks after a silent peer.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Connects within a limit, the look-up of the name and the handshake included.
+#[derive(Debug, Clone)]
+pub(super) struct Connector {
+    way: Way,
+    timeout: Duration,
+}
+
+#[derive(Debug, Clone)]
+enum Way {
+    Tcp(HttpConnector),
+    Tls(HttpConnector, ClientTls),
+    Socket(Arc<Path>),
+}
+
+impl Connector {
+    pub(super) fn new(settings: &UpstreamSettings) -> Self {
+        let mut tcp = HttpConnector::new();
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(TCP_KEEPALIVE));
+        tcp.enforce_http(false);
+        let way = match (settings.address.socket(), &settings.tls) {
+            (Some(socket), _) => Way::Socket(socket.into()),
+            (None, Some(tls)) => {
+                let protocols: &[&[u8]] = match settings.protocol {
+                    Protocol::Auto => &[b"h2", b"http/1.1"],
+                    Protocol::Http2 => &[b"h2"],
+                    // Servers that know HTTP/1.0 only have no name for it.
+                    Protocol::Http1 => &[b"http/1.1"],
+                    Protocol::Http10 => &[],
+                };
+                Way::Tls(tcp, tls.offering(protocols))
+            }
+            (None, None) => Way::Tcp(tcp),
+        };
+        Self { way, timeout: settings.connect_timeout }
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = Wire;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Wire, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        match &mut self.way {
+            Way::Tcp(tcp) | Way::Tls(tcp, _) => Service::poll_ready(tcp, context).map_err(Into::into),
+            Way::Socket(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let (connecting, after) = (self.way.connect(uri), self.timeout);
+        Box::pin(async move {
+            tokio::time::timeout(after, connecting)
+                .await
+                .unwrap_or_else(|_| Err(ConnectTimedOut { after }.into()))
+        })
+    }
+}
+
+impl Way {
+    fn connect(&mut self, uri: Uri) -> Pin<Box<dyn Future<Output = Result<Wire, BoxError>> + Send>> {
+        match self {
+            Self::Tcp(tcp) => {
+                let connecting = Service::call(tcp, uri);
+                Box::pin(async move { Ok(Wire::Tcp(connecting.await?)) })
+            }
+            Self::Tls(tcp, tls) => {
+                let (server_name, tls) = (tls.server_name(uri.host().unwrap_or_default()), tls.config());
+                let connecting = Service::call(tcp, uri);
+                Box::pin(async move {
+                    let server_name = server_name?;
+                    let tcp = connecting.await?.into_inner();
+                    let stream = TlsConnector::from(tls).connect(server_name, tcp).await?;
+                    Ok(Wire::Tls(Box::new(TokioIo::new(stream))))
+                })
+            }
+            #[cfg(unix)]
+            Self::Socket(path) => {
+                let path = path.clone();
+                Box::pin(async move { Ok(Wire::Socket(TokioIo::new(UnixStream::connect(&path).await?))) })
+            }
+            #[cfg(not(unix))]
+            Self::Socket(_) => Box::pin(async {
+                Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no such sockets").into())
+            }),
+        }
+    }
+}
+
+/// A connection.
+pub(super) enum Wire {
+    Tcp(TokioIo<TcpStream>),
+    Tls(Box<TokioIo<TlsStream<TcpStream>>>),
+    #[cfg(unix)]
+    Socket(TokioIo<UnixStream>),
+}
+
+impl Connection for Wire {
+    fn connected(&self) -> Connected {
+        match self {
+            Self::Tls(stream) if stream.inner().get_ref().1.alpn_protocol() == Some(b"h2") => {
+                Connected::new().negotiated_h2()
+            }
+            Self::Tcp(_) | Self::Tls(_) => Connected::new(),
+            #[cfg(unix)]
+            Self::Socket(_) => Connected::new(),
+        }
+    }
+}
+
+/// The same for every kind of connection.
+macro_rules! each {
+    ($wire:expr, $stream:ident => $does:expr) => {
+        match $wire {
+            Wire::Tcp($stream) => $does,
+            Wire::Tls($stream) => $does,
+            #[cfg(unix)]
+            Wire::Socket($stream) => $does,
+        }
+    };
+}
+
+impl Read for Wire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), stream => Pin::new(stream).poll_read(context, buffer))
+    }
+}
+
+impl Write for Wire {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), stream => Pin::new(stream).poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), stream => Pin::new(stream).poll_write_vectored(context, parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        each!(self, stream => stream.is_write_vectored())
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), stream => Pin::new(stream).poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), stream => Pin::new(stream).poll_shutdown(context))
+    }
+}
