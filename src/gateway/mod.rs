@@ -27,7 +27,7 @@ use crate::{
     reply::Reply,
     route::{Route, RouteTable, UpstreamName, UpstreamRequest},
     rule,
-    tool::{Arguments, Block, Fault, Text, ToolResult},
+    tool::{Arguments, Block, Fault, SentBlock, Text, ToolResult},
     upstream::{Ask, UpstreamError},
 };
 
@@ -193,12 +193,14 @@ fn cap(result: &mut ToolResult, limit_bytes: usize) {
         let text = match &content.block {
             Block::Text(Text::Plain(text) | Text::Error(text)) => text.as_str(),
             Block::Text(Text::Shared(text)) => text.as_str(),
+            Block::AsSent(SentBlock { text: Some(text), .. }) => text,
             // The structure of an error is made by its rule alone, and is cut nowhere.
             Block::Text(Text::OfStructure)
             | Block::Image { .. }
             | Block::Audio { .. }
             | Block::ResourceLink { .. }
-            | Block::Resource { .. } => continue,
+            | Block::Resource { .. }
+            | Block::AsSent(_) => continue,
         };
         if text.len() > limit_bytes {
             content.block = Block::Text(Text::Plain(rule::capped(text, limit_bytes)));

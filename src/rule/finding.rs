@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
-    extract::{Extracted, Extractor, ExtractorKind},
+    extract::{Answered, Extracted, Extractor, ExtractorKind, Verdict},
     reading::{Reading, by_media_type},
     trace::{LONGEST_TRACED, Trace},
     verdict::capped,
@@ -95,17 +95,32 @@ impl<'a> Finding<'a> {
         }
         trace.step(|| {
             let found = match found {
-                Ok(Extracted::Raw(json)) => capped(json.as_str(), LONGEST_TRACED),
-                Ok(Extracted::Value(value)) => capped(&value.to_string(), LONGEST_TRACED),
-                Ok(Extracted::Text(text)) => {
-                    format!("{:?}", capped(&String::from_utf8_lossy(text), LONGEST_TRACED))
-                }
                 Ok(Extracted::Block(_)) => format!("{} bytes", self.reading.body().map_or(0, Bytes::len)),
-                Ok(Extracted::Nothing) => "nothing".to_owned(),
+                Ok(found) => found_words(found),
                 Err(why) => format!("failed: {why}"),
             };
             (format!("extract {}", kind.name()), found)
         });
+    }
+}
+
+/// What was found, in words.
+fn found_words(found: &Extracted) -> String {
+    match found {
+        Extracted::Raw(json) => capped(json.as_str(), LONGEST_TRACED),
+        Extracted::Value(value) => capped(&value.to_string(), LONGEST_TRACED),
+        Extracted::Text(text) => format!("{:?}", capped(&String::from_utf8_lossy(text), LONGEST_TRACED)),
+        Extracted::Block(_) => "a block".to_owned(),
+        Extracted::Answered(Answered { content, value, verdict }) => {
+            let verdict = match verdict {
+                Verdict::Success => "a result",
+                Verdict::ToolError => "an error of the tool",
+                Verdict::ProtocolError { .. } => "an error of the protocol",
+            };
+            let value = value.as_deref().map_or_else(|| "no value".to_owned(), found_words);
+            format!("{verdict}, blocks: {}; {value}", content.len())
+        }
+        Extracted::Nothing => "nothing".to_owned(),
     }
 }
 

@@ -23,6 +23,7 @@ mod names;
 mod output;
 mod success;
 mod template;
+mod told;
 #[cfg(test)]
 mod tests;
 mod trace;

@@ -6,12 +6,13 @@ use serde_json::Value;
 
 use super::{
     content::ContentTemplate,
-    extract::{Extracted, Extractor},
+    extract::{Answered, Extracted, Extractor},
     finding::Finding,
     jq::Jq,
     matcher::Captures,
     names::{Known, jq_names},
     reading::Reading,
+    told::told,
     trace::{LONGEST_TRACED, content_words},
     translation::{Job, Note},
     verdict::capped,
@@ -81,9 +82,22 @@ impl Job<'_> {
         finding.trace(self.trace);
         extracted?;
         let (extracted, tree) = finding.take()?;
+        let (extracted, answered) = match extracted {
+            Extracted::Answered(Answered { content, value, verdict }) => {
+                match told(reading, content, verdict, self.translator.limits.error_text_bytes) {
+                    Ok(content) => (value.map_or(Extracted::Nothing, |value| *value), content),
+                    Err(error) => return Ok(error),
+                }
+            }
+            extracted => (extracted, Vec::new()),
+        };
         let whole_text = match &extracted {
             Extracted::Text(text) => Some(text.clone()),
-            Extracted::Raw(_) | Extracted::Value(_) | Extracted::Block(_) | Extracted::Nothing => None,
+            Extracted::Raw(_)
+            | Extracted::Value(_)
+            | Extracted::Block(_)
+            | Extracted::Answered(_)
+            | Extracted::Nothing => None,
         };
         let (found, mut block) = match extracted {
             Extracted::Block(content) => (None, Some(content)),
@@ -95,6 +109,7 @@ impl Job<'_> {
         let wants_value = asked.contains(&"value");
         let (structured, value) = self.structure(rule, reading, captures, found, wants_value)?;
         let content = match &rule.content {
+            ContentTemplate::Default if !answered.is_empty() => answered,
             ContentTemplate::Default => match block.take() {
                 Some(block) => vec![block],
                 None if structured.is_none() && whole_text.is_none() => vec![Content::text(done(reading))],
@@ -146,7 +161,11 @@ impl Job<'_> {
         }
         let source = match &extracted {
             Extracted::Raw(json) => Some(json.clone()),
-            Extracted::Value(_) | Extracted::Text(_) | Extracted::Block(_) | Extracted::Nothing => None,
+            Extracted::Value(_)
+            | Extracted::Text(_)
+            | Extracted::Block(_)
+            | Extracted::Answered(_)
+            | Extracted::Nothing => None,
         };
         let found = match tree {
             Some(tree) => tree,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     extract::{
-        Binary, CapturePattern, Each, Extractor, ExtractorKind, Header, Indented, Json, Metrics,
+        Binary, CapturePattern, Each, Extractor, ExtractorKind, Header, Indented, Json, Mcp, Metrics,
         MetricsShape, Pairs, Regex, Text,
     },
     *,
@@ -425,6 +425,8 @@ fn any_reply() -> impl Strategy<Value = Reply> {
             .prop_map(String::into_bytes),
         "\\{\"(error|message|a|b)\": ?(\"[a-z]*\"|[0-9.]{1,6}|null|\\{\\}|\\[1\\])\\}"
             .prop_map(String::into_bytes),
+        "\\{\"(content|result|structuredContent)\": ?\\[\\{\"type\": \"(text|image|x)\", \"text\": \"[a-z0-9 ]{0,5}\"\\}\\](, \"isError\": (true|1))?\\}"
+            .prop_map(String::into_bytes),
     ];
     let coding = prop_oneof![
         9 => Just(None),
@@ -445,7 +447,7 @@ fn captures(pattern: &str) -> CapturePattern {
 }
 
 fn any_translator() -> impl Strategy<Value = Translator> {
-    (0_usize..13, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
+    (0_usize..14, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
         |(kind, filter, content, schema, condition)| {
             let kind = match kind {
                 0 => Some(ExtractorKind::Json(Json)),
@@ -484,6 +486,7 @@ fn any_translator() -> impl Strategy<Value = Translator> {
                     allow_empty: true,
                     ..Metrics::default()
                 })),
+                12 => Some(ExtractorKind::Mcp(Mcp)),
                 _ => None,
             };
             let filter = [None, Some("."), Some(".a"), Some("{a: .}")][filter];

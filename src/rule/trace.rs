@@ -78,6 +78,7 @@ pub(super) fn content_words(content: &[Content]) -> String {
         Block::Audio { mime_type, .. } => format!("audio of {mime_type}"),
         Block::ResourceLink { uri, .. } => format!("resource_link to {uri}"),
         Block::Resource { uri, .. } => format!("resource {uri}"),
+        Block::AsSent(sent) => capped(sent.json.as_str(), LONGEST_TRACED),
     });
     words.collect::<Vec<_>>().join("\n")
 }

@@ -137,7 +137,7 @@ fn safe_text(text: &str) -> Option<String> {
 }
 
 /// Stack traces of the common languages, and control characters.
-fn looks_internal(text: &str) -> bool {
+pub(super) fn looks_internal(text: &str) -> bool {
     static TRACE: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(
             r#"(?m)^\s+at \S+[.(:]|Traceback \(most recent call last\)|File "[^"]+", line \d+|Exception in thread|panicked at |^goroutine \d+ \[|\bat [\w.$<>]+\([\w.]+:\d+\)|Stack trace:|^#\d+ +\S+\(|stack backtrace:|SQLSTATE\[|ORA-\d{5}"#,

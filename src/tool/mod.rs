@@ -21,7 +21,8 @@ pub use fault::Fault;
 pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText};
 pub use name::{ToolName, ToolNameError};
 pub use result::{
-    Annotations, Block, Content, ErrorFormat, Outcome, ResourceBody, SharedText, Structured, Text, ToolResult,
+    Annotations, Block, Content, ErrorFormat, Outcome, ResourceBody, SentBlock, SharedText, Structured, Text,
+    ToolResult,
 };
 pub use schema::{Schema, SchemaError, Violation, kind_of};
 pub use write::{Shapes, write_escaped, write_result, write_result_fields};

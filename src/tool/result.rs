@@ -95,6 +95,19 @@ pub enum Block {
         /// Its contents.
         body: ResourceBody,
     },
+    /// A block that an MCP server wrote, with everything that it has in it.
+    AsSent(SentBlock),
+}
+
+/// A block of content as an MCP server wrote it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SentBlock {
+    /// The block, annotations and members that we do not know included.
+    pub json: JsonText,
+    /// Its text, when it is a text block.
+    pub text: Option<String>,
+    /// The link in words, when it is a link: for clients that know no links.
+    pub link: Option<String>,
 }
 
 /// The text of a text block.
@@ -186,6 +199,7 @@ impl Block {
             Self::Text(Text::OfStructure) => {
                 Some(structured.map_or_else(String::new, |s| s.json().as_str().to_owned()).into())
             }
+            Self::AsSent(sent) => sent.text.as_deref().map(Cow::from),
             Self::Image { .. } | Self::Audio { .. } | Self::ResourceLink { .. } | Self::Resource { .. } => {
                 None
             }

@@ -75,6 +75,8 @@ fn estimated_bytes(result: &ToolResult) -> usize {
 
 fn write_content(content: &Content, structured: Option<&Structured>, shapes: Shapes, out: &mut Vec<u8>) {
     match &content.block {
+        // Annotations are in it already.
+        Block::AsSent(sent) => return out.extend_from_slice(sent.json.bytes()),
         Block::Text(text) => {
             out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
             write_text(text, structured, shapes, out);

@@ -5,6 +5,7 @@ mod binary;
 mod fields;
 mod header;
 mod json;
+mod mcp;
 mod metrics;
 mod pairs;
 mod records;
@@ -47,8 +48,16 @@ enum Alone {
 }
 
 /// Every extractor, in alphabetical order.
-const FORMS: [&Form; 7] =
-    [&binary::FORM, &header::FORM, &json::FORM, &metrics::FORM, &pairs::FORM, &regex::FORM, &text::FORM];
+const FORMS: [&Form; 8] = [
+    &binary::FORM,
+    &header::FORM,
+    &json::FORM,
+    &mcp::FORM,
+    &metrics::FORM,
+    &pairs::FORM,
+    &regex::FORM,
+    &text::FORM,
+];
 
 /// An extractor, and where its fields are named.
 pub(super) struct Compiled {

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The names of extractors that need no options.
-pub(in crate::config) const EXTRACTORS: &[&str] = &["binary", "json", "metrics", "pairs", "text"];
+pub(in crate::config) const EXTRACTORS: &[&str] = &["binary", "json", "mcp", "metrics", "pairs", "text"];
 
 pub(in crate::config) static EXTRACT: Keys = Keys {
     of: "`extract`",
@@ -12,6 +12,11 @@ pub(in crate::config) static EXTRACT: Keys = Keys {
         key("binary", Either(&[Section(&BINARY), Nothing]), "Any bytes, as an image, a sound or a document."),
         key("header", Either(&[Section(&HEADER), NAMES]), "Headers of the reply."),
         key("json", Either(&[Section(&JSON), Nothing]), "A JSON document."),
+        key(
+            "mcp",
+            Either(&[Section(&MCP), Nothing]),
+            "The answer of an MCP server: its blocks of content, and the JSON in their text.",
+        ),
         key(
             "metrics",
             Either(&[Section(&METRICS), Nothing]),
@@ -71,6 +76,9 @@ pub(in crate::config) static HEADER: Keys = Keys {
 
 pub(in crate::config) static JSON: Keys =
     Keys { of: "`json`", id: "json", list: &[key("fields", FIELDS, "Named fields with types.")] };
+
+pub(in crate::config) static MCP: Keys =
+    Keys { of: "`mcp`", id: "mcp", list: &[key("fields", FIELDS, "Named fields with types.")] };
 
 pub(in crate::config) static METRICS: Keys = Keys {
     of: "`metrics`",

@@ -14,7 +14,7 @@ use super::{
     header::{self, PROTOCOL_VERSION},
     refusal::{Refusal, Short},
 };
-use crate::tool::{Block, Shapes, Text, ToolResult};
+use crate::tool::{Block, SentBlock, Shapes, Text, ToolResult};
 
 /// One revision of the protocol that is spoken here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -170,6 +170,8 @@ impl Revision {
                 for content in &mut result.content {
                     if let Block::ResourceLink { uri, name, .. } = &content.block {
                         content.block = Block::Text(Text::Plain(format!("{name}: {uri}")));
+                    } else if let Block::AsSent(SentBlock { link: Some(link), .. }) = &content.block {
+                        content.block = Block::Text(Text::Plain(link.clone()));
                     }
                 }
             }

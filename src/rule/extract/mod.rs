@@ -3,6 +3,7 @@
 mod binary;
 mod header;
 mod json;
+mod mcp;
 mod metrics;
 mod pairs;
 mod records;
@@ -12,10 +13,12 @@ mod text;
 use bytes::Bytes;
 use serde_json::Value;
 
+pub(crate) use self::mcp::{Answered, Verdict};
 pub use self::{
     binary::{Binary, BinaryKind},
     header::Header,
     json::Json,
+    mcp::Mcp,
     metrics::{Metrics, MetricsShape, NamePattern},
     pairs::{Indented, Pairs},
     records::Blocks,
@@ -47,6 +50,8 @@ pub enum ExtractorKind {
     Header(Header),
     /// A JSON document.
     Json(Json),
+    /// The answer of an MCP server.
+    Mcp(Mcp),
     /// Samples of metrics.
     Metrics(Metrics),
     /// `key: value` lines.
@@ -90,6 +95,8 @@ pub(crate) enum Extracted {
     Text(Bytes),
     /// A block of content and no value.
     Block(Content),
+    /// What an MCP server answered: blocks, and the value in them.
+    Answered(Answered),
     /// Nothing was there, and nothing was promised.
     Nothing,
 }
@@ -104,6 +111,7 @@ impl ExtractorKind {
             Self::Metrics(metrics) if metrics.shape != MetricsShape::Object => Gives::Many,
             Self::Header(_)
             | Self::Json(_)
+            | Self::Mcp(_)
             | Self::Metrics(_)
             | Self::Pairs(_)
             | Self::Regex(_)
@@ -116,7 +124,7 @@ impl ExtractorKind {
         match self {
             Self::Binary(_) | Self::Text(_) => Finds::NoFields,
             Self::Header(header) => Finds::Names(header.names.iter().map(String::as_str).collect()),
-            Self::Json(_) | Self::Pairs(_) => Finds::AnyNames,
+            Self::Json(_) | Self::Mcp(_) | Self::Pairs(_) => Finds::AnyNames,
             Self::Metrics(metrics) => metrics.finds(),
             Self::Regex(regex) => {
                 Finds::Names(regex.patterns.iter().flat_map(CapturePattern::names).collect())
@@ -130,6 +138,7 @@ impl ExtractorKind {
             Self::Binary(_) => "binary",
             Self::Header(_) => "header",
             Self::Json(_) => "json",
+            Self::Mcp(_) => "mcp",
             Self::Metrics(_) => "metrics",
             Self::Pairs(_) => "pairs",
             Self::Regex(_) => "regex",
@@ -154,14 +163,18 @@ impl Extractor {
             ExtractorKind::Binary(binary) => binary.extract(reading),
             ExtractorKind::Header(header) => header.extract(reading).map(Extracted::Value),
             ExtractorKind::Json(json) => json.extract(reading),
+            ExtractorKind::Mcp(mcp) => mcp.extract(reading),
             ExtractorKind::Metrics(metrics) => metrics.extract(reading.text()?).map(Extracted::Value),
             ExtractorKind::Pairs(pairs) => pairs.extract(reading.text()?).map(Extracted::Value),
             ExtractorKind::Regex(regex) => regex.extract(reading.text()?).map(Extracted::Value),
             ExtractorKind::Text(text) => text.extract(reading),
         }?;
-        match &self.fields {
-            None => Ok(found),
-            Some(fields) => fields.apply(found.into_value()?).map(Extracted::Value),
+        match (&self.fields, found) {
+            (None, found) => Ok(found),
+            (Some(fields), Extracted::Answered(answered)) => {
+                answered.with_fields(fields).map(Extracted::Answered)
+            }
+            (Some(fields), found) => fields.apply(found.into_value()?).map(Extracted::Value),
         }
     }
 }
@@ -177,7 +190,10 @@ impl Extracted {
             Self::Raw(json) => Ok(json.parse()),
             Self::Value(value) => Ok(value.clone()),
             Self::Text(text) => Ok(Value::String(String::from_utf8_lossy(text).into_owned())),
-            Self::Block(_) => Err("expected a value, found bytes without structure".to_owned()),
+            Self::Answered(Answered { value: Some(value), .. }) => value.to_value(),
+            Self::Block(_) | Self::Answered(_) => {
+                Err("expected a value, found bytes without structure".to_owned())
+            }
             Self::Nothing => Ok(Value::Null),
         }
     }
@@ -190,7 +206,10 @@ impl Extracted {
     pub(crate) fn into_value(self) -> Result<Value, String> {
         match self {
             Self::Value(value) => Ok(value),
-            Self::Raw(_) | Self::Text(_) | Self::Block(_) | Self::Nothing => self.to_value(),
+            Self::Answered(Answered { value: Some(value), .. }) => value.into_value(),
+            Self::Raw(_) | Self::Text(_) | Self::Block(_) | Self::Answered(_) | Self::Nothing => {
+                self.to_value()
+            }
         }
     }
 }

@@ -1,0 +1,15 @@
+//! `mcp` as the file has it.
+
+use super::{Alone, Form};
+use crate::{
+    config::keys::MCP,
+    rule::extract::{ExtractorKind, Mcp},
+};
+
+pub(super) const FORM: Form = Form {
+    name: "mcp",
+    keys: &MCP,
+    alone: Alone::Is(|| ExtractorKind::Mcp(Mcp)),
+    short: None,
+    options: |_| Some(ExtractorKind::Mcp(Mcp)),
+};

@@ -1,0 +1,324 @@
+//! `mcp`: what an MCP server answered to `tools/call`, with the JSON that it wrote as text read out of it.
+
+use bytes::Bytes;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Value, value::RawValue};
+
+use super::{Extracted, RECORD_LIMIT};
+use crate::{
+    rule::{fields::Fields, reading::Reading},
+    tool::{Block, Content, JsonText, SentBlock},
+};
+
+/// Reads an MCP tool result, bare or in a JSON-RPC response, as JSON or as an event of a stream.
+///
+/// The value is `structuredContent` where the server sent one, else the JSON that the first text block holds, else
+/// that text as a string; there is none when the server sent neither. The blocks of content stay as they came.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mcp;
+
+/// What an MCP server answered.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    /// Its blocks, in order; may be empty.
+    pub(crate) content: Vec<Content>,
+    /// The value in it; of an error of the protocol, that error.
+    pub(crate) value: Option<Box<Extracted>>,
+    /// Whether it is an error.
+    pub(crate) verdict: Verdict,
+}
+
+/// What the server says of its own answer.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// It is what was asked for.
+    Success,
+    /// `isError: true`; the blocks say why.
+    ToolError,
+    /// A JSON-RPC error.
+    ProtocolError { code: Option<Value>, message: String },
+}
+
+/// A JSON-RPC response, or a tool result without one round it.
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ToolResult<'a> {
+    #[serde(borrow)]
+    content: Vec<&'a RawValue>,
+    #[serde(borrow, rename = "structuredContent")]
+    structured: Option<&'a RawValue>,
+    #[serde(rename = "isError")]
+    is_error: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct ProtocolError {
+    code: Option<Value>,
+    message: Option<String>,
+}
+
+/// The members of a block that decide what it is.
+#[derive(Deserialize)]
+struct SentMembers {
+    #[serde(rename = "type")]
+    kind: String,
+    text: Option<String>,
+    data: Option<Value>,
+    #[serde(rename = "mimeType")]
+    mime_type: Option<Value>,
+    uri: Option<String>,
+    name: Option<String>,
+    resource: Option<SentResource>,
+}
+
+#[derive(Deserialize)]
+struct SentResource {
+    uri: Option<String>,
+    text: Option<Value>,
+    blob: Option<Value>,
+}
+
+/// A text block that says nothing but its text.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OnlyText {
+    #[serde(rename = "type")]
+    _kind: IgnoredAny,
+    #[serde(rename = "text")]
+    _text: IgnoredAny,
+}
+
+impl Answered {
+    /// The same with these fields of its value. An error has them not.
+    pub(super) fn with_fields(self, fields: &Fields) -> Result<Self, String> {
+        let value = match (&self.verdict, self.value) {
+            (Verdict::Success, Some(value)) => Some(Extracted::Value(fields.apply(value.into_value()?)?)),
+            (Verdict::Success, None) => {
+                return Err("expected JSON in a text block, found no text block".into());
+            }
+            (Verdict::ToolError | Verdict::ProtocolError { .. }, value) => value.map(|value| *value),
+        };
+        Ok(Self { value: value.map(Box::new), ..self })
+    }
+}
+
+impl Mcp {
+    pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Extracted, String> {
+        let is_stream = reading.reply().media_type().is_some_and(|found| found == "text/event-stream");
+        let message =
+            if is_stream { response_in_events(reading.text()?)? } else { reading.checked_json()? };
+        answered(&message).map(Extracted::Answered)
+    }
+}
+
+fn answered(message: &JsonText) -> Result<Answered, String> {
+    if !message.is_object() {
+        return Err("expected an MCP tool result, found JSON that is no object".to_owned());
+    }
+    let Message { result, error, content } = read(message.as_str())?;
+    let result = match (content, result, error) {
+        (Some(_), _, _) => message.as_str(),
+        (None, Some(result), _) if result.get() != "null" => result.get(),
+        (None, _, Some(error)) => return protocol_error(message, error),
+        (None, _, None) => {
+            return Err(
+                "expected an MCP tool result, found JSON without `content`, `result` or `error`".into()
+            );
+        }
+    };
+    let ToolResult { content, structured, is_error } = read(result)?;
+    if content.len() > RECORD_LIMIT {
+        return Err(format!("expected at most {RECORD_LIMIT} blocks of content, found more"));
+    }
+    let content: Vec<Content> =
+        content.into_iter().map(|block| sent(message, block)).collect::<Result<_, _>>()?;
+    let value = match structured.filter(|value| value.get() != "null") {
+        Some(structured) => Some(Extracted::Raw(part(message, structured)?)),
+        None => content.iter().find_map(|content| content.block.text(None)).map(|text| lifted(&text)),
+    };
+    let verdict = if is_error == Some(true) { Verdict::ToolError } else { Verdict::Success };
+    Ok(Answered { content, value: value.map(Box::new), verdict })
+}
+
+fn protocol_error(message: &JsonText, error: &RawValue) -> Result<Answered, String> {
+    let ProtocolError { code, message: words } = read(error.get())?;
+    let words = words.filter(|words| !words.trim().is_empty());
+    let words = words.unwrap_or_else(|| "The server refused the call and did not say why.".to_owned());
+    Ok(Answered {
+        content: Vec::new(),
+        value: Some(Box::new(Extracted::Raw(part(message, error)?))),
+        verdict: Verdict::ProtocolError { code: code.filter(Value::is_number), message: words },
+    })
+}
+
+/// The value of a text: the JSON that it holds, or itself.
+fn lifted(text: &str) -> Extracted {
+    let bytes = Bytes::from(text.to_owned());
+    match JsonText::check(&bytes) {
+        Ok(json) => Extracted::Raw(json),
+        Err(_) => Extracted::Text(bytes),
+    }
+}
+
+/// One block, left as it came.
+fn sent(message: &JsonText, block: &RawValue) -> Result<Content, String> {
+    let members: SentMembers = read(block.get())?;
+    let missing =
+        |what: &str| Err(format!("expected {what} in a block of content, found `{}` without", members.kind));
+    match members.kind.as_str() {
+        "text" if members.text.is_none() => return missing("`text`"),
+        "text" => {}
+        "image" | "audio" => {
+            let is_text = |value: &Option<Value>| value.as_ref().is_some_and(Value::is_string);
+            if !is_text(&members.data) || !is_text(&members.mime_type) {
+                return missing("`data` and `mimeType`");
+            }
+        }
+        "resource_link" if members.uri.is_none() || members.name.is_none() => {
+            return missing("`uri` and `name`");
+        }
+        "resource_link" => {}
+        "resource" => match &members.resource {
+            Some(SentResource { uri: Some(_), text, blob }) if text.is_some() || blob.is_some() => {}
+            Some(_) | None => return missing("a `resource` with `uri` and `text` or `blob`"),
+        },
+        other => {
+            let kind: String = other.chars().take(40).collect();
+            return Err(format!(
+                "expected a block of type `text`, `image`, `audio`, `resource_link` or `resource`, found `{kind}`"
+            ));
+        }
+    }
+    if serde_json::from_str::<OnlyText>(block.get()).is_ok() {
+        return Ok(Content::text(members.text.unwrap_or_default()));
+    }
+    let link = members.uri.zip(members.name).map(|(uri, name)| format!("{name}: {uri}"));
+    let text = if members.kind == "text" { members.text } else { None };
+    Ok(Block::AsSent(SentBlock { json: part(message, block)?, text, link }).into())
+}
+
+/// A part of a document as a document of its own, sharing its bytes.
+fn part(whole: &JsonText, part: &RawValue) -> Result<JsonText, String> {
+    JsonText::check(&whole.bytes().slice_ref(part.get().as_bytes())).map_err(|error| error.to_string())
+}
+
+fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, String> {
+    serde_json::from_str(json)
+        .map_err(|error| format!("expected an MCP tool result, found JSON of another kind: {error}"))
+}
+
+/// The response in a stream of events: the first that is a result or an error. Notifications may come before it.
+fn response_in_events(text: &str) -> Result<JsonText, String> {
+    let mut data = String::new();
+    // An event ends with an empty line, and the last one with the stream.
+    for line in text.lines().chain([""]) {
+        if line.is_empty() {
+            if let Ok(json) = JsonText::check(&Bytes::from(std::mem::take(&mut data)))
+                && let Ok(Message { result, error, .. }) = serde_json::from_str(json.as_str())
+                && (result.is_some() || error.is_some())
+            {
+                return Ok(json);
+            }
+        } else if let Some(more) = line.strip_prefix("data:") {
+            if !data.is_empty() {
+                data.push('\n');
+            }
+            data.push_str(more.strip_prefix(' ').unwrap_or(more));
+        }
+    }
+    Err("expected an event with a JSON-RPC response, found none".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::Text;
+
+    #[track_caller]
+    fn answer(json: &str) -> Result<Answered, String> {
+        answered(&JsonText::check(&Bytes::from(json.to_owned())).unwrap())
+    }
+
+    /// The value of an answer, or a part of the error.
+    #[track_caller]
+    fn check(json: &str, expected: Result<&str, &str>) {
+        let value = answer(json).map(|answered| match answered.value {
+            Some(value) => value.into_value().unwrap().to_string(),
+            None => "none".to_owned(),
+        });
+        match (value, expected) {
+            (Ok(value), Ok(expected)) => assert_eq!(value, expected),
+            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}"),
+        }
+    }
+
+    #[test]
+    fn json_in_the_first_text_is_lifted() {
+        check(r#"{"content": [{"type": "text", "text": "{\"a\": 1.0}"}]}"#, Ok(r#"{"a":1.0}"#));
+        let in_response = r#"{"jsonrpc": "2.0", "id": 1, "result": {"content": [
+            {"type": "image", "data": "AA==", "mimeType": "image/png"},
+            {"type": "text", "text": " [10] \n", "annotations": {"priority": 1}},
+            {"type": "text", "text": "2"}]}}"#;
+        check(in_response, Ok("[10]"));
+        check(r#"{"content": [{"type": "text", "text": "no JSON"}]}"#, Ok(r#""no JSON""#));
+        check(r#"{"content": []}"#, Ok("none"));
+    }
+
+    #[test]
+    fn what_the_server_structured_itself_wins() {
+        let both = r#"{"content": [{"type": "text", "text": "{\"a\": 1}"}], "structuredContent": {"a": 2}}"#;
+        check(both, Ok(r#"{"a":2}"#));
+        let neither = r#"{"content": [{"type": "text", "text": "1"}], "structuredContent": null}"#;
+        check(neither, Ok("1"));
+    }
+
+    #[test]
+    fn blocks_stay_as_they_came() {
+        let link = r#"{ "type":"resource_link","uri":"file:///a","name":"a","size":5,"_meta":{"x":1.0} }"#;
+        let json = format!(r#"{{"content": [{link}, {{"text": "x", "type": "text"}}]}}"#);
+        let content = answer(&json).unwrap().content;
+        let Block::AsSent(sent) = &content[0].block else { panic!("{content:?}") };
+        assert_eq!((sent.json.as_str(), sent.link.as_deref()), (link, Some("a: file:///a")));
+        assert_eq!(content[1].block, Block::Text(Text::Plain("x".into())));
+    }
+
+    #[test]
+    fn errors_are_told_apart() {
+        let failed = answer(r#"{"content": [{"type": "text", "text": "gone"}], "isError": true}"#).unwrap();
+        assert!(matches!(failed.verdict, Verdict::ToolError));
+        let error = r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"Unknown tool: x"}}"#;
+        let Verdict::ProtocolError { code, message } = answer(error).unwrap().verdict else { panic!() };
+        assert_eq!((code.unwrap().to_string().as_str(), message.as_str()), ("-32602", "Unknown tool: x"));
+    }
+
+    #[test]
+    fn what_is_no_tool_result_is_told() {
+        check("[1]", Err("found JSON that is no object"));
+        check(r#"{"tools": []}"#, Err("found JSON without `content`"));
+        check(r#"{"result": {"tools": []}}"#, Err("missing field `content`"));
+        check(r#"{"content": [{"type": "hologram"}]}"#, Err("found `hologram`"));
+        check(r#"{"content": [{"type": "image", "data": 5}]}"#, Err("expected `data` and `mimeType`"));
+        check(r#"{"content": [{"type": "resource", "resource": {"uri": "x"}}]}"#, Err("`text` or `blob`"));
+        check(r#"{"content": [5]}"#, Err("JSON of another kind"));
+    }
+
+    #[test]
+    fn a_response_is_found_among_events() {
+        let stream = "event: message\r\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\r\n\r\n\
+                      : comment\r\nid: 7\r\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\r\ndata: \"result\":{\"content\":[]}}";
+        let expected = "{\"jsonrpc\":\"2.0\",\"id\":1,\n\"result\":{\"content\":[]}}";
+        assert_eq!(response_in_events(stream).unwrap().as_str(), expected);
+        assert!(response_in_events("data: [DONE]\n\n").unwrap_err().contains("found none"));
+        assert!(response_in_events("").is_err());
+    }
+}

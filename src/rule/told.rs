@@ -1,0 +1,58 @@
+//! The tool error of what an MCP server itself calls an error.
+
+use super::{
+    extract::Verdict,
+    reading::Reading,
+    verdict::{CODE_META_KEY, STATUS_META_KEY, capped, looks_internal, redacted},
+};
+use crate::tool::{Block, Content, Fault, Outcome, Text, ToolResult};
+
+/// In the place of words that may not be shown.
+const NOT_SHOWN: &str = "The tool failed. What it said of it is not for clients.";
+
+/// The blocks of a success; of an error the tool result, with the server's own blocks in it. What they tell of the
+/// server's insides is replaced.
+pub(super) fn told(
+    reading: &Reading<'_>,
+    content: Vec<Content>,
+    verdict: Verdict,
+    limit_bytes: usize,
+) -> Result<Vec<Content>, ToolResult> {
+    let (content, code) = match verdict {
+        Verdict::Success => return Ok(content),
+        Verdict::ToolError if content.iter().all(says_nothing) => {
+            (vec![Content::text("The tool failed and did not say why.")], None)
+        }
+        Verdict::ToolError => (content.into_iter().map(|content| safe(content, limit_bytes)).collect(), None),
+        Verdict::ProtocolError { code, message } => {
+            (vec![Content::text(capped(&safe_words(&message), limit_bytes))], code)
+        }
+    };
+    let status = reading.reply().status;
+    let outcome = Outcome::Error(Fault::Reported { status: None });
+    let result = ToolResult::new(outcome, content).with_meta(STATUS_META_KEY, status.as_u16());
+    Err(match code {
+        Some(code) => result.with_meta(CODE_META_KEY, code),
+        None => result,
+    })
+}
+
+fn says_nothing(content: &Content) -> bool {
+    content.block.text(None).is_some_and(|text| text.trim().is_empty())
+}
+
+/// A block whose text may be shown; one in which there is nothing to hide stays as it came.
+fn safe(content: Content, limit_bytes: usize) -> Content {
+    let shown = content.block.text(None).and_then(|text| {
+        let shown = capped(&safe_words(&text), limit_bytes);
+        (shown != text).then_some(shown)
+    });
+    match shown {
+        Some(shown) => Content { block: Block::Text(Text::Plain(shown)), ..content },
+        None => content,
+    }
+}
+
+fn safe_words(text: &str) -> String {
+    if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted(text) }
+}
