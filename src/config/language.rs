@@ -78,7 +78,7 @@ fn mark_of(pattern: &str) -> Option<usize> {
 
 /// Where a character of a text stands in the file; the line, or all of the text, when it was not written as it
 /// is read.
-fn character_in(report: &Report<'_>, node: &Node, text: &str, index: usize) -> Span {
+pub(super) fn character_in(report: &Report<'_>, node: &Node, text: &str, index: usize) -> Span {
     let offset = text.char_indices().nth(index).map_or(text.len(), |(offset, _)| offset);
     let written = &report.files().text(node.span)[node.span.start..node.span.end];
     match written.find(text) {

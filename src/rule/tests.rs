@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     extract::{
         Binary, CapturePattern, Each, Extractor, ExtractorKind, Header, Indented, Json, Mcp, Metrics,
-        MetricsShape, Pairs, Regex, Text,
+        MetricsShape, Pairs, Path, Pick, Prefixes, Regex, Text, Xml,
     },
     *,
 };
@@ -423,6 +423,9 @@ fn any_reply() -> impl Strategy<Value = Reply> {
         "( {0,3}\\[?[a-z]{1,4}[:=\\]]? ?[a-z0-9.-]{0,5}\n){0,6}".prop_map(String::into_bytes),
         "((# (TYPE|HELP) )?[a-z]{1,3}(\\{[a-z]=\"[a-z\\\\]\"\\})? ?[0-9.#+INaf-]{0,4}\n){0,4}"
             .prop_map(String::into_bytes),
+        "(<[abx]( [ab]='[0-9]')?>|</[abx]>|[0-9]|&[a-z]{1,3};|<!(--|DOCTYPE)|<br>){0,12}"
+            .prop_map(String::into_bytes),
+        "<a>(<[ab]( x='[0-9]')?>[0-9]</[ab]>|<x/>){0,4}</a>".prop_map(String::into_bytes),
         "\\{\"(error|message|a|b)\": ?(\"[a-z]*\"|[0-9.]{1,6}|null|\\{\\}|\\[1\\])\\}"
             .prop_map(String::into_bytes),
         "\\{\"(content|result|structuredContent)\": ?\\[\\{\"type\": \"(text|image|x)\", \"text\": \"[a-z0-9 ]{0,5}\"\\}\\](, \"isError\": (true|1))?\\}"
@@ -447,7 +450,7 @@ fn captures(pattern: &str) -> CapturePattern {
 }
 
 fn any_translator() -> impl Strategy<Value = Translator> {
-    (0_usize..14, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
+    (0_usize..16, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
         |(kind, filter, content, schema, condition)| {
             let kind = match kind {
                 0 => Some(ExtractorKind::Json(Json)),
@@ -487,6 +490,11 @@ fn any_translator() -> impl Strategy<Value = Translator> {
                     ..Metrics::default()
                 })),
                 12 => Some(ExtractorKind::Mcp(Mcp)),
+                13 => Some(ExtractorKind::Xml(Xml::default())),
+                14 => Some(ExtractorKind::Xml(Xml {
+                    pick: Pick::Each(Path::parse("//a[1]", &Prefixes::new()).unwrap()),
+                    ..Xml::default()
+                })),
                 _ => None,
             };
             let filter = [None, Some("."), Some(".a"), Some("{a: .}")][filter];

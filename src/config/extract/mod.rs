@@ -11,6 +11,7 @@ mod pairs;
 mod records;
 mod regex;
 mod text;
+mod xml;
 
 pub(super) use self::binary::media_type;
 use super::{
@@ -48,7 +49,7 @@ enum Alone {
 }
 
 /// Every extractor, in alphabetical order.
-const FORMS: [&Form; 8] = [
+const FORMS: [&Form; 9] = [
     &binary::FORM,
     &header::FORM,
     &json::FORM,
@@ -57,6 +58,7 @@ const FORMS: [&Form; 8] = [
     &pairs::FORM,
     &regex::FORM,
     &text::FORM,
+    &xml::FORM,
 ];
 
 /// An extractor, and where its fields are named.

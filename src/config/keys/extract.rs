@@ -3,7 +3,8 @@
 use super::*;
 
 /// The names of extractors that need no options.
-pub(in crate::config) const EXTRACTORS: &[&str] = &["binary", "json", "mcp", "metrics", "pairs", "text"];
+pub(in crate::config) const EXTRACTORS: &[&str] =
+    &["binary", "json", "mcp", "metrics", "pairs", "text", "xml"];
 
 pub(in crate::config) static EXTRACT: Keys = Keys {
     of: "`extract`",
@@ -25,6 +26,7 @@ pub(in crate::config) static EXTRACT: Keys = Keys {
         key("pairs", Either(&[Section(&PAIRS), Nothing]), "`key: value` lines."),
         key("regex", Either(&[Text, Section(&REGEX)]), "Named captures of a regular expression."),
         key("text", Either(&[Section(&TEXT), Nothing]), "The whole text."),
+        key("xml", Either(&[Section(&XML), Nothing]), "An XML document, SOAP included."),
         key("fields", FIELDS, "Named fields with types, taken from what was found."),
     ],
 };
@@ -149,6 +151,32 @@ pub(in crate::config) static TEXT: Keys = Keys {
     of: "`text`",
     id: "text",
     list: &[key("trim", Flag, "Whether white space at both ends is left out. Default `false`.")],
+};
+
+pub(in crate::config) static XML: Keys = Keys {
+    of: "`xml`",
+    id: "xml",
+    list: &[
+        key(
+            "pick",
+            Text,
+            "A path to the one thing that is wanted: `Envelope/Body/Forecast`. Default: the root.",
+        ),
+        key("each", Text, "A path to what may be there several times: a list, of one or none too."),
+        key(
+            "namespaces",
+            Map(&Text),
+            "Prefixes for `pick` and `each`, and the namespaces that they stand for.",
+        ),
+        key(
+            "attributes",
+            Word(&["marked", "plain", "dropped"]),
+            "Attributes are at `@name`, at `name`, or left out. Default `marked`.",
+        ),
+        key("lists", NAMES, "Names of elements that are lists, even where there is one."),
+        key("trim", Flag, "Whether white space at both ends of a text is left out. Default `true`."),
+        key("fields", FIELDS, "Named fields with types."),
+    ],
 };
 
 pub(in crate::config) static FIELD: Keys = Keys {

@@ -9,6 +9,7 @@ mod pairs;
 mod records;
 mod regex;
 mod text;
+mod xml;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -24,6 +25,7 @@ pub use self::{
     records::Blocks,
     regex::{Capture, CaptureKind, CapturePattern, Each, Regex},
     text::Text,
+    xml::{Attributes, Path, PathError, Pick, Prefixes, Xml},
 };
 use super::{fields::Fields, reading::Reading};
 use crate::tool::{Content, JsonText};
@@ -60,6 +62,8 @@ pub enum ExtractorKind {
     Regex(Regex),
     /// The whole text.
     Text(Text),
+    /// An XML document.
+    Xml(Xml),
 }
 
 /// How many values an extractor gives for one reply.
@@ -109,13 +113,15 @@ impl ExtractorKind {
             Self::Regex(regex) if !matches!(regex.each, Each::First) => Gives::Many,
             Self::Pairs(pairs) if pairs.blocks.is_some() => Gives::Many,
             Self::Metrics(metrics) if metrics.shape != MetricsShape::Object => Gives::Many,
+            Self::Xml(Xml { pick: Pick::Each(_), .. }) => Gives::Many,
             Self::Header(_)
             | Self::Json(_)
             | Self::Mcp(_)
             | Self::Metrics(_)
             | Self::Pairs(_)
             | Self::Regex(_)
-            | Self::Text(_) => Gives::One,
+            | Self::Text(_)
+            | Self::Xml(_) => Gives::One,
         }
     }
 
@@ -124,7 +130,7 @@ impl ExtractorKind {
         match self {
             Self::Binary(_) | Self::Text(_) => Finds::NoFields,
             Self::Header(header) => Finds::Names(header.names.iter().map(String::as_str).collect()),
-            Self::Json(_) | Self::Mcp(_) | Self::Pairs(_) => Finds::AnyNames,
+            Self::Json(_) | Self::Mcp(_) | Self::Pairs(_) | Self::Xml(_) => Finds::AnyNames,
             Self::Metrics(metrics) => metrics.finds(),
             Self::Regex(regex) => {
                 Finds::Names(regex.patterns.iter().flat_map(CapturePattern::names).collect())
@@ -143,6 +149,7 @@ impl ExtractorKind {
             Self::Pairs(_) => "pairs",
             Self::Regex(_) => "regex",
             Self::Text(_) => "text",
+            Self::Xml(_) => "xml",
         }
     }
 }
@@ -168,6 +175,7 @@ impl Extractor {
             ExtractorKind::Pairs(pairs) => pairs.extract(reading.text()?).map(Extracted::Value),
             ExtractorKind::Regex(regex) => regex.extract(reading.text()?).map(Extracted::Value),
             ExtractorKind::Text(text) => text.extract(reading),
+            ExtractorKind::Xml(xml) => xml.extract(reading.text()?).map(Extracted::Value),
         }?;
         match (&self.fields, found) {
             (None, found) => Ok(found),

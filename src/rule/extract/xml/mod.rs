@@ -1,0 +1,246 @@
+//! `xml`: an XML document, SOAP included.
+
+mod path;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use roxmltree::{Document, Error, Node, ParsingOptions};
+use serde_json::{Map, Value, map::Entry};
+
+use self::path::{Found, Least};
+pub use self::path::{Path, PathError, Prefixes};
+use super::RECORD_LIMIT;
+
+/// Reads a document into objects, by the local names of its elements.
+///
+/// An element with text alone gives a string, an empty one an empty string, and one with `xsi:nil="true"` null. Other
+/// elements give an object: attributes at `@name`, children at their names, text between them at `#text`. A name that
+/// comes again gives a list.
+#[derive(Debug, Clone, Default)]
+pub struct Xml {
+    /// What of the document is wanted.
+    pub pick: Pick,
+    /// What becomes of attributes.
+    pub attributes: Attributes,
+    /// The names of elements that are in a list even where there is one.
+    pub lists: BTreeSet<String>,
+    /// Whether white space at both ends of a text is kept.
+    pub keep_white_space: bool,
+}
+
+/// What of a document is wanted.
+#[derive(Debug, Clone, Default)]
+pub enum Pick {
+    /// All of it: what is in its root element.
+    #[default]
+    Root,
+    /// The one thing that a path leads to.
+    One(Path),
+    /// A list of all that a path leads to, be it one or none.
+    Each(Path),
+}
+
+/// What becomes of attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Attributes {
+    /// They are at `@name`.
+    #[default]
+    Marked,
+    /// They are at `name`, as if they were elements.
+    Plain,
+    /// They are left out.
+    Dropped,
+}
+
+/// Where the text of an element stands that has attributes or children as well.
+const TEXT_KEY: &str = "#text";
+
+const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
+
+/// Namespaces whose attributes tell a parser about types and encodings, and nobody else anything: every element of
+/// an RPC-style SOAP reply has some.
+const MACHINERY: [&str; 5] = [
+    SCHEMA_INSTANCE,
+    "http://schemas.xmlsoap.org/soap/envelope/",
+    "http://schemas.xmlsoap.org/soap/encoding/",
+    "http://www.w3.org/2003/05/soap-envelope",
+    "http://www.w3.org/2003/05/soap-encoding",
+];
+
+impl Xml {
+    pub(super) fn extract(&self, text: &str) -> Result<Value, String> {
+        // Scripts print blank lines before the declaration, which must come first.
+        let document = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+        let lines_before = text[..text.len() - document.len()].matches('\n').count();
+        if document.is_empty() {
+            return Err("expected an XML document, found an empty reply".to_owned());
+        }
+        let place = |offset: usize| place(document, offset, lines_before);
+        if !document.starts_with('<') {
+            let start: String = document.chars().take(20).collect();
+            return Err(format!("{}: expected an XML document, found {start:?}", place(0)));
+        }
+        scan::check(document).map_err(|(offset, message)| format!("{}: {message}", place(offset)))?;
+        let options = ParsingOptions {
+            // One that declares nothing, as was checked.
+            allow_dtd: true,
+            nodes_limit: 4 * u32::try_from(scan::ELEMENT_LIMIT).unwrap_or(u32::MAX),
+            entity_resolver: None,
+        };
+        let parsed = Document::parse_with_options(document, options)
+            .map_err(|error| explained(&error, document, lines_before))?;
+        match &self.pick {
+            Pick::Root => Ok(self.value(parsed.root_element())),
+            Pick::One(path) => {
+                let mut found = self.values(path, &parsed, Least::One)?;
+                match found.len() {
+                    1 => Ok(found.remove(0)),
+                    0 => Err(format!("expected the attribute of `{}`, found none", path.source())),
+                    count => Err(format!(
+                        "expected one `{}`, found {count}; `each` gives a list, and `[1]` behind a name the first",
+                        path.source()
+                    )),
+                }
+            }
+            Pick::Each(path) => self.values(path, &parsed, Least::Nothing).map(Value::Array),
+        }
+    }
+
+    fn values(&self, path: &Path, document: &Document<'_>, least: Least) -> Result<Vec<Value>, String> {
+        let found = path.find(document, least)?;
+        let count = match &found {
+            Found::Elements(elements) => elements.len(),
+            Found::Attributes(values) => values.len(),
+        };
+        if count > RECORD_LIMIT {
+            return Err(format!("expected at most {RECORD_LIMIT} of `{}`, found {count}", path.source()));
+        }
+        Ok(match found {
+            Found::Elements(elements) => elements.into_iter().map(|element| self.value(element)).collect(),
+            Found::Attributes(values) => values.into_iter().map(Value::from).collect(),
+        })
+    }
+
+    /// Goes as deep as the document, which is [`scan::DEPTH_LIMIT`] at most.
+    fn value(&self, element: Node<'_, '_>) -> Value {
+        if element.attribute((SCHEMA_INSTANCE, "nil")).is_some_and(|nil| matches!(nil.trim(), "true" | "1")) {
+            return Value::Null;
+        }
+        let mut members = Map::new();
+        if self.attributes != Attributes::Dropped {
+            let telling = element
+                .attributes()
+                .filter(|attribute| attribute.namespace().is_none_or(|uri| !MACHINERY.contains(&uri)));
+            for attribute in telling {
+                let name = match self.attributes {
+                    Attributes::Marked => format!("@{}", attribute.name()),
+                    Attributes::Plain | Attributes::Dropped => attribute.name().to_owned(),
+                };
+                self.add(&mut members, name, attribute.value().into());
+            }
+        }
+        let mut text = String::new();
+        let mut has_children = false;
+        for child in element.children() {
+            if child.is_element() {
+                has_children = true;
+                self.add(&mut members, child.tag_name().name().to_owned(), self.value(child));
+            } else if child.is_text() {
+                text.push_str(child.text().unwrap_or_default());
+            }
+        }
+        // White space between elements is indentation.
+        if !self.keep_white_space || has_children && text.trim().is_empty() {
+            text = text.trim().to_owned();
+        }
+        if members.is_empty() {
+            return text.into();
+        }
+        if !text.is_empty() {
+            members.insert(TEXT_KEY.to_owned(), text.into());
+        }
+        Value::Object(members)
+    }
+
+    fn add(&self, members: &mut Map<String, Value>, name: String, value: Value) {
+        let is_list = self.lists.contains(&name);
+        match members.entry(name) {
+            Entry::Vacant(entry) if is_list => {
+                entry.insert(Value::Array(vec![value]));
+            }
+            Entry::Vacant(entry) => {
+                entry.insert(value);
+            }
+            Entry::Occupied(mut entry) => match entry.get_mut() {
+                Value::Array(values) => values.push(value),
+                first => {
+                    let both = vec![first.take(), value];
+                    *first = Value::Array(both);
+                }
+            },
+        }
+    }
+}
+
+/// `line 3, column 5` of a byte.
+fn place(document: &str, offset: usize, lines_before: usize) -> String {
+    let before = &document[..offset];
+    let line = before.matches('\n').count() + 1 + lines_before;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("line {line}, column {column}")
+}
+
+/// A name of the reply, short enough for a message.
+fn shown(name: &str) -> String {
+    const LONGEST: usize = 60;
+    match name.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
+/// The parser's error as a sentence of ours.
+fn explained(error: &Error, document: &str, lines_before: usize) -> String {
+    let message = match error {
+        Error::UnexpectedCloseTag(expected, found, _) => {
+            format!("expected `</{}>`, found `</{}>`", shown(expected), shown(found))
+        }
+        Error::UnknownNamespace(prefix, _) => {
+            format!("expected a prefix that is declared, found `{}:`", shown(prefix))
+        }
+        Error::UnknownEntityReference(name, _) => format!(
+            "expected one of the entities `amp`, `lt`, `gt`, `apos`, `quot`, found `&{};`",
+            shown(name)
+        ),
+        Error::MalformedEntityReference(_) => {
+            "expected an entity such as `&amp;`, found `&` alone".to_owned()
+        }
+        Error::DuplicatedAttribute(name, _) => {
+            format!("expected an attribute once, found `{}` again", shown(name))
+        }
+        Error::NonXmlChar(character, _) => {
+            format!("expected characters that XML may have, found {character:?}")
+        }
+        Error::UnclosedRootNode | Error::UnexpectedEndOfStream => {
+            let end = place(document, document.trim_end().len(), lines_before);
+            return format!("{end}: expected the end tag of every element, found the end of the reply");
+        }
+        Error::NoRootNode => {
+            let end = place(document, document.trim_end().len(), lines_before);
+            return format!("{end}: expected an element, found the end of the reply");
+        }
+        Error::NodesLimitReached | Error::AttributesLimitReached | Error::NamespacesLimitReached => {
+            return format!("expected a smaller document, found one in which {error}");
+        }
+        other => {
+            let text = other.to_string();
+            let place = format!(" at {}", other.pos());
+            format!("expected well-formed XML, found: {}", text.replacen(&place, "", 1).replace('\'', "`"))
+        }
+    };
+    let position = error.pos();
+    format!("line {}, column {}: {message}", position.row as usize + lines_before, position.col)
+}

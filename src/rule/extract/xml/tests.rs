@@ -1,0 +1,191 @@
+use std::time::{Duration, Instant};
+
+use super::*;
+
+fn path(source: &str) -> Path {
+    let prefixes = Prefixes::from([("s".to_owned(), "urn:soap".to_owned())]);
+    Path::parse(source, &prefixes).unwrap_or_else(|error| panic!("{source}: {error}"))
+}
+
+#[track_caller]
+fn check_with(xml: &Xml, text: &str, expected: Result<&str, &str>) {
+    match (xml.extract(text), expected) {
+        (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
+        (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+        (found, _) => panic!("found {found:?}"),
+    }
+}
+
+#[track_caller]
+fn check(text: &str, expected: Result<&str, &str>) {
+    check_with(&Xml::default(), text, expected);
+}
+
+#[track_caller]
+fn check_pick(source: &str, text: &str, expected: Result<&str, &str>) {
+    check_with(&Xml { pick: Pick::One(path(source)), ..Xml::default() }, text, expected);
+}
+
+#[track_caller]
+fn check_each(source: &str, text: &str, expected: Result<&str, &str>) {
+    check_with(&Xml { pick: Pick::Each(path(source)), ..Xml::default() }, text, expected);
+}
+
+#[test]
+fn elements_are_objects_and_texts_are_strings() {
+    check("<a><b>1</b><c> x \n</c><d/></a>", Ok(r#"{"b":"1","c":"x","d":""}"#));
+    check("<a>\n  <b>1</b>\n  <b>2</b>\n</a>", Ok(r#"{"b":["1","2"]}"#));
+    check("<a>5</a>", Ok(r#""5""#));
+    check("<a x='1' y='2'>5</a>", Ok(r##"{"@x":"1","@y":"2","#text":"5"}"##));
+    check("<p>Hello <b>big</b> world</p>", Ok(r##"{"b":"big","#text":"Hello  world"}"##));
+}
+
+#[test]
+fn all_kinds_of_text_are_text() {
+    check("<a>x<![CDATA[ <&> ]]>y<!-- no --><?no no?></a>", Ok(r#""x <&> y""#));
+    check("<a>&lt;&#65;&#x42;&amp;&apos;&quot;</a>", Ok(r#""<AB&'\"""#));
+    check("<a b='&#10;&lt; \n'/>", Ok(r#"{"@b":"\n<  "}"#));
+}
+
+#[test]
+fn nothing_is_empty_and_nil_is_null() {
+    let text = "<a xmlns:i='http://www.w3.org/2001/XMLSchema-instance'><b i:nil='true'/><c i:nil='0'/>\
+                <d i:type='xsd:int'>5</d></a>";
+    check(text, Ok(r#"{"b":null,"c":"","d":"5"}"#));
+}
+
+#[test]
+fn what_comes_before_the_root_is_passed_over() {
+    check("\r\n\n<?xml version='1.0' encoding='ISO-8859-1'?>\n<a>é</a>\n\n", Ok(r#""é""#));
+    check("\u{feff}<?xml version=\"1.1\"?><?xml-stylesheet href='x'?><!-- <x> --><a/>", Ok(r#""""#));
+    check("<!DOCTYPE a PUBLIC '-//x//[' \"http://x/a>dtd\"><a/>", Ok(r#""""#));
+}
+
+#[test]
+fn attributes_and_lists_and_white_space_as_the_rule_says() {
+    let text = "<a n='1'><b> x </b></a>";
+    check_with(&Xml { attributes: Attributes::Plain, ..Xml::default() }, text, Ok(r#"{"n":"1","b":"x"}"#));
+    check_with(&Xml { attributes: Attributes::Dropped, ..Xml::default() }, text, Ok(r#"{"b":"x"}"#));
+    check_with(
+        &Xml { lists: BTreeSet::from(["b".to_owned()]), ..Xml::default() },
+        text,
+        Ok(r#"{"@n":"1","b":["x"]}"#),
+    );
+    check_with(&Xml { keep_white_space: true, ..Xml::default() }, text, Ok(r#"{"@n":"1","b":" x "}"#));
+}
+
+#[test]
+fn a_path_leads_to_one_thing() {
+    let text = "<r><i t='x'><n>1</n></i><i t='y' id='7'><n>2</n></i><o><i><n>3</n></i></o></r>";
+    check_pick("r/i[2]/n", text, Ok(r#""2""#));
+    check_pick("/r/i[@t='x']", text, Ok(r#"{"@t":"x","n":"1"}"#));
+    check_pick("r/i[n=\"2\"]/@id", text, Ok(r#""7""#));
+    check_pick("r/*/i/n", text, Ok(r#""3""#));
+    check_pick("//o//n", text, Ok(r#""3""#));
+    check_pick("r/i", text, Err("expected one `r/i`, found 2; `each` gives a list"));
+    check_pick("r/i[1]/@no", text, Err("expected the attribute of `r/i[1]/@no`, found none"));
+    check_pick("r/z", text, Err("line 1: expected `z` in `r`, found `i`, `o`"));
+    check_pick("r/z/y", text, Err("line 1: expected `z` in `r`, found `i`, `o`"));
+    check_pick("s/i", text, Err("expected `s` as the root element, found `r`"));
+}
+
+#[test]
+fn one_row_and_none_are_a_list_too() {
+    check_each("r/i", "<r><i>1</i></r>", Ok(r#"["1"]"#));
+    check_each("r/i", "<r/>", Ok("[]"));
+    check_each("r/i/@n", "<r><i n='1'/><i/><i n='2'/></r>", Ok(r#"["1","2"]"#));
+    check_each("//i", "<r><i><i>1</i></i></r>", Ok(r#"[{"i":"1"},"1"]"#));
+    check_each("r/i", "<error>down</error>", Err("expected `r` as the root element, found `error`"));
+    check_each("//i", "<error>down</error>", Err("expected an element `i` anywhere, found none"));
+}
+
+#[test]
+fn names_match_in_any_namespace_unless_a_prefix_asks() {
+    let text = "<e:E xmlns:e='urn:soap'><e:B>1</e:B><B>2</B></e:E>";
+    check_pick("s:E/s:B", text, Ok(r#""1""#));
+    check_each("E/B", text, Ok(r#"["1","2"]"#));
+    check_pick("s:E", "<E xmlns='urn:other'/>", Err("expected `s:E` as the root element, found `E`"));
+}
+
+#[test]
+fn a_path_that_is_none_says_where() {
+    for (source, at, part) in [
+        ("", 0, "the name of an element"),
+        ("a/", 2, "the name of an element"),
+        ("a///b", 1, "`/` or `//`"),
+        ("a/x:b", 2, "no prefix `x`"),
+        ("a[0]", 2, "a position from 1"),
+        ("a[@b='x]", 6, "a closing quote"),
+        ("a[b]", 3, "`='value'`"),
+        ("a/@b/c", 4, "nothing behind the attribute"),
+        ("@b", 1, "found"),
+    ] {
+        match Path::parse(source, &Prefixes::new()) {
+            Err(error) => {
+                assert!(error.at == at && error.message.contains(part), "{source}: {error:?}");
+            }
+            Ok(path) => assert_eq!(source, "@b", "{path:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_not_well_formed_is_told_with_its_place() {
+    check("", Err("found an empty reply"));
+    check("Not found", Err("line 1, column 1: expected an XML document, found \"Not found\""));
+    check("\n<a>\n <b>1</c></a>", Err("line 3, column 6: expected `</b>`, found `</c>`"));
+    check("<a><b>", Err("line 1, column 7: expected the end tag of every element"));
+    check("<a>&nbsp;</a>", Err("found `&nbsp;`"));
+    check("<a>x & y</a>", Err("column 6: expected an entity such as `&amp;`"));
+    check("<a x='1' x='2'/>", Err("found `x` again"));
+    check("<a/><b/>", Err("expected well-formed XML"));
+    check("<e:a/>", Err("expected a prefix that is declared, found `e:`"));
+}
+
+#[test]
+fn entities_are_never_expanded() {
+    let bomb = "<?xml version='1.0'?>\n<!DOCTYPE l [<!ENTITY a 'ha'><!ENTITY b '&a;&a;&a;'>]>\n<l>&b;</l>";
+    check(bomb, Err("line 2, column 1: expected a document without declarations of its own"));
+    check("<!DOCTYPE l SYSTEM 'file:///etc/passwd' [<!ENTITY x SYSTEM 'y'>]><l>&x;</l>", Err("declarations"));
+    check("<!DOCTYPE l SYSTEM '/etc/passwd'><l>&x;</l>", Err("found `&x;`"));
+    check("<!DOCTYPE l '[' [<!ENTITY x 'y'>]><l>&x;</l>", Err("declarations"));
+}
+
+#[track_caller]
+fn is_quick(text: &str) {
+    let begun = Instant::now();
+    let _ = Xml::default().extract(text);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?} for {} bytes", text.len());
+}
+
+const LARGE: usize = 1 << 20;
+
+#[test]
+fn deep_wide_and_long_documents_end_soon() {
+    check(&"<a>".repeat(LARGE / 3), Err("nested at most 60 deep"));
+    check(&"<a>".repeat(1000), Err("nested at most 60 deep"));
+    check(&format!("<a>{}</a>", "<b/>".repeat(1_000_001)), Err("at most 1000000 elements"));
+    let attributes: String = (0..LARGE / 12).map(|index| format!(" a{index}=''")).collect();
+    check(&format!("<a{attributes}/>"), Err("at most 250 attributes"));
+    let spaces: String = (0..99).map(|index| format!(" xmlns:a{index}\n  = 'u{index}'")).collect();
+    let rows = "<b xmlns:z=''/>".repeat(100_000);
+    check(&format!("<a{spaces}>{rows}</a>"), Err("expected few namespaces"));
+    check(&"=<".repeat(4 * LARGE), Err("expected an XML document"));
+    check(&format!("<a>{}", "=".repeat(4 * LARGE)), Err("marks `<` and `=`"));
+}
+
+#[test]
+fn what_is_just_within_the_limits_is_read_soon() {
+    let attributes: String = (0..250).map(|index| format!(" a{index}=''")).collect();
+    is_quick(&format!("<a>{}</a>", format!("<b{attributes}/>").repeat(LARGE / attributes.len())));
+    is_quick(&format!("<a xmlns='urn:a' xmlns:x='urn:x'>{}</a>", "<b xmlns=''/>".repeat(LARGE / 13)));
+    let nested = format!("{}{}", "<n>".repeat(50), "</n>".repeat(50));
+    is_quick(&format!("<a>{}</a>", nested.repeat(LARGE / nested.len())));
+    is_quick(&format!("<a>{}</a>", "&amp;".repeat(LARGE / 5)));
+    is_quick(&format!("<a>{}</a>", "<![CDATA[x]]>".repeat(LARGE / 13)));
+    is_quick(&format!("<a>{}</a>", "<!-- x -->x".repeat(LARGE / 11)));
+    is_quick(&format!("<a>{}", "<!--".repeat(LARGE / 4)));
+    is_quick(&format!("<a {}", "x\"".repeat(LARGE / 4)));
+    is_quick(&format!("<a>{}", "<b x=\"".repeat(100_000)));
+}
