@@ -5,20 +5,35 @@ use super::{
     keys::{BLOCK, BLOCK_ANNOTATIONS, RESOURCE, RESOURCE_LINK},
     language,
     node::{Kind, Node},
+    reply::{self, whole},
     report::Report,
+    schemas::Asked,
     section::{self, Section},
     source::Span,
 };
 use crate::{
     rule::{
-        BlockTemplate, ContentTemplate, Payload, Template,
+        BlockTemplate, BodyTemplate, ContentTemplate, Payload, Template,
         extract::{Binary, BinaryKind},
+        is_moment,
     },
     tool::Annotations,
 };
 
+/// What the templates and filters of a rule's content may use.
+pub(super) struct Scope<'a> {
+    pub(super) names: &'a [&'a str],
+    pub(super) captures: &'a [String],
+    pub(super) used: &'a mut Asked,
+}
+
 /// Reads `content`. `None` when something is wrong with it; that has been reported then.
-pub(super) fn read(report: &Report<'_>, node: &Node, place: Span, names: &[&str]) -> Option<ContentTemplate> {
+pub(super) fn read(
+    report: &Report<'_>,
+    node: &Node,
+    place: Span,
+    scope: &mut Scope<'_>,
+) -> Option<ContentTemplate> {
     let blocks = match &node.kind {
         Kind::List(items) if items.is_empty() => {
             report.error(
@@ -29,23 +44,31 @@ pub(super) fn read(report: &Report<'_>, node: &Node, place: Span, names: &[&str]
             return None;
         }
         Kind::List(items) => {
-            let blocks: Vec<_> = items.iter().map(|item| block(report, item, item.span, names)).collect();
+            let blocks: Vec<_> = items.iter().map(|item| block(report, item, item.span, scope)).collect();
             blocks.into_iter().collect::<Option<Vec<_>>>()?
         }
-        Kind::Map(_) => vec![block(report, node, place, names)?],
+        Kind::Map(_) => vec![block(report, node, place, scope)?],
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {
-            let template = language::template(report, node, "`content`", names)?;
-            vec![BlockTemplate { payload: Payload::Text(template), annotations: None }]
+            let template = language::template(report, node, "`content`", scope.names)?;
+            vec![BlockTemplate::new(Payload::Text(template))]
         }
     };
     Some(ContentTemplate::Blocks(blocks))
 }
 
-fn block(report: &Report<'_>, node: &Node, place: Span, names: &[&str]) -> Option<BlockTemplate> {
+fn block(report: &Report<'_>, node: &Node, place: Span, scope: &mut Scope<'_>) -> Option<BlockTemplate> {
     let section = Section::open(report, place, node, &BLOCK)?;
-    let annotations = match section.section("annotations", &BLOCK_ANNOTATIONS) {
-        Some(section) => Some(annotations(&section)?),
-        None => None,
+    let mut filter = |name: &'static str, what: &str| {
+        section.get(name).map(|node| reply::jq(report, node, what, scope.captures, scope.used))
+    };
+    let (when, each) = (filter("when", "`when`"), filter("each", "`each`"));
+    // Only a block for each row has a row.
+    let item = each.is_some().then_some("item");
+    let names: Vec<&str> = scope.names.iter().copied().chain(item).collect();
+    let names = names.as_slice();
+    let (annotations, last_modified) = match section.section("annotations", &BLOCK_ANNOTATIONS) {
+        Some(section) => annotations(&section, names)?,
+        None => (None, None),
     };
     const KINDS: [&str; 6] = ["text", "as", "image", "audio", "resource", "resource_link"];
     let kinds: Vec<_> = KINDS.into_iter().filter_map(|name| section.entry(name)).collect();
@@ -80,8 +103,18 @@ fn block(report: &Report<'_>, node: &Node, place: Span, names: &[&str]) -> Optio
             let inner = Section::open(report, one.key.span, &one.value, &RESOURCE)?;
             let uri = template(&inner, "uri", names);
             let (media_type, text) = (media_type(&inner), optional(&inner, "text", names));
+            let blob = optional(&inner, "blob", names);
             inner.required("uri", "write `uri: report://today`");
-            Payload::Resource { uri: uri?, media_type, text: text? }
+            let body = match (text?, blob?) {
+                (Some(_), Some(_)) => {
+                    inner.refuse_beside(&["text"], "blob");
+                    return None;
+                }
+                (Some(text), None) => BodyTemplate::Text(text),
+                (None, Some(blob)) => BodyTemplate::Blob(blob),
+                (None, None) => BodyTemplate::Reply,
+            };
+            Payload::Resource { uri: uri?, media_type, body }
         }
         _ => {
             let inner = Section::open(report, one.key.span, &one.value, &RESOURCE_LINK)?;
@@ -92,7 +125,7 @@ fn block(report: &Report<'_>, node: &Node, place: Span, names: &[&str]) -> Optio
             Payload::ResourceLink { uri: uri?, name: name?, description: description?, media_type }
         }
     };
-    Some(BlockTemplate { payload, annotations })
+    Some(BlockTemplate { payload, annotations, last_modified, when: whole(when)?, each: whole(each)? })
 }
 
 fn data(
@@ -132,7 +165,8 @@ fn optional(section: &Section<'_, '_>, name: &'static str, names: &[&str]) -> Op
     }
 }
 
-fn annotations(section: &Section<'_, '_>) -> Option<Annotations> {
+/// Hints that are written, and the template of the moment when the reply says it.
+fn annotations(section: &Section<'_, '_>, names: &[&str]) -> Option<(Option<Annotations>, Option<Template>)> {
     let report = section.report;
     let mut good = true;
     let mut audience = Vec::new();
@@ -156,23 +190,25 @@ fn annotations(section: &Section<'_, '_>) -> Option<Annotations> {
         }
         number
     });
+    let mut template = None;
     let last_modified = section.text_node("lastModified").map(|(node, text)| {
-        let good = is_rfc_3339(text);
+        if text.contains("{{") {
+            template = language::template(report, node, "`lastModified`", names);
+            return template.as_ref().map(|_| None);
+        }
+        let good = is_moment(text);
         if !good {
             let message = format!("`lastModified` is a moment as RFC 3339 writes it, found {}", node.found());
-            report.error(node.span, message, "write `\"2026-11-21T09:30:00Z\"`");
+            report.error(node.span, message, "write `\"2026-11-21T09:30:00Z\"`, or a template");
         }
-        good.then(|| text.to_owned())
+        good.then(|| Some(text.to_owned()))
     });
     let missing = matches!(priority, Some(None)) || matches!(last_modified, Some(None));
-    (good && !missing).then(|| Annotations {
+    let annotations = Annotations {
         audience,
         priority: priority.flatten(),
-        last_modified: last_modified.flatten(),
-    })
-}
-
-fn is_rfc_3339(text: &str) -> bool {
-    const SHAPE: &str = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$";
-    regex::Regex::new(SHAPE).is_ok_and(|shape| shape.is_match(text))
+        last_modified: last_modified.flatten().flatten(),
+    };
+    let annotations = (annotations != Annotations::default()).then_some(annotations);
+    (good && !missing).then_some((annotations, template))
 }

@@ -158,7 +158,7 @@ fn refuse_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool 
 /// Tests and filters to suggest; the engine has more.
 const COMMON_TESTS: [&str; 8] =
     ["defined", "false", "mapping", "none", "number", "sequence", "string", "true"];
-const COMMON_FILTERS: [&str; 18] = [
+const COMMON_FILTERS: [&str; 19] = [
     "abs",
     "capitalize",
     "default",
@@ -170,6 +170,7 @@ const COMMON_FILTERS: [&str; 18] = [
     "length",
     "lower",
     "map",
+    "markdown_table",
     "replace",
     "round",
     "sort",

@@ -21,6 +21,7 @@ mod folder;
 mod keys;
 mod keywords;
 mod language;
+mod limit;
 mod mirror;
 mod node;
 mod problem;

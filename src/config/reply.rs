@@ -3,7 +3,7 @@
 use super::{
     content, extract,
     keys::{ERROR, RULE},
-    language,
+    language, limit,
     node::{Entry, Kind, Node},
     report::Report,
     schemas::Asked,
@@ -83,7 +83,7 @@ fn error(
     used: &mut Asked,
 ) -> Option<ErrorRule> {
     let report = section.report;
-    section.refuse_beside(&["content"], "error");
+    section.refuse_beside(&["content", "limit"], "error");
     if let Some(entry) = section.entry("structured") {
         let help = "write it inside: `error: { text: …, structured: … }`";
         report.error(entry.key.span, "`structured` has no effect beside `error`", help);
@@ -166,24 +166,29 @@ fn success(
     let extract = section.entry("extract").map(|entry| extract::read(report, entry));
     let structured = section.get("structured").map(|node| jq(report, node, "`structured`", captures, used));
     let names: Vec<&str> = TEMPLATE_NAMES.into_iter().chain(captures.iter().map(String::as_str)).collect();
-    let content =
-        section.entry("content").map(|entry| content::read(report, &entry.value, entry.key.span, &names));
+    let content = section.entry("content").map(|entry| {
+        let mut scope = content::Scope { names: &names, captures, used: &mut *used };
+        content::read(report, &entry.value, entry.key.span, &mut scope)
+    });
+    let limit = section.entry("limit").map(|entry| limit::read(report, entry, used));
     if let Some(Some(content)) = &content {
         content
             .templates()
             .into_iter()
             .for_each(|template| note_arguments(report, template, section.node.span, used));
     }
-    let (Some(extract), Some(structured), Some(content)) =
-        (whole(extract), whole(structured), whole(content))
+    let (Some(extract), Some(structured), Some(content), Some(limit)) =
+        (whole(extract), whole(structured), whole(content), whole(limit))
     else {
         return (None, None);
     };
     let fields_span = extract.as_ref().and_then(|compiled| compiled.fields_span);
-    if let (Some(compiled), Some(entry)) = (&extract, section.entry("structured"))
+    let needs_value = section.entry("structured").or_else(|| section.entry("limit"));
+    if let (Some(compiled), Some(entry)) = (&extract, needs_value)
         && compiled.extractor.kind.gives() == Gives::Block
     {
-        let message = "`structured` has nothing to work on: `binary` gives a block, and no value";
+        let message =
+            format!("`{}` has nothing to work on: `binary` gives a block, and no value", entry.key.text);
         report.error(entry.key.span, message, "remove one of the two");
         return (None, None);
     }
@@ -191,6 +196,7 @@ fn success(
         extract: extract.map(|compiled| compiled.extractor),
         structured,
         content: content.unwrap_or(ContentTemplate::Default),
+        limit,
     };
     (Some(Action::Success(rule)), fields_span)
 }

@@ -1,12 +1,18 @@
 //! Blocks of content, from templates or from the reply.
 
+use std::sync::LazyLock;
+
 use minijinja::Value as Name;
+use regex::Regex;
+use serde_json::Value;
 
 use super::{
+    jq::Jq,
+    names::{Known, jq_names},
     reading::Reading,
-    template::{Template, TemplateError},
+    template::{Template, TemplateError, from_json},
 };
-use crate::tool::{Annotations, Block, Content, ResourceBody, Structured, Text};
+use crate::tool::{Annotations, Block, Content, ResourceBody, Shapes, Structured, Text, kind_of};
 
 /// What a rule shows people and models.
 #[derive(Debug)]
@@ -17,13 +23,24 @@ pub enum ContentTemplate {
     Blocks(Vec<BlockTemplate>),
 }
 
-/// One block.
+/// How many blocks one result may have; a list of more is an error that says so.
+pub const BLOCK_LIMIT: usize = 1000;
+/// How long the blocks of one result may be together, in bytes.
+const CONTENT_LIMIT_BYTES: usize = 64 << 20;
+
+/// One block, or one for each row of a list.
 #[derive(Debug)]
 pub struct BlockTemplate {
     /// What it shows.
     pub payload: Payload,
     /// Hints for clients.
     pub annotations: Option<Annotations>,
+    /// When it was changed, where the reply says so; left out when that is no moment.
+    pub last_modified: Option<Template>,
+    /// A condition on the structure; the block is left out when it does not hold.
+    pub when: Option<Jq>,
+    /// Gives a list: one block for each row, which is `item` in the block's templates.
+    pub each: Option<Jq>,
 }
 
 /// What a block shows.
@@ -70,9 +87,37 @@ pub enum Payload {
         uri: Template,
         /// Such as `text/csv`.
         media_type: Option<String>,
-        /// Its text; the reply's own where there is none.
-        text: Option<Template>,
+        /// What is in it.
+        body: BodyTemplate,
     },
+}
+
+/// The contents of an embedded document.
+#[derive(Debug)]
+pub enum BodyTemplate {
+    /// The reply's text.
+    Reply,
+    /// A text.
+    Text(Template),
+    /// Bytes: gives Base64.
+    Blob(Template),
+}
+
+/// A block that was made, and how it may be shortened.
+pub(super) struct Shown {
+    pub(super) content: Content,
+    pub(super) text: TextKind,
+}
+
+/// Where the text of a block comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TextKind {
+    /// The structure as JSON, which is shortened by shortening the structure.
+    Json,
+    /// The reply, letter for letter.
+    Verbatim,
+    /// A template, or no text at all.
+    Made,
 }
 
 impl ContentTemplate {
@@ -80,7 +125,28 @@ impl ContentTemplate {
     pub fn templates(&self) -> Vec<&Template> {
         match self {
             Self::Default => Vec::new(),
-            Self::Blocks(blocks) => blocks.iter().flat_map(|block| block.payload.templates()).collect(),
+            Self::Blocks(blocks) => blocks
+                .iter()
+                .flat_map(|block| block.payload.templates().into_iter().chain(&block.last_modified))
+                .collect(),
+        }
+    }
+
+    /// Whether it shows text that is not the structure, or the reply, as it is.
+    pub(super) fn has_own_text(&self) -> bool {
+        match self {
+            Self::Default => false,
+            Self::Blocks(blocks) => {
+                blocks.iter().any(|block| matches!(block.payload, Payload::Text(_) | Payload::Verbatim))
+            }
+        }
+    }
+
+    /// Whether the structure is shown with a line per member, which is longer than on one line.
+    pub(super) fn is_pretty(&self) -> bool {
+        match self {
+            Self::Default => false,
+            Self::Blocks(blocks) => blocks.iter().any(|block| matches!(block.payload, Payload::JsonPretty)),
         }
     }
 }
@@ -93,27 +159,118 @@ impl Payload {
             Self::ResourceLink { uri, name, description, .. } => {
                 [uri, name].into_iter().chain(description).collect()
             }
-            Self::Resource { uri, text, .. } => [uri].into_iter().chain(text).collect(),
+            Self::Resource { uri, body: BodyTemplate::Text(body) | BodyTemplate::Blob(body), .. } => {
+                vec![uri, body]
+            }
+            Self::Resource { uri, body: BodyTemplate::Reply, .. } => vec![uri],
             Self::Verbatim | Self::Json | Self::JsonPretty | Self::Bytes(_) => Vec::new(),
         }
     }
 }
 
 impl BlockTemplate {
-    /// Makes the block.
-    ///
-    /// # Errors
-    ///
-    /// A sentence that says which part could not be made.
-    pub(super) fn render(
-        &self,
-        reading: &Reading<'_>,
-        structured: Option<&Structured>,
-        names: &Name,
-    ) -> Result<Content, String> {
-        let block = self.payload.render(reading, structured, names)?;
-        Ok(Content { block, annotations: self.annotations.clone() })
+    /// A block that is always there.
+    pub fn new(payload: Payload) -> Self {
+        Self { payload, annotations: None, last_modified: None, when: None, each: None }
     }
+
+    fn is_for(&self, structure: &Value, known: &Known<'_>) -> bool {
+        self.when.as_ref().is_none_or(|when| when.holds(structure, jq_names(known.reading, known.captures)))
+    }
+
+    fn rows(&self, each: &Jq, structure: &Value, known: &Known<'_>) -> Result<Vec<Value>, String> {
+        match each.apply(structure, jq_names(known.reading, known.captures)) {
+            Ok(Value::Array(rows)) if rows.len() > BLOCK_LIMIT => Err(too_many(rows.len())),
+            Ok(Value::Array(rows)) => Ok(rows),
+            Ok(Value::Null) => Ok(Vec::new()),
+            Ok(other) => Err(format!("expected a list for `each`, found {}", kind_of(&other))),
+            Err(error) => Err(format!("`each` {error}")),
+        }
+    }
+
+    fn render(&self, known: &Known<'_>, names: &Name) -> Result<Shown, String> {
+        let block = self.payload.render(known.reading, known.structured, names)?;
+        let mut annotations = self.annotations.clone();
+        if let Some(template) = &self.last_modified {
+            let moment = template.render(names).map_err(|error| template_failed(&error))?;
+            // A hint that is none would have strict clients refuse the whole result.
+            if is_moment(moment.trim()) {
+                annotations.get_or_insert_default().last_modified = Some(moment.trim().to_owned());
+            }
+        }
+        let text = match self.payload {
+            Payload::Json | Payload::JsonPretty => TextKind::Json,
+            Payload::Verbatim => TextKind::Verbatim,
+            _ => TextKind::Made,
+        };
+        Ok(Shown { content: Content { block, annotations }, text })
+    }
+}
+
+/// Makes the blocks of a result, in order. Texts that turn out empty are left out, so there may be none.
+///
+/// # Errors
+///
+/// A sentence that says which part could not be made.
+pub(super) fn render(
+    blocks: &[BlockTemplate],
+    known: &Known<'_>,
+    asked: &[&str],
+) -> Result<Vec<Shown>, String> {
+    let looks_inside = blocks.iter().any(|block| block.when.is_some() || block.each.is_some());
+    let structure = match known.structured {
+        Some(structured) if looks_inside => structured.value(Shapes::ObjectsOnly),
+        Some(_) | None => Value::Null,
+    };
+    let names = known.names(asked);
+    let plain = Name::from_pairs(names.clone());
+    let (mut shown, mut bytes) = (Vec::new(), 0);
+    let mut add = |block: Shown| {
+        let length = match &block.content.block {
+            Block::Text(Text::Plain(text)) if text.trim().is_empty() => return Ok(()),
+            Block::Text(Text::Shared(text)) if text.as_str().trim().is_empty() => return Ok(()),
+            Block::Text(Text::Plain(text) | Text::Error(text)) => text.len(),
+            Block::Image { data, .. } | Block::Audio { data, .. } => data.len(),
+            Block::Resource { body: ResourceBody::Text(body) | ResourceBody::Blob(body), .. } => body.len(),
+            Block::Text(Text::Shared(_) | Text::OfStructure)
+            | Block::ResourceLink { .. }
+            | Block::AsSent(_) => 0,
+        };
+        bytes += length;
+        shown.push(block);
+        match bytes {
+            // One block alone has the limits of its own.
+            _ if shown.len() > 1 && bytes > CONTENT_LIMIT_BYTES => {
+                Err(format!("the blocks of content are longer than {CONTENT_LIMIT_BYTES} bytes together"))
+            }
+            _ if shown.len() > BLOCK_LIMIT => Err(too_many(shown.len())),
+            _ => Ok(()),
+        }
+    };
+    for block in blocks.iter().filter(|block| block.is_for(&structure, known)) {
+        let Some(each) = &block.each else {
+            add(block.render(known, &plain)?)?;
+            continue;
+        };
+        for row in block.rows(each, &structure, known)? {
+            let item = [("item".to_owned(), from_json(&row))];
+            add(block.render(known, &Name::from_pairs(names.iter().cloned().chain(item)))?)?;
+        }
+    }
+    Ok(shown)
+}
+
+fn too_many(found: usize) -> String {
+    format!("a result may have {BLOCK_LIMIT} blocks of content, and this reply gives {found}")
+}
+
+/// Whether a text is a moment as RFC 3339 writes it.
+pub fn is_moment(text: &str) -> bool {
+    static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
+        let shape = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$";
+        Regex::new(shape).expect("the pattern is fixed and right")
+    });
+    SHAPE.is_match(text)
 }
 
 impl Payload {
@@ -150,20 +307,21 @@ impl Payload {
                 description: description.as_ref().map(render).transpose()?,
                 mime_type: media_type.clone(),
             },
-            Self::Resource { uri, media_type, text } => Block::Resource {
+            Self::Resource { uri, media_type, body } => Block::Resource {
                 uri: render(uri)?,
                 mime_type: media_type.clone().or_else(|| reading.reply().media_type()),
-                body: ResourceBody::Text(match text {
-                    Some(template) => render(template)?,
-                    None => reading.text()?.to_owned(),
-                }),
+                body: match body {
+                    BodyTemplate::Text(template) => ResourceBody::Text(render(template)?),
+                    BodyTemplate::Blob(template) => ResourceBody::Blob(base64_text(render(template)?)?),
+                    BodyTemplate::Reply => ResourceBody::Text(reading.text()?.to_owned()),
+                },
             },
         })
     }
 }
 
-fn pretty(structured: &Structured) -> String {
-    let value = structured.value(crate::tool::Shapes::ObjectsOnly);
+pub(super) fn pretty(structured: &Structured) -> String {
+    let value = structured.value(Shapes::ObjectsOnly);
     serde_json::to_string_pretty(&value).expect("a tree of JSON values has string keys only")
 }
 

@@ -1,23 +1,23 @@
 //! How a reply becomes a success.
 
 use bytes::Bytes;
-use minijinja::Value as Name;
 use serde_json::Value;
 
 use super::{
-    content::ContentTemplate,
+    content::{self, ContentTemplate, Shown, TextKind},
     extract::{Answered, Extracted, Extractor},
     finding::Finding,
     jq::Jq,
+    limit::{Cut, LIMIT_META_KEY, Limit},
     matcher::Captures,
     names::{Known, jq_names},
     reading::Reading,
     told::told,
     trace::{LONGEST_TRACED, content_words},
     translation::{Job, Note},
-    verdict::capped,
+    verdict::{STATUS_META_KEY, capped},
 };
-use crate::tool::{Block, Content, JsonText, Outcome, Structured, Text, ToolResult};
+use crate::tool::{Block, Content, Fault, JsonText, Outcome, Structured, Text, ToolResult};
 
 /// How a reply becomes a success.
 #[derive(Debug)]
@@ -28,12 +28,19 @@ pub struct SuccessRule {
     pub structured: Option<Jq>,
     /// What people and models see.
     pub content: ContentTemplate,
+    /// How much of it.
+    pub limit: Option<Limit>,
 }
+
+/// A structure within its limit, what was left out, and the text of the reply where that is the whole value.
+type Limited = (Option<Structured>, Vec<Cut>, Option<Bytes>);
 
 /// Why a reply gives no success.
 pub(super) enum Failed {
     /// It is not what the rule was written for: a sentence.
     Unreadable(String),
+    /// It is longer than the rule allows, and can't be shortened: a sentence for the client.
+    TooLong(String),
     /// A filter of the rule said that it is an error, with jq's `error(…)`.
     Raised(Value),
 }
@@ -62,6 +69,12 @@ impl Job<'_> {
         match self.try_success(rule, reading, captures, finding) {
             Ok(result) => result,
             Err(Failed::Raised(raised)) => self.raised(reading, &raised),
+            Err(Failed::TooLong(why)) => {
+                self.trace.step(|| ("limit".into(), why.clone()));
+                self.note(why.clone());
+                ToolResult::error(Fault::Unreadable, why)
+                    .with_meta(STATUS_META_KEY, reading.reply.status.as_u16())
+            }
             Err(Failed::Unreadable(why)) => {
                 self.trace.step(|| ("unreadable".into(), why.clone()));
                 self.note(format!("the reply could not be read: {why}"));
@@ -108,25 +121,94 @@ impl Job<'_> {
             templates.iter().flat_map(|template| template.names()).map(String::as_str).collect();
         let wants_value = asked.contains(&"value");
         let (structured, value) = self.structure(rule, reading, captures, found, wants_value)?;
-        let content = match &rule.content {
-            ContentTemplate::Default if !answered.is_empty() => answered,
-            ContentTemplate::Default => match block.take() {
-                Some(block) => vec![block],
-                None if structured.is_none() && whole_text.is_none() => vec![Content::text(done(reading))],
-                None => vec![Content::from(Block::Text(default_text(whole_text, structured.as_ref())))],
-            },
+        let (structured, mut cuts, whole_text) = match (&rule.limit, structured) {
+            (Some(limit), Some(structured)) => self.limited(rule, limit, reading, structured, whole_text)?,
+            (_, structured) => (structured, Vec::new(), whole_text),
+        };
+        let mut shown = match &rule.content {
+            ContentTemplate::Default => Vec::new(),
             ContentTemplate::Blocks(blocks) => {
                 let known =
                     Known { reading, captures, value: value.as_ref(), structured: structured.as_ref() };
-                let names = Name::from_pairs(known.names(&asked));
-                let blocks = blocks.iter().map(|block| block.render(reading, structured.as_ref(), &names));
-                blocks.collect::<Result<_, _>>()?
+                content::render(blocks, &known, &asked)?
+            }
+        };
+        // What a server answered as content stays as it is, unless it shows what is left out now.
+        if shown.is_empty() && cuts.is_empty() {
+            let text = if structured.is_some() { TextKind::Json } else { TextKind::Made };
+            shown.extend(answered.into_iter().map(|content| Shown { content, text }));
+        }
+        if shown.is_empty() {
+            shown.push(self.default_block(reading, block.take(), whole_text, structured.as_ref()));
+        }
+        let mut content = match &rule.limit {
+            None => shown.into_iter().map(|shown| shown.content).collect(),
+            Some(limit) => {
+                let (content, cut) = limit.texts(shown).map_err(Failed::TooLong)?;
+                // Of one text that was cut before, the rest needs no word.
+                cuts.extend(cut.filter(|_| cuts.is_empty() || rule.content.has_own_text()));
+                content
             }
         };
         self.trace.step(|| ("content".into(), content_words(&content)));
+        let mut meta = None;
+        for (limit, cut) in rule.limit.iter().flat_map(|limit| cuts.iter().map(move |cut| (limit, cut))) {
+            let note = cut.note(limit, reading.facts.args).unwrap_or_else(|(why, note)| {
+                self.note(why);
+                note
+            });
+            self.trace.step(|| ("limit".into(), note.clone()));
+            meta.get_or_insert_with(|| cut.meta());
+            content.extend((!note.trim().is_empty()).then(|| Content::text(note)));
+        }
         let mut result = ToolResult::new(Outcome::Success, content);
         result.structured = structured;
-        Ok(result)
+        Ok(match meta {
+            Some(meta) => result.with_meta(LIMIT_META_KEY, meta),
+            None => result,
+        })
+    }
+
+    /// The structure within its limit, what was left out of it, and the text of the reply where that is the value.
+    fn limited(
+        &mut self,
+        rule: &SuccessRule,
+        limit: &Limit,
+        reading: &Reading<'_>,
+        structured: Structured,
+        whole_text: Option<Bytes>,
+    ) -> Result<Limited, Failed> {
+        let output = self.translator.output.as_ref();
+        let (structured, cut) = limit
+            .structure(structured, output, reading.facts.args, rule.content.is_pretty())
+            .map_err(Failed::TooLong)?;
+        let whole_text = match (cut.as_ref().map(|_| structured.json().parse()), whole_text) {
+            (Some(Value::String(text)), Some(_)) => Some(text.into()),
+            (_, whole_text) => whole_text,
+        };
+        Ok((Some(structured), cut.into_iter().collect(), whole_text))
+    }
+
+    fn default_block(
+        &self,
+        reading: &Reading<'_>,
+        block: Option<Content>,
+        whole_text: Option<Bytes>,
+        structured: Option<&Structured>,
+    ) -> Shown {
+        let made = |content| Shown { content, text: TextKind::Made };
+        match block {
+            Some(block) => made(block),
+            None if structured.is_none() && whole_text.as_ref().is_none_or(Bytes::is_empty) => {
+                made(Content::text(done(reading)))
+            }
+            None => match default_text(whole_text, structured) {
+                Text::OfStructure => {
+                    Shown { content: Block::Text(Text::OfStructure).into(), text: TextKind::Json }
+                }
+                text => made(Block::Text(text).into()),
+            },
+        }
     }
 
     /// The structure, and the value it was made of where a template asks for that.

@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::LazyLock};
 
-use minijinja::{Environment, UndefinedBehavior, Value, value::ValueKind};
+use minijinja::{
+    Environment, UndefinedBehavior, Value,
+    value::{Kwargs, ValueKind},
+};
 use regex::Regex;
 use serde_json::Value as Json;
 
@@ -48,6 +51,11 @@ impl Template {
         environment.set_fuel(Some(Self::FUEL));
         environment.set_formatter(write_value);
         environment.add_filter("tojson", |value: Value| to_json(&value).to_string());
+        environment.add_filter("markdown_table", |value: Value, options: Kwargs| {
+            let columns: Option<Vec<String>> = options.get("columns")?;
+            options.assert_all_used()?;
+            super::markdown::table(&to_json(&value), columns)
+        });
         environment
             .add_template_owned(NAME, source.to_owned())
             .map_err(|error| TemplateError::new(&error))?;

@@ -50,11 +50,15 @@ fn translator(rules: Vec<Rule>, output: Option<Value>) -> Translator {
 fn success(extract: ExtractorKind, structured: Option<&str>, content: Option<&str>) -> Rule {
     let content = content.map_or(ContentTemplate::Default, |text| {
         let payload = Payload::Text(Template::compile(text).unwrap());
-        ContentTemplate::Blocks(vec![BlockTemplate { payload, annotations: None }])
+        ContentTemplate::Blocks(vec![BlockTemplate::new(payload)])
     });
     let structured = structured.map(|filter| Jq::compile(filter).unwrap());
-    let action =
-        Action::Success(SuccessRule { extract: Some(Extractor::whole(extract)), structured, content });
+    let action = Action::Success(SuccessRule {
+        extract: Some(Extractor::whole(extract)),
+        structured,
+        content,
+        limit: None,
+    });
     Rule { matcher: Matcher::default(), charset: None, action }
 }
 

@@ -162,7 +162,8 @@ impl Job<'_> {
             let media_type = reading.reply.media_type().unwrap_or_else(|| "missing".into());
             ("default".into(), format!("no rule decides: by media type, which is {media_type}"))
         });
-        let rule = SuccessRule { extract: None, structured: None, content: ContentTemplate::Default };
+        let content = ContentTemplate::Default;
+        let rule = SuccessRule { extract: None, structured: None, content, limit: None };
         self.success(&rule, reading, &Captures::new(), Finding::new(None, reading))
     }
 

@@ -225,6 +225,12 @@ impl Structured {
         Self { bare_allowed: true, ..self }
     }
 
+    /// The same promise with another value.
+    #[must_use]
+    pub fn with_json(&self, json: JsonText) -> Self {
+        Self { json, ..self.clone() }
+    }
+
     /// The value before any wrapping.
     pub fn json(&self) -> &JsonText {
         &self.json

@@ -126,7 +126,8 @@ fn translator(rule: Option<Rule>, output: Option<Value>) -> Translator {
 fn rule(kind: ExtractorKind, fields: Option<Fields>, structured: Option<&str>) -> Rule {
     let structured = structured.map(|filter| Jq::compile(filter).expect("the filter is fixed"));
     let extract = Some(Extractor { kind, fields });
-    let action = Action::Success(SuccessRule { extract, structured, content: ContentTemplate::Default });
+    let action =
+        Action::Success(SuccessRule { extract, structured, content: ContentTemplate::Default, limit: None });
     Rule { matcher: Matcher::default(), charset: None, action }
 }
 

@@ -20,6 +20,7 @@ pub(in crate::config) static RULE: Keys = Keys {
         ),
         key("structured", Text, "jq: from that value to the structured content."),
         key("content", CONTENT, "What people and models see: a template, `{ as: … }`, or a list of blocks."),
+        key("limit", Section(&LIMIT), "How much of a success is shown."),
         key("charset", Text, "The charset of the text, when the reply does not say it, or lies."),
     ],
 };

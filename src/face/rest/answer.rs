@@ -9,7 +9,7 @@ use super::manifest;
 use crate::{
     gateway::Snapshot,
     route::{Envelope, ErrorStatus, Route},
-    rule::CODE_META_KEY,
+    rule::{CODE_META_KEY, LIMIT_META_KEY},
     tool::{Fault, Outcome, Shapes, Structured, ToolResult, write_escaped, write_result},
 };
 
@@ -81,6 +81,13 @@ pub(super) fn result(result: &ToolResult, manner: Manner) -> Response<Body> {
     let mut response = typed(status_of(result.outcome, manner.error_status), out.into(), manner.media_type);
     let headers = response.headers_mut();
     headers.insert(header::VARY, HeaderValue::from_static("accept"));
+    // The bare value has no place to say that it is not all.
+    if manner.envelope == Envelope::Plain
+        && let Some(limit) = result.meta.get(LIMIT_META_KEY)
+        && let Ok(limit) = HeaderValue::from_str(&limit.to_string())
+    {
+        headers.insert("glossator-limit", limit);
+    }
     if response.status() == StatusCode::SERVICE_UNAVAILABLE && is_busy(result.outcome) {
         response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
     }
