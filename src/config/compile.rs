@@ -6,6 +6,7 @@ use super::{
     Loaded,
     keys::{DEFAULTS, FILE, LOG, SERVER},
     node::{Entry, Kind, Node},
+    policies,
     problem::Problem,
     process::{self, Flag, ProcessSettings},
     report::Report,
@@ -17,7 +18,7 @@ use super::{
     upstreams::{self, UpstreamDefaults, UpstreamFile},
 };
 use crate::{
-    policy::PassthroughSettings,
+    policy::{PassthroughSettings, PolicySettings},
     route::{Conflict, RouteTable, UpstreamName},
 };
 
@@ -138,7 +139,7 @@ fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
     };
     let upstreams = UpstreamDefaults {
         connect_timeout: section.duration("connect_timeout"),
-        in_flight: section.count("in_flight").and_then(|count| usize::try_from(count).ok()),
+        policy: policies::read(section, PolicySettings::default()),
     };
     (routes, upstreams)
 }

@@ -137,7 +137,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let annotations = section.section("annotations", &ANNOTATIONS).map(|section| annotations(&section));
     let (deadline, reply_limit) = (section.duration("deadline"), section.size("reply_limit"));
     let (envelope, error_status) = (envelope(&section), error_status(&section));
-    let error_format = error_format(&section);
+    let (error_format, repeatable) = (error_format(&section), section.flag("repeatable"));
     let tests = section.get("tests").map(|node| examples::read(report, node)).unwrap_or_default();
     if section.get("description").is_none() && !section.is_misspelt() {
         report.warning(
@@ -182,6 +182,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             },
         },
         deadline: deadline.or_else(|| upstream?.deadline).unwrap_or(defaults.deadline),
+        repeatable,
         reply_limit_bytes,
         envelope: envelope.unwrap_or(defaults.envelope),
         error_status: error_status.unwrap_or(defaults.error_status),

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::{
     keys::{TLS, UPSTREAM},
     node::{Entry, Kind, Node},
+    policies,
     report::Report,
     secret::{self, Environment},
     section::Section,
@@ -35,7 +36,7 @@ pub struct UpstreamFile {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct UpstreamDefaults {
     pub(super) connect_timeout: Option<Duration>,
-    pub(super) in_flight: Option<usize>,
+    pub(super) policy: PolicySettings,
 }
 
 /// Headers that belong to the message or the connection, not to whoever writes a file.
@@ -89,8 +90,8 @@ pub(super) fn read(
     });
     let (connect_timeout, redirects) = (section.duration("connect_timeout"), section.count("redirects"));
     let headers = headers(&section, environment);
-    let (in_flight, deadline, reply_limit_bytes) =
-        (section.count("in_flight"), section.duration("deadline"), section.size("reply_limit"));
+    let policy = policies::read(&section, defaults.policy);
+    let (deadline, reply_limit_bytes) = (section.duration("deadline"), section.size("reply_limit"));
     let protocol = section.word("protocol").map_or(Protocol::Auto, |word| match word {
         "http1.0" => Protocol::Http10,
         "http1" => Protocol::Http1,
@@ -117,9 +118,7 @@ pub(super) fn read(
     if let Some(redirects) = redirects {
         upstream.settings.redirects = u8::try_from(redirects).unwrap_or(u8::MAX);
     }
-    if let Some(in_flight) = in_flight {
-        upstream.policy.in_flight_limit = usize::try_from(in_flight).unwrap_or(usize::MAX);
-    }
+    upstream.policy = policy;
     upstream.settings.headers = headers;
     upstream.settings.idle_connections = upstream.policy.in_flight_limit;
     Some(UpstreamFile { deadline, reply_limit_bytes, ..upstream })
@@ -127,12 +126,9 @@ pub(super) fn read(
 
 fn plain(name: UpstreamName, address: Address, defaults: UpstreamDefaults) -> UpstreamFile {
     let mut settings = UpstreamSettings::new(name, address);
-    let mut policy = PolicySettings::default();
+    let policy = defaults.policy;
     if let Some(connect_timeout) = defaults.connect_timeout {
         settings.connect_timeout = connect_timeout;
-    }
-    if let Some(in_flight) = defaults.in_flight {
-        policy.in_flight_limit = in_flight;
     }
     // Fewer would close, after every burst, connections that the next one opens again.
     settings.idle_connections = policy.in_flight_limit;

@@ -18,7 +18,6 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::{Map, Value};
-use tokio::time::Instant;
 use tower::ServiceExt;
 
 use crate::{
@@ -28,7 +27,7 @@ use crate::{
     route::{Route, RouteTable, UpstreamName, UpstreamRequest},
     rule,
     tool::{Arguments, Block, Fault, SentBlock, Text, ToolResult},
-    upstream::{Ask, UpstreamError},
+    upstream::{Ask, Due, UpstreamError},
 };
 
 pub use catalog::{BadCursor, Catalog, CatalogEntry, Page};
@@ -151,11 +150,11 @@ impl Snapshot {
         callers_headers: &HeaderMap,
         record: &mut Record<'_>,
     ) -> Result<ToolResult, Box<ToolResult>> {
-        let deadline = Instant::now() + route.deadline;
+        let due = Due::after(route.deadline);
         let arguments = check(route, arguments)?;
         let request = build(route, &arguments, callers_headers)?;
-        let reply = self.ask(route, request, record).await?;
-        match self.translating.translate(route, arguments, reply, deadline).await {
+        let reply = self.ask(route, request, due, record).await?;
+        match self.translating.translate(route, arguments, reply, due.at).await {
             Ok(translation) => {
                 record.notes(&translation.notes, translation.result.outcome);
                 Ok(translation.result)
@@ -172,12 +171,14 @@ impl Snapshot {
         &self,
         route: &Route,
         request: UpstreamRequest,
+        due: Due,
         record: &mut Record<'_>,
     ) -> Result<Reply, Box<ToolResult>> {
         let upstream =
             self.upstreams.get(&route.upstream).expect("a snapshot has the upstream of every route").clone();
         let method = request.method.clone();
-        let ask = Ask { request, reply_limit_bytes: route.reply_limit_bytes, deadline: route.deadline };
+        let repeatable = route.repeatable.unwrap_or_else(|| method.is_idempotent());
+        let ask = Ask { request, reply_limit_bytes: route.reply_limit_bytes, due, repeatable };
         let reply = upstream.oneshot(ask).await.map_err(|error: UpstreamError| {
             record.upstream_failed(&error);
             Box::new(sentences::of(&error, &method))

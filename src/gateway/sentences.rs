@@ -61,18 +61,28 @@ pub(super) fn of(error: &UpstreamError, method: &Method) -> ToolResult {
                 size(*limit_bytes)
             ),
         ),
-        UpstreamError::Deadline { after, .. } => ToolResult::error(
-            Fault::Deadline,
-            format!(
-                "The service gave no complete reply within {}.{}",
-                time(*after),
-                effect_or(effect, " Try again, or ask for less.")
-            ),
-        ),
+        UpstreamError::Deadline { after, .. } | UpstreamError::AttemptDeadline { after, .. } => {
+            ToolResult::error(
+                Fault::Deadline,
+                format!(
+                    "The service gave no complete reply within {}.{}",
+                    time(*after),
+                    effect_or(effect, " Try again, or ask for less.")
+                ),
+            )
+        }
         UpstreamError::Busy { .. } => ToolResult::error(
             Fault::Busy,
             "The service is busy with as many calls as it is given at a time. Nothing was sent; try again in a \
              few seconds.",
+        ),
+        UpstreamError::Resting { rest, .. } => ToolResult::error(
+            Fault::Busy,
+            format!(
+                "The service behind this tool has failed again and again and is left alone for a while. Nothing was \
+                 sent; try again in {}.",
+                time(whole_seconds(*rest))
+            ),
         ),
         UpstreamError::Unsendable { .. } => ToolResult::error(
             Fault::Arguments,
@@ -83,6 +93,11 @@ pub(super) fn of(error: &UpstreamError, method: &Method) -> ToolResult {
 
 fn effect_or<'a>(effect: &'a str, otherwise: &'a str) -> &'a str {
     if effect.is_empty() { otherwise } else { effect }
+}
+
+/// Rounded up: who comes back a moment too early is turned away again.
+fn whole_seconds(duration: Duration) -> Duration {
+    Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
 }
 
 /// A time as people write it: `200 ms`, `1.5 s`.
@@ -140,6 +155,8 @@ mod tests {
             UpstreamError::TooLong { upstream: upstream(), limit_bytes: 3 << 20 },
             UpstreamError::Deadline { upstream: upstream(), after: Duration::from_millis(1500) },
             UpstreamError::Busy { upstream: upstream(), in_flight_limit: 3 },
+            UpstreamError::AttemptDeadline { upstream: upstream(), after: Duration::from_secs(7) },
+            UpstreamError::Resting { upstream: upstream(), rest: Duration::from_millis(4200) },
             UpstreamError::Unsendable { upstream: upstream(), source: source() },
         ];
         let told: Vec<String> = errors.iter().map(|error| words(error, &Method::GET)).collect();
@@ -147,6 +164,7 @@ mod tests {
             assert!(!sentence.contains("secret") && !sentence.contains("10.0"), "{sentence}");
             assert!(!told[..index].contains(sentence), "told twice: {sentence}");
         }
+        assert!(told[9].contains("try again in 5 s"), "{told:?}");
         assert!(told[5].contains("3 MiB") && told[6].contains("1.5 s"), "{told:?}");
     }
 

@@ -42,12 +42,12 @@ where
     }
 
     fn call(&mut self, ask: Ask) -> Self::Future {
-        let (after, upstream) = (ask.deadline, self.upstream.clone());
-        let reply = tokio::time::timeout(after, self.inner.call(ask));
+        let (due, upstream) = (ask.due, self.upstream.clone());
+        let reply = tokio::time::timeout_at(due.at, self.inner.call(ask));
         Box::pin(async move {
             match reply.await {
                 Ok(reply) => reply,
-                Err(_) => Err(UpstreamError::Deadline { upstream, after }),
+                Err(_) => Err(UpstreamError::Deadline { upstream, after: due.after }),
             }
         })
     }

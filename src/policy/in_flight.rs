@@ -99,11 +99,15 @@ mod tests {
     use crate::policy::mock::{Inside, answering_after, ask, call, name};
 
     const SECOND: Duration = Duration::from_secs(1);
-    const ONE_AND_ONE: PolicySettings =
-        PolicySettings { in_flight_limit: 1, waiting_limit: 1, waiting_timeout: Duration::from_secs(2) };
 
     fn gate() -> Arc<Gate> {
-        Arc::new(Gate::new(name(), ONE_AND_ONE))
+        let settings = PolicySettings {
+            in_flight_limit: 1,
+            waiting_limit: 1,
+            waiting_timeout: 2 * SECOND,
+            ..PolicySettings::default()
+        };
+        Arc::new(Gate::new(name(), settings))
     }
 
     fn is_busy(result: &Result<Reply, UpstreamError>) -> bool {

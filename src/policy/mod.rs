@@ -3,17 +3,25 @@
 //! From the outside in, and why:
 //!
 //! 1. [`Deadline`]: the promise to the caller, so it holds for everything below, waiting for a place included.
-//! 2. [`InFlight`]: protects the upstream. Inside the deadline, so that a call that gives up leaves the queue;
+//! 2. [`Retry`]: what fails in passing is asked again, within the promise. Round all that follows, so that each
+//!    attempt is judged, queued and timed as a call of its own, and no place is held while it waits.
+//! 3. [`Breaker`]: turns calls away from an upstream that only fails. Round the queue, so that nobody waits for a
+//!    place at a door that is shut.
+//! 4. [`InFlight`]: protects the upstream. Inside the deadline, so that a call that gives up leaves the queue;
 //!    round the upstream, so that a place is held exactly as long as a connection is.
+//! 5. [`Attempt`]: the time of one attempt, in which waiting for a place does not count.
 //!
 //! What is handed through unread has the same gate, and limits of its own: [`Passthrough`].
 //!
 //! Each tells what it did as an [`UpstreamError`], so that the `gateway` has one kind of failure to put
 //! into words. All of them share their state between clones; dropping a call's future gives back what it held.
 
+mod attempt;
+mod breaker;
 mod deadline;
 mod in_flight;
 mod passthrough;
+mod retry;
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,9 +32,12 @@ use crate::{
     upstream::{Ask, Upstream, UpstreamError},
 };
 
+pub use attempt::Attempt;
+pub use breaker::{Breaker, BreakerSettings};
 pub use deadline::Deadline;
 pub use in_flight::{Gate, InFlight};
 pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
+pub use retry::{Retry, RetrySettings};
 
 /// An upstream with its guards. Clones share the guards' state.
 pub type Guarded = BoxCloneSyncService<Ask, Reply, UpstreamError>;
@@ -40,6 +51,12 @@ pub struct PolicySettings {
     pub waiting_limit: usize,
     /// How long one may wait for a place before it is turned away.
     pub waiting_timeout: Duration,
+    /// How long one attempt may take; as long as the call where there is none.
+    pub attempt_timeout: Option<Duration>,
+    /// Whether what fails is asked again.
+    pub retry: RetrySettings,
+    /// Whether an upstream that only fails is left alone.
+    pub breaker: BreakerSettings,
 }
 
 impl PolicySettings {
@@ -57,16 +74,23 @@ impl Default for PolicySettings {
             in_flight_limit: Self::IN_FLIGHT_LIMIT_DEFAULT,
             waiting_limit: Self::WAITING_LIMIT_DEFAULT,
             waiting_timeout: Self::WAITING_TIMEOUT_DEFAULT,
+            attempt_timeout: None,
+            retry: RetrySettings::default(),
+            breaker: BreakerSettings::default(),
         }
     }
 }
 
 /// Puts the guards round an upstream. What else asks it shares the gate.
-pub fn guard(upstream: Upstream, gate: Arc<Gate>) -> Guarded {
-    let name = upstream.name().clone();
+pub fn guard(upstream: Upstream, gate: Arc<Gate>, settings: PolicySettings) -> Guarded {
+    let name = || upstream.name().clone();
+    let (calls, retried, broken, attempted) = (name(), name(), name(), name());
     let guarded = ServiceBuilder::new()
-        .layer_fn(move |service| Deadline::new(service, name.clone()))
+        .layer_fn(move |service| Deadline::new(service, calls.clone()))
+        .layer_fn(move |service| Retry::new(service, retried.clone(), settings.retry))
+        .layer_fn(move |service| Breaker::new(service, broken.clone(), settings.breaker))
         .layer_fn(move |service| InFlight::new(service, gate.clone()))
+        .layer_fn(move |service| Attempt::new(service, attempted.clone(), settings.attempt_timeout))
         .service(upstream);
     Guarded::new(guarded)
 }
@@ -76,11 +100,13 @@ mod mock {
     //! A service that answers after a while, for tests under a paused clock.
 
     use std::{
+        collections::VecDeque,
         convert::Infallible,
         sync::{
-            Arc,
+            Arc, Mutex,
             atomic::{AtomicUsize, Ordering},
         },
+        task::{Context, Poll},
         time::Duration,
     };
 
@@ -91,7 +117,7 @@ mod mock {
     use crate::{
         reply::Reply,
         route::{UpstreamName, UpstreamRequest},
-        upstream::{Ask, UpstreamError},
+        upstream::{Ask, Due, UpstreamError},
     };
 
     /// How many calls are in the mock right now.
@@ -120,7 +146,7 @@ mod mock {
             headers: HeaderMap::new(),
             body: Bytes::new(),
         };
-        Ask { request, reply_limit_bytes: 100, deadline }
+        Ask { request, reply_limit_bytes: 100, due: Due::after(deadline), repeatable: true }
     }
 
     pub(super) fn answering_after(
@@ -145,6 +171,54 @@ mod mock {
         });
         let service = tower::ServiceExt::map_err(service, |never: Infallible| match never {});
         BoxCloneSyncService::new(service)
+    }
+
+    /// A service that answers at once, with one thing after the other.
+    #[derive(Debug, Clone)]
+    pub(super) struct Script(Arc<Mutex<Lines>>);
+
+    #[derive(Debug)]
+    struct Lines {
+        left: VecDeque<Result<Reply, UpstreamError>>,
+        asked: usize,
+    }
+
+    impl Script {
+        pub(super) fn new(outcomes: impl IntoIterator<Item = Result<Reply, UpstreamError>>) -> Self {
+            Self(Arc::new(Mutex::new(Lines { left: outcomes.into_iter().collect(), asked: 0 })))
+        }
+
+        /// How often it was asked.
+        pub(super) fn asked(&self) -> usize {
+            self.0.lock().unwrap().asked
+        }
+    }
+
+    impl Service<Ask> for Script {
+        type Response = Reply;
+        type Error = UpstreamError;
+        type Future = std::future::Ready<Result<Reply, UpstreamError>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Ask) -> Self::Future {
+            let mut lines = self.0.lock().unwrap();
+            lines.asked += 1;
+            std::future::ready(lines.left.pop_front().expect("the script has an answer"))
+        }
+    }
+
+    /// No connection.
+    pub(super) fn failed() -> Result<Reply, UpstreamError> {
+        Err(UpstreamError::Connect { upstream: name(), source: "refused".into() })
+    }
+
+    /// A reply of this status.
+    pub(super) fn status(code: u16) -> Result<Reply, UpstreamError> {
+        let status = StatusCode::from_u16(code).unwrap();
+        Ok(Reply { status, headers: HeaderMap::new(), body: Bytes::new() })
     }
 
     /// Calls a fresh clone, as the gateway does.

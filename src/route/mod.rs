@@ -46,6 +46,9 @@ pub struct Route {
     pub translator: Translator,
     /// How long a call may take, all in all.
     pub deadline: Duration,
+    /// Whether its request may be sent twice; where nothing is said, when its method is idempotent (RFC 9110,
+    /// section 9.2.2).
+    pub repeatable: Option<bool>,
     /// How many bytes of body are read.
     pub reply_limit_bytes: usize,
     /// What REST clients get.

@@ -49,7 +49,7 @@ fn snapshot(loaded: &Loaded) -> Result<Snapshot, Conflict> {
         if let Some((_, settings)) = loaded.passthrough.as_ref().filter(|(chosen, _)| *chosen == name) {
             passthrough = Some(Passthrough::new(upstream.clone(), gate.clone(), *settings));
         }
-        guarded.insert(name, guard(upstream, gate));
+        guarded.insert(name, guard(upstream, gate, file.policy));
     }
     Ok(Snapshot::new(table, guarded, passthrough))
 }

@@ -116,7 +116,7 @@ impl Upstream {
 
     async fn ask(self, ask: Ask) -> Result<Reply, UpstreamError> {
         let settings = &self.shared.settings;
-        let Ask { request, reply_limit_bytes, deadline: _ } = ask;
+        let Ask { request, reply_limit_bytes, due: _, repeatable: _ } = ask;
         let mut headers = request.headers;
         remove_hop_by_hop(&mut headers);
         // The client writes the length that the body has.

@@ -73,6 +73,22 @@ pub enum UpstreamError {
         /// The limit that was hit.
         after: Duration,
     },
+    /// No whole reply within the time of one attempt.
+    #[error("upstream `{upstream}` gave no complete reply within the {after:?} of an attempt")]
+    AttemptDeadline {
+        /// Who was asked.
+        upstream: UpstreamName,
+        /// The limit that was hit.
+        after: Duration,
+    },
+    /// It failed so often that it is left alone for a while.
+    #[error("upstream `{upstream}` fails and is left alone for {rest:?}")]
+    Resting {
+        /// Who was to be asked.
+        upstream: UpstreamName,
+        /// How long it is left alone yet.
+        rest: Duration,
+    },
     /// Our own limit of calls at a time.
     #[error("upstream `{upstream}` has {in_flight_limit} calls in flight, which is the limit")]
     Busy {
@@ -136,6 +152,8 @@ impl UpstreamError {
             | Self::HeadTooLong { upstream, .. }
             | Self::TooLong { upstream, .. }
             | Self::Deadline { upstream, .. }
+            | Self::AttemptDeadline { upstream, .. }
+            | Self::Resting { upstream, .. }
             | Self::Busy { upstream, .. }
             | Self::Unsendable { upstream, .. } => upstream,
         }

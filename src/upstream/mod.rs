@@ -19,6 +19,7 @@ mod tls;
 use std::time::Duration;
 
 use http::HeaderMap;
+use tokio::time::Instant;
 
 use crate::route::{UpstreamName, UpstreamRequest};
 
@@ -95,6 +96,24 @@ pub struct Ask {
     pub request: UpstreamRequest,
     /// How many bytes of body are read.
     pub reply_limit_bytes: usize,
-    /// How long it may take, waiting for a place included. Kept by `policy`, not here.
-    pub deadline: Duration,
+    /// When it must be over, waits and repetitions included. Kept by `policy`, not here.
+    pub due: Due,
+    /// Whether it does no harm to send the request a second time.
+    pub repeatable: bool,
+}
+
+/// The end of a call's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Due {
+    /// The end.
+    pub at: Instant,
+    /// How long it was from the beginning on, for whoever is told of it.
+    pub after: Duration,
+}
+
+impl Due {
+    /// The end of a time that begins now.
+    pub fn after(after: Duration) -> Self {
+        Self { at: Instant::now() + after, after }
+    }
 }

@@ -166,7 +166,12 @@ async fn who_finds_no_place_is_told_to_come_back() {
     })
     .await;
     let mut setup = Setup::new(upstream.address);
-    setup.policy = PolicySettings { in_flight_limit: 1, waiting_limit: 0, waiting_timeout: Duration::ZERO };
+    setup.policy = PolicySettings {
+        in_flight_limit: 1,
+        waiting_limit: 0,
+        waiting_timeout: Duration::ZERO,
+        ..PolicySettings::default()
+    };
     let proxy = setup.start().await;
     let first = proxy.call("get_thing", "");
     let second = async {
@@ -278,4 +283,33 @@ async fn redirects_are_followed_on_their_own_origin_and_only_when_allowed() {
         }
     }
     assert_eq!(elsewhere.state().connections, 0);
+}
+
+/// A retry, the breaker and the words of both, over real sockets; how long is waited is tested under a paused clock.
+#[tokio::test]
+async fn a_failure_in_passing_is_asked_again_and_a_lasting_one_ends_in_a_rest() {
+    let upstream = Scripted::start(|asked| match (asked.line().starts_with("GET"), asked.connection) {
+        (true, 0) => vec![Step::Close],
+        (true, 1) => {
+            vec![send("HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"), Step::Close]
+        }
+        (true, 2) => vec![Step::Send(reply("200 OK", "text/plain", "here")), Step::Close],
+        _ => vec![Step::Close],
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.routes.push(crate::support::route("make_thing", "POST /thing"));
+    setup.policy.breaker.failures = Some(3);
+    let proxy = setup.start().await;
+    let response = proxy.call("get_thing", "").await;
+    assert_eq!((response.status, response.told().as_str()), (200, "here"), "{}", response.text());
+    assert_eq!(upstream.state().asked.len(), 3);
+    // What may have had its effect is sent once.
+    for _ in 0..3 {
+        check_error(&proxy.call("make_thing", "").await, 502, "may have taken effect");
+    }
+    assert_eq!(upstream.state().asked.len(), 6);
+    let resting = proxy.call("get_thing", "").await;
+    check_error(&resting, 503, "left alone for a while. Nothing was sent; try again in");
+    assert_eq!(upstream.state().asked.len(), 6);
 }

@@ -137,3 +137,5 @@ const ENVELOPE: Takes = Word(&["mcp", "plain"]);
 const ERROR_STATUS: Takes = Word(&["truthful", "ok"]);
 const ERROR_FORMAT: Takes = Word(&["text", "json"]);
 const NAMES: Takes = List(&Text);
+/// What may be left out altogether.
+const OFF: Takes = Word(&["off"]);

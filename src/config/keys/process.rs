@@ -99,6 +99,9 @@ pub(in crate::config) static DEFAULTS: Keys = Keys {
             "The text of every tool error: the message, or `{\"error\": \"…\"}` as JSON. Default `text`.",
         ),
         key("in_flight", IN_FLIGHT, "How many calls one upstream gets at once. Default 128."),
+        key("attempt_timeout", DEADLINE, "How long one attempt may take. Default: as long as the call."),
+        key("retry", Either(&[OFF, Section(&RETRY)]), "How what fails in passing is asked again."),
+        key("breaker", Either(&[OFF, Section(&BREAKER)]), "When an upstream that only fails is left alone."),
         key(
             "forward_headers",
             NAMES,
@@ -130,6 +133,9 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
         ),
         key("redirects", Count(0, 10), "How many redirects to its own address are followed. Default 0."),
         key("in_flight", IN_FLIGHT, "How many calls it gets at once."),
+        key("attempt_timeout", DEADLINE, "How long one attempt may take."),
+        key("retry", Either(&[OFF, Section(&RETRY)]), "How what fails in passing is asked again, or `off`."),
+        key("breaker", Either(&[OFF, Section(&BREAKER)]), "When it is left alone for a while, or `off`."),
         key("deadline", DEADLINE, "How long a call may take, for its routes."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read, for its routes."),
     ],
@@ -160,5 +166,32 @@ pub(in crate::config) static TLS: Keys = Keys {
             "Our own certificate and those above it, in PEM, for servers that ask for one.",
         ),
         key("key", Text, "Its private key, in PEM: `file:/path` or `${NAME}`."),
+    ],
+};
+
+pub(in crate::config) static RETRY: Keys = Keys {
+    of: "`retry`",
+    id: "retry",
+    list: &[
+        key("attempts", Count(1, 10), "How often one call asks, the first time included. Default 3."),
+        key(
+            "backoff",
+            Duration(1, HOUR),
+            "The longest wait before the second attempt; it doubles with each, and is random up to that. Default `100ms`.",
+        ),
+        key("longest_wait", Duration(1, HOUR), "The longest wait between two attempts. Default `2s`."),
+    ],
+};
+
+pub(in crate::config) static BREAKER: Keys = Keys {
+    of: "`breaker`",
+    id: "breaker",
+    list: &[
+        key("failures", Count(1, 1_000_000), "After how many failures in a row it opens. Default 10."),
+        key(
+            "rest",
+            Duration(1, HOUR),
+            "How long it stays open before one call is let through. Default `5s`.",
+        ),
     ],
 };

@@ -41,6 +41,11 @@ pub(in crate::config) static ROUTE: Keys = Keys {
             "What a reply is for which no rule holds. Default `error`.",
         ),
         key("deadline", DEADLINE, "How long a call may take, all in all."),
+        key(
+            "repeatable",
+            Flag,
+            "Whether the request may be sent again after a failure. Default: by its method; `POST` and `PATCH` may not.",
+        ),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read."),
         key("envelope", ENVELOPE, "What REST clients get: the tool result, or the structured value alone."),
         key("error_status", ERROR_STATUS, "The HTTP status of a tool error for REST clients."),

@@ -111,7 +111,9 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
 fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
     match error {
         UpstreamError::Connect { .. } => (StatusCode::BAD_GATEWAY, "the upstream can't be reached"),
-        UpstreamError::ConnectDeadline { .. } | UpstreamError::Deadline { .. } => {
+        UpstreamError::ConnectDeadline { .. }
+        | UpstreamError::Deadline { .. }
+        | UpstreamError::AttemptDeadline { .. } => {
             (StatusCode::GATEWAY_TIMEOUT, "the upstream did not answer in time")
         }
         UpstreamError::CutOff { .. } => {
@@ -120,7 +122,9 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
         UpstreamError::NotHttp { .. } | UpstreamError::HeadTooLong { .. } | UpstreamError::TooLong { .. } => {
             (StatusCode::BAD_GATEWAY, "the upstream's answer can't be read")
         }
-        UpstreamError::Busy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy"),
+        UpstreamError::Busy { .. } | UpstreamError::Resting { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy")
+        }
         UpstreamError::Unsendable { .. } => (StatusCode::BAD_REQUEST, "the request can't be handed through"),
     }
 }

@@ -293,6 +293,7 @@ fn route(
             limits: TranslationLimits::default(),
         },
         deadline: Duration::from_secs(10),
+        repeatable: None,
         reply_limit_bytes: 1 << 20,
         envelope: Envelope::Mcp,
         error_status: ErrorStatus::Truthful,

@@ -87,6 +87,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
             limits: TranslationLimits::default(),
         },
         deadline: Duration::from_secs(15),
+        repeatable: None,
         reply_limit_bytes: 1 << 20,
         envelope: Envelope::Mcp,
         error_status: ErrorStatus::Truthful,
@@ -133,7 +134,7 @@ impl Proxy {
     async fn start(setup: Setup) -> Self {
         let upstream = Upstream::new(setup.upstream);
         let gate = Arc::new(Gate::new(upstream.name().clone(), setup.policy));
-        let guarded = policy::guard(upstream.clone(), gate.clone());
+        let guarded = policy::guard(upstream.clone(), gate.clone(), setup.policy);
         let upstreams = HashMap::from([(upstream.name().clone(), guarded)]);
         let table = RouteTable::new(setup.routes.into_iter().map(Arc::new).collect()).unwrap();
         let passthrough = setup.passthrough.then(|| Passthrough::new(upstream, gate, setup.patience));

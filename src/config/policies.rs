@@ -1,0 +1,63 @@
+//! How carefully an upstream is asked, in `defaults` and at the upstream itself.
+
+use super::{
+    keys::{BREAKER, RETRY},
+    node::Kind,
+    section::{self, Section},
+};
+use crate::policy::PolicySettings;
+
+/// Reads the policies of a section over those that hold where it says nothing.
+pub(super) fn read(section: &Section<'_, '_>, base: PolicySettings) -> PolicySettings {
+    let mut settings = base;
+    if let Some(in_flight) = section.count("in_flight") {
+        settings.in_flight_limit = usize::try_from(in_flight).unwrap_or(usize::MAX);
+    }
+    if let Some(timeout) = section.duration("attempt_timeout") {
+        settings.attempt_timeout = Some(timeout);
+    }
+    match choice(section, "retry") {
+        Some(Choice::Off) => settings.retry.attempts = 1,
+        Some(Choice::Map) => {
+            if let Some(section) = section.section("retry", &RETRY) {
+                let attempts = section.count("attempts").and_then(|count| u32::try_from(count).ok());
+                settings.retry.attempts = attempts.unwrap_or(settings.retry.attempts);
+                settings.retry.backoff = section.duration("backoff").unwrap_or(settings.retry.backoff);
+                settings.retry.longest_wait =
+                    section.duration("longest_wait").unwrap_or(settings.retry.longest_wait);
+            }
+        }
+        None => {}
+    }
+    match choice(section, "breaker") {
+        Some(Choice::Off) => settings.breaker.failures = None,
+        Some(Choice::Map) => {
+            if let Some(section) = section.section("breaker", &BREAKER) {
+                let failures = section.count("failures").and_then(|count| u32::try_from(count).ok());
+                settings.breaker.failures = failures.or(settings.breaker.failures);
+                settings.breaker.rest = section.duration("rest").unwrap_or(settings.breaker.rest);
+            }
+        }
+        None => {}
+    }
+    settings
+}
+
+enum Choice {
+    Off,
+    Map,
+}
+
+fn choice(section: &Section<'_, '_>, name: &'static str) -> Option<Choice> {
+    let node = section.get(name)?;
+    match &node.kind {
+        Kind::Text(_) => {
+            let word = section::word_of(section.report, node, &format!("`{name}`"), &["off"]);
+            word.map(|_| Choice::Off)
+        }
+        Kind::Flag(false) => Some(Choice::Off),
+        Kind::Nothing | Kind::Flag(true) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => {
+            Some(Choice::Map)
+        }
+    }
+}

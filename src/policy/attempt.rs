@@ -1,0 +1,73 @@
+//! Ends an attempt that takes too long, so that there is time for another.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tower::Service;
+
+use crate::{
+    reply::Reply,
+    route::UpstreamName,
+    upstream::{Ask, UpstreamError},
+};
+
+/// Gives each attempt a time of its own, within that of the call.
+#[derive(Debug, Clone)]
+pub struct Attempt<S> {
+    inner: S,
+    upstream: UpstreamName,
+    after: Option<Duration>,
+}
+
+impl<S> Attempt<S> {
+    /// Puts the layer round a service that asks `upstream`; without a time it does nothing.
+    pub fn new(inner: S, upstream: UpstreamName, after: Option<Duration>) -> Self {
+        Self { inner, upstream, after }
+    }
+}
+
+impl<S> Service<Ask> for Attempt<S>
+where
+    S: Service<Ask, Response = Reply, Error = UpstreamError>,
+    S::Future: Send + 'static,
+{
+    type Response = Reply;
+    type Error = UpstreamError;
+    type Future = Pin<Box<dyn Future<Output = Result<Reply, UpstreamError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, ask: Ask) -> Self::Future {
+        let Some(after) = self.after else { return Box::pin(self.inner.call(ask)) };
+        let upstream = self.upstream.clone();
+        let reply = tokio::time::timeout(after, self.inner.call(ask));
+        Box::pin(async move {
+            reply.await.unwrap_or_else(|_| Err(UpstreamError::AttemptDeadline { upstream, after }))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::mock::{Inside, answering_after, ask, call, name};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_ends_before_its_call_does() {
+        let inside = Inside::default();
+        let service = Attempt::new(answering_after(3 * SECOND, &inside), name(), Some(SECOND));
+        let error = call(&service, ask(10 * SECOND)).await.unwrap_err();
+        assert!(matches!(error, UpstreamError::AttemptDeadline { after: SECOND, .. }), "{error}");
+        assert_eq!(inside.count(), 0);
+        let patient = Attempt::new(answering_after(3 * SECOND, &inside), name(), None);
+        call(&patient, ask(10 * SECOND)).await.unwrap();
+    }
+}

@@ -1,0 +1,301 @@
+//! Asks again, when that is safe and there is time and reason to.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{StatusCode, header};
+use tokio::time::{Instant, sleep_until};
+use tower::Service;
+use tracing::warn;
+
+use crate::{
+    observe::Chain,
+    reply::Reply,
+    route::UpstreamName,
+    upstream::{Ask, UpstreamError},
+};
+
+/// Repeats a request that failed in passing, with a wait between that grows and is random, so that those who failed
+/// together do not come back together.
+///
+/// What never reached the upstream may always be repeated; what may have, only when the request is one that can be
+/// (`Ask::repeatable`). An upstream that says when to come back (`Retry-After`) is believed. Where the wait would pass
+/// the call's deadline, what is known already is the answer.
+#[derive(Debug, Clone)]
+pub struct Retry<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+/// How often, and after what wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetrySettings {
+    /// How often one call asks, the first time included; 1 never asks again.
+    pub attempts: u32,
+    /// The longest wait before the second attempt; it doubles with each one after.
+    pub backoff: Duration,
+    /// The longest wait of all.
+    pub longest_wait: Duration,
+}
+
+impl Default for RetrySettings {
+    fn default() -> Self {
+        Self { attempts: 3, backoff: Duration::from_millis(100), longest_wait: Duration::from_secs(2) }
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    upstream: UpstreamName,
+    settings: RetrySettings,
+    budget: Mutex<Budget>,
+}
+
+/// What all calls of one upstream together may repeat: a fifth of them, and a few more. An upstream that fails as a
+/// whole is not asked three times as much for it.
+#[derive(Debug)]
+struct Budget {
+    tokens: f64,
+}
+
+impl Budget {
+    /// What each call adds.
+    const EARNED: f64 = 0.2;
+    /// What is there to begin with, so that the first calls may repeat too.
+    const BEGINNING: f64 = 10.0;
+    /// What can be saved.
+    const MOST: f64 = 100.0;
+
+    fn earn(&mut self) {
+        self.tokens = (self.tokens + Self::EARNED).min(Self::MOST);
+    }
+
+    fn spend(&mut self) -> bool {
+        let enough = self.tokens >= 1.0;
+        if enough {
+            self.tokens -= 1.0;
+        }
+        enough
+    }
+}
+
+impl<S> Retry<S> {
+    /// Puts the layer round a service that asks `upstream`.
+    pub fn new(inner: S, upstream: UpstreamName, settings: RetrySettings) -> Self {
+        let budget = Mutex::new(Budget { tokens: Budget::BEGINNING });
+        Self { inner, shared: Arc::new(Shared { upstream, settings, budget }) }
+    }
+}
+
+impl Shared {
+    fn budget(&self) -> std::sync::MutexGuard<'_, Budget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When to ask again, if at all.
+    fn again_at(
+        &self,
+        outcome: &Result<Reply, UpstreamError>,
+        repeatable: bool,
+        attempt: u32,
+        deadline: Instant,
+    ) -> Option<Instant> {
+        if attempt >= self.settings.attempts || !is_passing(outcome, repeatable) {
+            return None;
+        }
+        let wait = match outcome.as_ref().ok().and_then(retry_after) {
+            Some(wait) => wait,
+            None => self.backoff(attempt),
+        };
+        let at = Instant::now().checked_add(wait).filter(|at| *at < deadline)?;
+        self.budget().spend().then_some(at)
+    }
+
+    /// Anything up to the longest wait of this attempt ("full jitter").
+    fn backoff(&self, attempt: u32) -> Duration {
+        let doubled = self.settings.backoff.saturating_mul(1 << (attempt - 1).min(16));
+        doubled.min(self.settings.longest_wait).mul_f64(fastrand::f64())
+    }
+}
+
+/// Whether another try may go better, and does no harm.
+fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool {
+    match outcome {
+        // Nothing was sent.
+        Err(UpstreamError::Connect { .. } | UpstreamError::ConnectDeadline { .. }) => true,
+        Err(UpstreamError::CutOff { .. } | UpstreamError::AttemptDeadline { .. }) => repeatable,
+        // It would be the same again, or is our own word.
+        Err(
+            UpstreamError::NotHttp { .. }
+            | UpstreamError::HeadTooLong { .. }
+            | UpstreamError::TooLong { .. }
+            | UpstreamError::Deadline { .. }
+            | UpstreamError::Busy { .. }
+            | UpstreamError::Resting { .. }
+            | UpstreamError::Unsendable { .. },
+        ) => false,
+        Ok(reply) => {
+            repeatable
+                && matches!(
+                    reply.status,
+                    StatusCode::TOO_MANY_REQUESTS
+                        | StatusCode::BAD_GATEWAY
+                        | StatusCode::SERVICE_UNAVAILABLE
+                        | StatusCode::GATEWAY_TIMEOUT
+                )
+        }
+    }
+}
+
+/// The seconds of `Retry-After` (RFC 9110, section 10.2.3). A date is taken for nothing said: old servers' clocks are
+/// not to be relied on.
+fn retry_after(reply: &Reply) -> Option<Duration> {
+    let seconds = reply.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+impl<S> Service<Ask> for Retry<S>
+where
+    S: Service<Ask, Response = Reply, Error = UpstreamError> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    type Response = Reply;
+    type Error = UpstreamError;
+    type Future = Pin<Box<dyn Future<Output = Result<Reply, UpstreamError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, ask: Ask) -> Self::Future {
+        self.shared.budget().earn();
+        if self.shared.settings.attempts == 1 {
+            return Box::pin(self.inner.call(ask));
+        }
+        let (shared, again) = (self.shared.clone(), self.inner.clone());
+        let mut attempts = Attempts { ask: ask.clone(), again };
+        let first = self.inner.call(ask);
+        Box::pin(async move {
+            let mut outcome = first.await;
+            let (repeatable, deadline) = (attempts.ask.repeatable, attempts.ask.due.at);
+            for attempt in 1.. {
+                let Some(at) = shared.again_at(&outcome, repeatable, attempt, deadline) else { break };
+                match &outcome {
+                    Ok(reply) => warn!(
+                        upstream = %shared.upstream, attempt, status = reply.status.as_u16(), "retrying upstream"
+                    ),
+                    Err(error) => warn!(
+                        upstream = %shared.upstream, attempt, error = %Chain(error), "retrying upstream"
+                    ),
+                }
+                sleep_until(at).await;
+                outcome = attempts.next().await;
+            }
+            outcome
+        })
+    }
+}
+
+/// The attempts after the first.
+struct Attempts<S> {
+    ask: Ask,
+    again: S,
+}
+
+impl<S: Service<Ask, Response = Reply, Error = UpstreamError>> Attempts<S> {
+    async fn next(&mut self) -> Result<Reply, UpstreamError> {
+        std::future::poll_fn(|context| self.again.poll_ready(context)).await?;
+        self.again.call(self.ask.clone()).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+    use crate::policy::mock::{Script, ask, call, failed, name, status};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn cut_off() -> Result<Reply, UpstreamError> {
+        Err(UpstreamError::CutOff { upstream: name(), source: "reset".into() })
+    }
+
+    fn come_back(code: u16, seconds: &'static str) -> Result<Reply, UpstreamError> {
+        let mut reply = status(code)?;
+        reply.headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
+        Ok(reply)
+    }
+
+    fn retry(script: &Script) -> Retry<Script> {
+        Retry::new(script.clone(), name(), RetrySettings::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_in_passing_is_not_seen_by_the_caller() {
+        let script = Script::new([failed(), status(503), status(200)]);
+        let reply = call(&retry(&script), ask(30 * SECOND)).await.unwrap();
+        assert_eq!((reply.status.as_u16(), script.asked()), (200, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_answer_counts_when_all_attempts_are_used() {
+        let script = Script::new([status(503), status(502), status(504), status(200)]);
+        let reply = call(&retry(&script), ask(30 * SECOND)).await.unwrap();
+        assert_eq!((reply.status.as_u16(), script.asked()), (504, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_have_had_its_effect_is_not_repeated() {
+        for outcome in [cut_off(), status(503)] {
+            let script = Script::new([outcome, status(200)]);
+            let _ = call(&retry(&script), Ask { repeatable: false, ..ask(30 * SECOND) }).await;
+            assert_eq!(script.asked(), 1);
+        }
+        let script = Script::new([failed(), status(200)]);
+        call(&retry(&script), Ask { repeatable: false, ..ask(30 * SECOND) }).await.unwrap();
+        assert_eq!(script.asked(), 2, "what was never sent may be repeated");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_would_be_the_same_again_is_not_asked_again() {
+        for code in [200, 404, 500, 501] {
+            let script = Script::new([status(code), status(200)]);
+            assert_eq!(call(&retry(&script), ask(30 * SECOND)).await.unwrap().status.as_u16(), code);
+            assert_eq!(script.asked(), 1, "{code}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upstream_that_names_a_time_is_asked_at_that_time() {
+        let begun = Instant::now();
+        let script = Script::new([come_back(429, "7"), status(200)]);
+        call(&retry(&script), ask(30 * SECOND)).await.unwrap();
+        assert_eq!(begun.elapsed(), 7 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_past_the_deadline() {
+        let begun = Instant::now();
+        let script = Script::new([come_back(503, "60"), status(200)]);
+        let reply = call(&retry(&script), ask(30 * SECOND)).await.unwrap();
+        assert_eq!((reply.status.as_u16(), begun.elapsed()), (503, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upstream_that_fails_as_a_whole_is_not_asked_three_times_as_much() {
+        let script = Script::new((0..400).map(|_| failed()));
+        let service = retry(&script);
+        for _ in 0..100 {
+            call(&service, ask(30 * SECOND)).await.unwrap_err();
+        }
+        // A hundred calls, the ten to begin with, and a fifth of the calls.
+        assert!((100..=130).contains(&script.asked()), "{}", script.asked());
+    }
+}
