@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{
     extract::{
-        Binary, CapturePattern, Each, Extractor, ExtractorKind, Header, Indented, Json, Mcp, Metrics,
-        MetricsShape, Pairs, Path, Pick, Prefixes, Regex, Text, Xml,
+        Binary, CapturePattern, Each, Extractor, ExtractorKind, GrokPatterns, Header, Indented, Json, Mcp,
+        Metrics, MetricsShape, Pairs, Path, Pick, Prefixes, Regex, Text, Xml,
     },
     *,
 };
@@ -454,7 +454,7 @@ fn captures(pattern: &str) -> CapturePattern {
 }
 
 fn any_translator() -> impl Strategy<Value = Translator> {
-    (0_usize..16, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
+    (0_usize..17, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
         |(kind, filter, content, schema, condition)| {
             let kind = match kind {
                 0 => Some(ExtractorKind::Json(Json)),
@@ -487,6 +487,11 @@ fn any_translator() -> impl Strategy<Value = Translator> {
                     ..Pairs::default()
                 })),
                 9 => Some(ExtractorKind::Pairs(Pairs { indented: Indented::Words, ..Pairs::default() })),
+                15 => Some(ExtractorKind::Grok(Regex {
+                    patterns: vec![GrokPatterns::default().compile("%{WORD:a} ?%{NUMBER:b:float}?").unwrap()],
+                    each: Each::Match,
+                    allow_empty: false,
+                })),
                 10 => Some(ExtractorKind::Metrics(Metrics::default())),
                 11 => Some(ExtractorKind::Metrics(Metrics {
                     shape: MetricsShape::Object,

@@ -2,7 +2,7 @@
 
 use super::{Alone, Form};
 use crate::{
-    config::keys::METRICS,
+    config::{keys::METRICS, node::Kind},
     rule::extract::{ExtractorKind, Metrics, MetricsShape, NamePattern},
 };
 
@@ -21,10 +21,10 @@ pub(super) const FORM: Form = Form {
         let help = section.flag("help").unwrap_or(false);
         let allow_empty = section.flag("allow_empty").unwrap_or(false);
         let named = section.texts("names");
-        if let Some(named) = &named {
+        if let (Some(named), Some(list)) = (&named, section.get("names")) {
             let example = "write `names: [node_load1, \"node_memory_*\"]`";
-            if named.is_empty() && section.report.errors() == before {
-                section.report.error(section.place, "`names` names no metric", example);
+            if matches!(&list.kind, Kind::List(items) if items.is_empty()) {
+                section.report.error(list.span, "`names` names no metric", example);
             }
             for (node, _) in named.iter().filter(|(_, name)| name.is_empty() || name.contains(['{', ' '])) {
                 let message = format!("expected the name of a metric, found {}", node.found());

@@ -3,6 +3,7 @@
 
 mod binary;
 mod fields;
+mod grok;
 mod header;
 mod json;
 mod mcp;
@@ -49,8 +50,9 @@ enum Alone {
 }
 
 /// Every extractor, in alphabetical order.
-const FORMS: [&Form; 9] = [
+const FORMS: [&Form; 10] = [
     &binary::FORM,
+    &grok::FORM,
     &header::FORM,
     &json::FORM,
     &mcp::FORM,

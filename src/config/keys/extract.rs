@@ -11,6 +11,11 @@ pub(in crate::config) static EXTRACT: Keys = Keys {
     id: "extract",
     list: &[
         key("binary", Either(&[Section(&BINARY), Nothing]), "Any bytes, as an image, a sound or a document."),
+        key(
+            "grok",
+            Either(&[Text, Section(&GROK)]),
+            "Named captures of patterns that name others: `%{IP:client}`.",
+        ),
         key("header", Either(&[Section(&HEADER), NAMES]), "Headers of the reply."),
         key("json", Either(&[Section(&JSON), Nothing]), "A JSON document."),
         key(
@@ -64,6 +69,24 @@ pub(in crate::config) static BINARY: Keys = Keys {
     list: &[
         key("as", Word(&["image", "audio", "resource"]), "The kind of block; by the media type when absent."),
         key("media_type", Text, "The media type; the reply's own when absent."),
+    ],
+};
+
+pub(in crate::config) static GROK: Keys = Keys {
+    of: "`grok`",
+    id: "grok",
+    list: &[
+        key(
+            "pattern",
+            OneOrMore(&Text),
+            "The pattern, with names of others: `%{NAME:capture:type}`; or several.",
+        ),
+        key("patterns", Map(&Text), "Patterns of one's own, by name."),
+        EACH,
+        BLOCK_SEPARATOR,
+        BLOCK_START,
+        ALLOW_EMPTY,
+        key("fields", FIELDS, "Named fields with types."),
     ],
 };
 

@@ -1,6 +1,7 @@
 //! What pulls a value out of a reply. One file an extractor, named as the configuration names it.
 
 mod binary;
+mod grok;
 mod header;
 mod json;
 mod mcp;
@@ -17,6 +18,7 @@ use serde_json::Value;
 pub(crate) use self::mcp::{Answered, Verdict};
 pub use self::{
     binary::{Binary, BinaryKind},
+    grok::{GrokError, GrokPatterns},
     header::Header,
     json::Json,
     mcp::Mcp,
@@ -48,6 +50,8 @@ pub struct Extractor {
 pub enum ExtractorKind {
     /// Any bytes as a block of content.
     Binary(Binary),
+    /// Named captures of patterns that name others.
+    Grok(Regex),
     /// Headers and status.
     Header(Header),
     /// A JSON document.
@@ -110,11 +114,12 @@ impl ExtractorKind {
     pub fn gives(&self) -> Gives {
         match self {
             Self::Binary(_) => Gives::Block,
-            Self::Regex(regex) if !matches!(regex.each, Each::First) => Gives::Many,
+            Self::Grok(regex) | Self::Regex(regex) if !matches!(regex.each, Each::First) => Gives::Many,
             Self::Pairs(pairs) if pairs.blocks.is_some() => Gives::Many,
             Self::Metrics(metrics) if metrics.shape != MetricsShape::Object => Gives::Many,
             Self::Xml(Xml { pick: Pick::Each(_), .. }) => Gives::Many,
-            Self::Header(_)
+            Self::Grok(_)
+            | Self::Header(_)
             | Self::Json(_)
             | Self::Mcp(_)
             | Self::Metrics(_)
@@ -132,7 +137,7 @@ impl ExtractorKind {
             Self::Header(header) => Finds::Names(header.names.iter().map(String::as_str).collect()),
             Self::Json(_) | Self::Mcp(_) | Self::Pairs(_) | Self::Xml(_) => Finds::AnyNames,
             Self::Metrics(metrics) => metrics.finds(),
-            Self::Regex(regex) => {
+            Self::Grok(regex) | Self::Regex(regex) => {
                 Finds::Names(regex.patterns.iter().flat_map(CapturePattern::names).collect())
             }
         }
@@ -142,6 +147,7 @@ impl ExtractorKind {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Binary(_) => "binary",
+            Self::Grok(_) => "grok",
             Self::Header(_) => "header",
             Self::Json(_) => "json",
             Self::Mcp(_) => "mcp",
@@ -173,7 +179,9 @@ impl Extractor {
             ExtractorKind::Mcp(mcp) => mcp.extract(reading),
             ExtractorKind::Metrics(metrics) => metrics.extract(reading.text()?).map(Extracted::Value),
             ExtractorKind::Pairs(pairs) => pairs.extract(reading.text()?).map(Extracted::Value),
-            ExtractorKind::Regex(regex) => regex.extract(reading.text()?).map(Extracted::Value),
+            ExtractorKind::Grok(regex) | ExtractorKind::Regex(regex) => {
+                regex.extract(reading.text()?).map(Extracted::Value)
+            }
             ExtractorKind::Text(text) => text.extract(reading),
             ExtractorKind::Xml(xml) => xml.extract(reading.text()?).map(Extracted::Value),
         }?;

@@ -86,6 +86,11 @@ impl CapturePattern {
         Self { pattern, written: written.to_owned(), captures }
     }
 
+    /// The regular expression.
+    pub fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
     /// The names that the result may have.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.captures.iter().map(|capture| capture.name.as_str())
