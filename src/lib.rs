@@ -26,5 +26,6 @@ pub mod policy;
 pub mod gateway;
 pub mod face;
 pub mod config;
+pub mod infer;
 pub mod serve;
 pub mod cli;

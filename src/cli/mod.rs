@@ -6,6 +6,7 @@ mod arguments;
 mod check;
 mod demo;
 mod explain;
+mod infer;
 mod recordings;
 mod run;
 mod schema;
@@ -42,6 +43,9 @@ enum Command {
     Test(test::TestArguments),
     /// Show step by step what becomes of one reply
     Explain(explain::ExplainArguments),
+    /// Propose a route from recorded replies
+    #[command(visible_alias = "init")]
+    Infer(infer::InferArguments),
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
 }
@@ -106,6 +110,7 @@ fn program() -> ExitCode {
         Command::Check(arguments) => check::check(&arguments, &mut screen),
         Command::Test(arguments) => test::test(&arguments, &mut screen),
         Command::Explain(arguments) => explain::explain(&arguments, &mut screen),
+        Command::Infer(arguments) => infer::infer(&arguments, &mut screen),
         Command::Schema => schema::schema(&mut screen),
     };
     match done {

@@ -58,6 +58,11 @@ impl Screen {
         }
     }
 
+    /// Says something beside the result.
+    pub(super) fn remark(&mut self, text: &str) {
+        eprintln!("{text}");
+    }
+
     /// Says why a command did nothing.
     pub(super) fn complain(&mut self, text: &str) {
         eprintln!("glossator: {text}");

@@ -7,7 +7,7 @@
 //! `examples`, `recording`) and
 //! `language` for patterns, jq and templates; `process` layers `server` and `log` with the environment and the
 //! command line, a `setting` at a time. [`Problem`] tells what is wrong, `suggest` what was probably meant,
-//! `secret` keeps secrets out of it. [`schema()`] describes the file for editors.
+//! `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`] describes the file for editors.
 //!
 //! All problems of all files are found in one run. The only room that reads files or the environment.
 
@@ -44,6 +44,7 @@ mod syntax;
 mod tls;
 mod units;
 mod upstreams;
+pub mod yaml;
 mod when;
 
 use std::path::PathBuf;

@@ -8,6 +8,7 @@ mod cancel;
 mod cli;
 mod floors;
 mod golden;
+mod infer;
 #[cfg(unix)]
 mod log;
 mod mcp;

@@ -1,0 +1,200 @@
+//! `glossator infer`: a route from recorded replies.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{Failure, Output, recordings, screen::Screen};
+use crate::{
+    config::{self, Sources},
+    infer::{Naming, Proposal, SAMPLE_LIMIT, Sample, Sure, propose},
+    reply::{Choice, Exchange, Recording},
+};
+
+#[derive(Debug, Args)]
+pub(super) struct InferArguments {
+    /// Recorded replies of one endpoint, failures too: bodies, replies as `curl -i` prints them, or HAR files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Of HAR files: one entry by its number from 1, or all with this in their URL; the last one's endpoint by default
+    #[arg(long, value_name = "NUMBER|URL")]
+    entry: Option<Choice>,
+    /// The tool's name
+    #[arg(long)]
+    name: Option<String>,
+    /// Where the upstream is asked: `http://host:port/path/{argument}`
+    #[arg(long)]
+    url: Option<String>,
+    /// What is asked: `METHOD /path/{argument}`
+    #[arg(long, value_name = "REQUEST")]
+    request: Option<String>,
+    /// The form of what is printed
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(), Failure> {
+    let mut samples = Vec::new();
+    let mut seen = None;
+    for file in &arguments.files {
+        let name =
+            file.file_name().map_or_else(|| "sample".into(), |name| name.to_string_lossy().into_owned());
+        match recordings::read(file)? {
+            Recording::One(reply) => samples.push(Sample { name, reply }),
+            Recording::Har(exchanges) => {
+                let chosen = chosen(exchanges, arguments.entry.as_ref())
+                    .map_err(|why| Failure::told(format!("{}: {why}", file.display())))?;
+                for (number, exchange) in chosen {
+                    let reply =
+                        exchange.reply.map_err(|why| Failure::told(format!("{}: {why}", file.display())))?;
+                    samples.push(Sample { name: format!("{name}, entry {number}"), reply });
+                    seen = Some((exchange.method, exchange.url));
+                }
+            }
+        }
+    }
+    if samples.len() > SAMPLE_LIMIT {
+        return Err(Failure::told(format!(
+            "at most {SAMPLE_LIMIT} replies are looked at, found {}",
+            samples.len()
+        )));
+    }
+    let naming = naming(arguments, seen)?;
+    let proposal = propose(&samples, &naming);
+    match arguments.output {
+        Output::Json => screen.json(&to_json(&proposal)),
+        Output::Text => {
+            screen.line(proposal.yaml.trim_end());
+            summary(&proposal, samples.len(), screen);
+        }
+    }
+    Ok(())
+}
+
+/// The entries that are meant, with their numbers from 1.
+fn chosen(exchanges: Vec<Exchange>, choice: Option<&Choice>) -> Result<Vec<(usize, Exchange)>, String> {
+    let entries = exchanges.len();
+    let endpoint = |exchange: &Exchange| {
+        let path = exchange.url.split(['?', '#']).next().unwrap_or_default().to_owned();
+        (exchange.method.clone(), path)
+    };
+    let wanted = exchanges.last().map(endpoint);
+    let mut numbered = exchanges.into_iter().enumerate().map(|(index, exchange)| (index + 1, exchange));
+    let chosen: Vec<_> = match choice {
+        None | Some(Choice::Last) => numbered
+            .filter(|(_, exchange)| Some(endpoint(exchange)) == wanted && exchange.reply.is_ok())
+            .collect(),
+        Some(Choice::Number(number)) => numbered.find(|(other, _)| other == number).into_iter().collect(),
+        Some(Choice::Url(part)) => numbered
+            .filter(|(_, exchange)| exchange.url.contains(part.as_str()) && exchange.reply.is_ok())
+            .collect(),
+    };
+    match (chosen.is_empty(), choice) {
+        (false, _) => Ok(chosen),
+        (true, Some(Choice::Url(part))) => {
+            Err(format!("expected an entry with `{part}` in its URL and a reply, found none"))
+        }
+        (true, Some(Choice::Number(number))) => {
+            Err(format!("expected an entry from 1 to {entries}, found {number}"))
+        }
+        (true, None | Some(Choice::Last)) => Err("the last entry has no reply".to_owned()),
+    }
+}
+
+/// What the samples do not tell, from the command line, or from the HAR file's requests.
+fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<Naming, Failure> {
+    let (seen_method, seen_url) = seen.map_or((None, None), |(method, url)| (Some(method), Some(url)));
+    let is_said = arguments.url.is_some();
+    let url = arguments.url.clone().or(seen_url);
+    let (mut upstream, mut path) = ("http://127.0.0.1:9000".to_owned(), None);
+    let mut method = seen_method.unwrap_or_else(|| "GET".to_owned());
+    if let Some(url) = url {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        upstream = format!("{scheme}://{}", &rest[..end]);
+        let target = rest[end..].split('#').next().unwrap_or_default();
+        path = Some(if target.starts_with('/') { target.to_owned() } else { format!("/{target}") });
+    }
+    if let Some(request) = &arguments.request {
+        let words: Vec<&str> = request.split_whitespace().collect();
+        let target = match words.as_slice() {
+            [target] => target,
+            [verb, target] => {
+                method = (*verb).to_owned();
+                target
+            }
+            _ => return Err(Failure::told(format!("`--request` takes `METHOD /path`, found {request:?}"))),
+        };
+        path = Some(if target.starts_with('/') { (*target).to_owned() } else { format!("/{target}") });
+    }
+    let path = path.unwrap_or_else(|| "/".to_owned());
+    let name = arguments.name.clone().unwrap_or_else(|| name_of(&path, &arguments.files));
+    let naming = Naming { name, upstream, method, path };
+    let Some(problems) = problems(&naming) else { return Ok(naming) };
+    if is_said || arguments.name.is_some() || arguments.request.is_some() {
+        return Err(Failure::told(format!("`--name`, `--url` and `--request` give no route: {problems}")));
+    }
+    // A browser was somewhere that a route can't go yet.
+    let name = if name_is_good(&naming.name) { naming.name } else { "get_report".to_owned() };
+    Ok(Naming { name, upstream: "http://127.0.0.1:9000".into(), method: "GET".into(), path: "/".into() })
+}
+
+fn name_is_good(name: &str) -> bool {
+    name.parse::<crate::tool::ToolName>().is_ok()
+}
+
+/// What is wrong with a route of that name and request.
+fn problems(naming: &Naming) -> Option<String> {
+    let yaml = propose(&[], naming).yaml;
+    let problems = config::load(&Sources::of_text("proposal.yaml", yaml)).err()?;
+    Some(problems.as_slice().iter().map(|problem| problem.message.clone()).collect::<Vec<_>>().join("; "))
+}
+
+/// `get_forecast` of `/v1/forecast/{city}`, else of the first file's name.
+fn name_of(path: &str, files: &[PathBuf]) -> String {
+    let plain = |text: &str| {
+        let text: String = text
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
+            .collect();
+        text.split('_').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_")
+    };
+    let path = path.split('?').next().unwrap_or_default();
+    let segment = path.rsplit('/').find(|segment| !segment.is_empty() && !segment.contains('{')).map(plain);
+    let file = || files.first().and_then(|file| file.file_stem()).map(|stem| plain(&stem.to_string_lossy()));
+    let name = segment.or_else(file).unwrap_or_default();
+    let name: String = name.chars().take(60).collect();
+    if name.is_empty() { "get_report".to_owned() } else { format!("get_{name}") }
+}
+
+fn to_json(proposal: &Proposal) -> Value {
+    let findings: Vec<_> = proposal
+        .findings
+        .iter()
+        .map(|finding| {
+            json!({ "part": finding.part, "value": finding.value, "sure": finding.sure.word(), "why": finding.why })
+        })
+        .collect();
+    json!({ "config": proposal.yaml, "findings": findings })
+}
+
+/// On standard error, so that the file can be redirected.
+fn summary(proposal: &Proposal, samples: usize, screen: &mut Screen) {
+    let plural = if samples == 1 { "" } else { "s" };
+    screen
+        .remark(&format!("from {samples} sample{plural}; what is proposed was checked, and holds on them:"));
+    for finding in &proposal.findings {
+        screen.remark(&format!(
+            "  {:<7} {}: {} ({})",
+            finding.sure.word(),
+            finding.part,
+            finding.value,
+            finding.why
+        ));
+    }
+    let guesses = proposal.findings.iter().filter(|finding| finding.sure == Sure::Guess).count();
+    if guesses > 0 {
+        screen.remark("look at the guesses; more samples, failures too, make fewer of them");
+    }
+}

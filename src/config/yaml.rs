@@ -1,0 +1,274 @@
+//! Values written as YAML, so that this room's reader gets the same values back.
+
+use serde_json::Value;
+
+use super::node::{Kind, resolve_plain};
+
+/// How wide a line may be before a list or map gets lines of its own, in characters.
+const WIDTH: usize = 100;
+
+/// A text as a key or value in a line: plain where that is read as the same text everywhere, else in quotes.
+pub fn text(text: &str) -> String {
+    if is_plain(text) { text.to_owned() } else { quoted(text) }
+}
+
+/// A value in one line.
+pub fn flow(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => self::text(text),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(flow).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(members) if members.is_empty() => "{}".to_owned(),
+        Value::Object(members) => {
+            let members: Vec<_> =
+                members.iter().map(|(name, value)| format!("{}: {}", text(name), flow(value))).collect();
+            format!("{{ {} }}", members.join(", "))
+        }
+    }
+}
+
+/// What stands behind `key:` or `-` whose own indentation is `indent` spaces: a value in the same line, or a block
+/// below it. Begins with a space or a line break, and has no line break at its end.
+pub fn block(value: &Value, indent: usize) -> String {
+    let inner = indent + 2;
+    let margin = " ".repeat(inner);
+    match value {
+        Value::String(text) if text.contains('\n') => {
+            format!(" {}", literal(text, inner).unwrap_or_else(|| quoted(text)))
+        }
+        Value::Array(_) | Value::Object(_) if !fits(value, indent) => {
+            let mut out = String::new();
+            match value {
+                Value::Array(items) => {
+                    for item in items {
+                        out += &format!("\n{margin}-{}", block(item, inner));
+                    }
+                }
+                Value::Object(members) => {
+                    for (name, value) in members {
+                        out += &format!("\n{margin}{}:{}", text(name), block(value, inner));
+                    }
+                }
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+            out
+        }
+        _ => format!(" {}", flow(value)),
+    }
+}
+
+fn fits(value: &Value, indent: usize) -> bool {
+    let has_lines = match value {
+        Value::Array(items) => items.iter().any(has_lines),
+        Value::Object(members) => members.values().any(has_lines),
+        _ => false,
+    };
+    let written = flow(value);
+    written == "[]" || written == "{}" || (!has_lines && indent + written.chars().count() <= WIDTH)
+}
+
+fn has_lines(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.contains('\n'))
+}
+
+/// Whether a text may stand as it is: nothing in it means anything in YAML, here or in a reader of version 1.1.
+fn is_plain(text: &str) -> bool {
+    const WORDS: [&str; 8] = ["yes", "no", "on", "off", "y", "n", "true", "false"];
+    let harmless = |c: char| c.is_alphanumeric() || " _-./+()%°$@".contains(c);
+    text.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '$' || c == '/')
+        && text.chars().all(harmless)
+        && !text.ends_with(' ')
+        && !WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
+        && matches!(resolve_plain(text), Kind::Text(_))
+}
+
+fn quoted(text: &str) -> String {
+    // Patterns and JSON read best in single quotes, in which nothing is escaped.
+    if text.contains(['\\', '"']) && !text.contains('\'') && text.chars().all(is_printable) {
+        return format!("'{text}'");
+    }
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out += "\\\"",
+            '\\' => out += "\\\\",
+            '\n' => out += "\\n",
+            '\r' => out += "\\r",
+            '\t' => out += "\\t",
+            c if is_printable(c) => out.push(c),
+            c if u32::from(c) <= 0xffff => out += &format!("\\u{:04x}", u32::from(c)),
+            c => out += &format!("\\U{:08x}", u32::from(c)),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// What may stand in a YAML file and shows itself (YAML 1.2, section 5.1), line breaks aside.
+fn is_printable(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c, '\u{a0}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+        && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text as lines below `|`; `None` where some of it would not show, or not come back.
+fn literal(text: &str, indent: usize) -> Option<String> {
+    let shows = |line: &str| {
+        line.chars().all(|c| is_printable(c) || c == '\t')
+            && !line.ends_with([' ', '\t'])
+            && !line.starts_with('\t')
+    };
+    let content = text.trim_end_matches('\n');
+    let breaks = text.len() - content.len();
+    if content.is_empty() || content.starts_with('\n') || !content.split('\n').all(shows) {
+        return None;
+    }
+    let chomp = match breaks {
+        0 => "-",
+        1 => "",
+        _ => "+",
+    };
+    // The indentation is told where the first line has some of its own.
+    let told = if content.starts_with(' ') { "2" } else { "" };
+    let margin = " ".repeat(indent);
+    let mut out = format!("|{told}{chomp}");
+    for line in content.split('\n') {
+        out.push('\n');
+        if !line.is_empty() {
+            out += &margin;
+            out += line;
+        }
+    }
+    // What follows begins with a line break of its own.
+    out += &"\n".repeat(breaks.saturating_sub(1));
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::{
+        super::{file, report::Report, source::Files},
+        *,
+    };
+
+    fn read(text: &str) -> Value {
+        let files = Files::of_one("a.yaml", text);
+        let report = Report::new(&files);
+        let root = file::read(&report, 0);
+        let problems = report.into_problems();
+        assert!(problems.is_empty(), "{text}\n{problems:?}");
+        root.unwrap().to_json()
+    }
+
+    #[track_caller]
+    fn check(value: &Value) {
+        for indent in [0, 4] {
+            let margin = " ".repeat(indent);
+            let outer = if indent == 0 { "" } else { "outer:\n" };
+            let written = format!("{outer}{margin}value:{}\n{margin}after: 1\n", block(value, indent));
+            let found = read(&written);
+            let found = if indent == 0 { &found } else { &found["outer"] };
+            assert_eq!(&found["value"], value, "{written}");
+            assert_eq!(found["after"], 1, "{written}");
+        }
+        assert_eq!(&read(&format!("- {}\n", flow(value)))[0], value);
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for text in [
+            "",
+            " ",
+            "a",
+            "yes",
+            "No",
+            "~",
+            "null",
+            "1.0",
+            "0x1F",
+            "- a",
+            "a: b",
+            "a #b",
+            "#",
+            "'",
+            "\"",
+            "\\",
+            "{}",
+            "*a",
+            "&a",
+            "!a",
+            "|",
+            "%a",
+            "@a",
+            "`",
+            "a\nb",
+            "a\nb\n",
+            "\na",
+            "a\n\n\nb\n\n\n",
+            " a\n b",
+            "a \nb",
+            "\ta\nb",
+            "a\r\nb\r\n",
+            "\u{85}",
+            "\u{feff}",
+            "\u{2028}",
+            "😀",
+            "---",
+            "...",
+            "a\n---\nb\n",
+            "<<",
+            "a,b",
+            "[",
+            "Tromsø",
+            "\u{7f}",
+            "?",
+            ": ",
+        ] {
+            check(&json!(text));
+            check(&json!({ text: [text, { "a": text }] }));
+        }
+        check(&json!([[], {}, [[1, 2.50], ["x"]], null, true, 12345678901234567890_u64]));
+    }
+
+    #[test]
+    fn long_values_get_lines() {
+        let value = json!({ "rows": [{ "name": "a".repeat(60), "text": "b".repeat(60) }], "none": [] });
+        assert_eq!(block(&value, 0).lines().count(), 6, "{}", block(&value, 0));
+        check(&value);
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any::<String>().prop_map(Value::from),
+            "[ -~\n\t]{0,40}".prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec((any::<String>(), inner), 0..4)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_comes_back(value in any_value()) {
+            // A merge key is no name; see `file`.
+            prop_assume!(!value.to_string().contains("\"<<\""));
+            check(&value);
+        }
+    }
+}

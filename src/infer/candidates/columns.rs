@@ -1,0 +1,28 @@
+//! Tables whose columns stand one below the other.
+
+use serde_json::json;
+
+use super::{Candidate, full_lines};
+
+pub(super) fn candidates(texts: &[&str]) -> Vec<Candidate> {
+    let is_table = |text: &&str| {
+        let lines: Vec<&str> = full_lines(text).collect();
+        let Some((header, rows)) = lines.split_first() else { return false };
+        let names: Vec<&str> = header.split_whitespace().collect();
+        let mut seen = std::collections::HashSet::new();
+        let header_is_good = names.len() > 1
+            && names.iter().all(|name| name.parse::<f64>().is_err() && seen.insert(*name))
+            && !header.contains([':', '=', ',', ';']);
+        // Values may be left out or have blanks in them; most lines still have about as many words as there are names.
+        let about = rows.iter().filter(|row| row.split_whitespace().count() + 1 >= names.len()).count();
+        header_is_good && !rows.is_empty() && about * 10 >= rows.len() * 8
+    };
+    if texts.iter().all(is_table) {
+        vec![Candidate::likely(
+            json!("columns"),
+            "the first line names columns, and the values stand below the names",
+        )]
+    } else {
+        Vec::new()
+    }
+}

@@ -1,0 +1,92 @@
+//! What might read the samples, from the stricter form to the laxer. One file a kind; each looks at the texts of all
+//! successes and names an extractor with its options, or several.
+
+mod columns;
+mod delimited;
+mod documents;
+mod lines;
+mod pairs;
+mod repeated;
+
+use serde_json::{Value, json};
+
+use super::samples::Sorted;
+
+/// A way to read replies.
+#[derive(Debug, Clone)]
+pub(super) struct Candidate {
+    /// What stands under `extract`, without fields.
+    pub(super) extract: Value,
+    /// What speaks for it.
+    pub(super) why: String,
+    /// Whether its form can't be met by chance.
+    pub(super) is_strict: bool,
+    /// Whether it names its parts by their places alone.
+    pub(super) is_weak: bool,
+    /// Whether it reads anything at all.
+    pub(super) is_last_resort: bool,
+    /// Whether it gives a block of content rather than a value.
+    pub(super) is_block: bool,
+}
+
+impl Candidate {
+    fn strict(extract: Value, why: impl Into<String>) -> Self {
+        Self { is_strict: true, ..Self::likely(extract, why) }
+    }
+
+    fn likely(extract: Value, why: impl Into<String>) -> Self {
+        Self {
+            extract,
+            why: why.into(),
+            is_strict: false,
+            is_weak: false,
+            is_last_resort: false,
+            is_block: false,
+        }
+    }
+
+    /// Whether it finds texts only, so that numbers among them are for a schema to tell.
+    pub(super) fn finds_texts(&self) -> bool {
+        !matches!(self.name(), "json" | "ndjson" | "metrics" | "mcp")
+    }
+
+    /// The name of the extractor.
+    pub(super) fn name(&self) -> &str {
+        match &self.extract {
+            Value::Object(members) => members.keys().next().map_or("text", String::as_str),
+            other => other.as_str().unwrap_or("text"),
+        }
+    }
+}
+
+/// Every candidate, in the order that decides ties.
+pub(super) fn all(sorted: &Sorted<'_>) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    if let Some(texts) = &sorted.texts {
+        let media_type = sorted.successes[0].reply.media_type().unwrap_or_default();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        found.extend(documents::candidates(&texts, &media_type));
+        found.extend(lines::metrics(&texts));
+        found.extend(delimited::candidates(&texts, &media_type));
+        found.extend(pairs::candidates(&texts));
+        found.extend(columns::candidates(&texts));
+        found.extend(lines::form(&texts, &media_type));
+        found.extend(repeated::candidates(&texts));
+    }
+    found.push(last_resort(sorted));
+    found
+}
+
+fn last_resort(sorted: &Sorted<'_>) -> Candidate {
+    let is_binary = sorted.texts.is_none() && !sorted.successes.is_empty();
+    let (extract, why) = match is_binary {
+        true => (json!("binary"), "the samples are no text"),
+        false => (json!("text"), "nothing else reads every sample: the whole text"),
+    };
+    Candidate { is_last_resort: true, is_block: is_binary, ..Candidate::likely(extract, why) }
+}
+
+/// Lines with something in them.
+fn full_lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(str::trim_end).filter(|line| !line.trim().is_empty())
+}

@@ -1,0 +1,61 @@
+//! Lines of key and value.
+
+use serde_json::json;
+
+use super::{Candidate, full_lines};
+
+pub(super) fn candidates(texts: &[&str]) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    for separator in [":", "=", "\t", " => ", " -> ", " - ", "|", ";"] {
+        let share = texts.iter().map(|text| share(text, separator)).fold(1.0, f64::min);
+        if share < 0.5 {
+            continue;
+        }
+        let extract = match separator {
+            ":" => json!("pairs"),
+            _ => json!({ "pairs": { "separator": separator } }),
+        };
+        let shown = if separator == "\t" { "a tab" } else { separator };
+        let why = format!("{:.0} % of the lines or more are a key, `{shown}` and a value", share * 100.0);
+        let indented = texts.iter().any(|text| has_nesting(text, separator));
+        if indented {
+            let nested = json!({ "pairs": { "separator": separator, "indented": "nested" } });
+            found.push(Candidate::likely(nested, format!("{why}; some are indented below others")));
+        }
+        found.push(Candidate::likely(extract, why));
+    }
+    found
+}
+
+/// How many of the lines have a key before the separator that looks like one, from 0 to 1.
+fn share(text: &str, separator: &str) -> f64 {
+    let (mut all, mut good) = (0_usize, 0_usize);
+    let mut keys = std::collections::HashSet::new();
+    for line in full_lines(text) {
+        all += 1;
+        let Some((key, _)) = line.split_once(separator) else { continue };
+        let key = key.trim();
+        let is_key = !key.is_empty()
+            && key.chars().count() <= 60
+            && key.split_whitespace().count() <= 6
+            && key.contains(|c: char| c.is_alphabetic())
+            && !key.contains(['<', '>', '{', '}', '[', ']', '"', '&', '?', '=', ',', ';', '|']);
+        if is_key {
+            keys.insert(key);
+            good += 1;
+        }
+    }
+    // Keys that come again and again are the first column of a table.
+    if all == 0 || keys.len() * 2 < good { 0.0 } else { good as f64 / all as f64 }
+}
+
+/// Whether a line with a key and no value has indented lines below it.
+fn has_nesting(text: &str, separator: &str) -> bool {
+    let lines: Vec<&str> = full_lines(text).collect();
+    lines.windows(2).any(|two| {
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        indent(two[1]) > indent(two[0])
+            && two[0].split_once(separator).is_some_and(|(_, value)| value.trim().is_empty())
+            && two[1].contains(separator)
+    })
+}

@@ -1,0 +1,104 @@
+//! The last that has structure: lines of the same words, of which some differ.
+
+use serde_json::json;
+
+use super::{super::types::slug, Candidate, full_lines};
+
+/// More words than that make no pattern that somebody reads.
+const MOST_WORDS: usize = 20;
+
+pub(super) fn candidates(texts: &[&str]) -> Vec<Candidate> {
+    let lines: Vec<Vec<&str>> = texts
+        .iter()
+        .flat_map(|text| full_lines(text))
+        .take(10_000)
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let Some(first) = lines.first() else { return Vec::new() };
+    let width = first.len();
+    if width > MOST_WORDS || lines.iter().any(|line| line.len() != width) {
+        return Vec::new();
+    }
+    let is_single = texts.iter().all(|text| full_lines(text).count() == 1);
+    let Some(pattern) = pattern(&lines, is_single) else { return Vec::new() };
+    let extract = match is_single {
+        true => json!({ "regex": { "pattern": pattern } }),
+        false => json!({ "regex": { "pattern": pattern, "each": "line" } }),
+    };
+    let why = match is_single {
+        true => format!("every sample is one line of {width} word{}", if width == 1 { "" } else { "s" }),
+        false => format!("all {} lines have {width} words", lines.len()),
+    };
+    vec![Candidate { is_weak: true, ..Candidate::likely(extract, why) }]
+}
+
+/// Words that are the same in every line stay; the others are captured, and named by the word before them.
+fn pattern(lines: &[Vec<&str>], is_single: bool) -> Option<String> {
+    let first = lines.first()?;
+    let mut names: Vec<String> = Vec::new();
+    let mut parts = Vec::new();
+    let is_constant = |index: usize| {
+        let word = first[index];
+        let same = lines.iter().all(|line| line[index] == word);
+        same && !word.contains(|c: char| c.is_ascii_digit()) && first.len() > 1
+    };
+    // What names a value: the word before it, else the word after it, else one further before.
+    let telling =
+        |index: usize| is_constant(index) && !SMALL_WORDS.contains(&first[index].to_lowercase().as_str());
+    let label = |index: usize| {
+        let before = (0..index).rev().take_while(|other| is_constant(*other));
+        let near = index.checked_sub(1).filter(|other| telling(*other));
+        let after = Some(index + 1).filter(|other| *other < first.len() && telling(*other));
+        near.or(after)
+            .or_else(|| before.into_iter().find(|other| telling(*other)))
+            .map(|other| slug(first[other]))
+    };
+    for (index, word) in first.iter().enumerate() {
+        if is_constant(index) {
+            parts.push(regex::escape(word));
+            continue;
+        }
+        let words = || lines.iter().map(|line| line[index]);
+        let name = match label(index).filter(|name| !names.contains(name) && is_capture_name(name)) {
+            Some(name) => name,
+            None if first.len() == 1 => "value".to_owned(),
+            None => format!("value{}", index + 1),
+        };
+        // Marks round a number, such as `50%`, `[10` or `5,`, are the same in every line.
+        let number = |word: &str| word.trim_matches(MARKS).parse::<f64>().is_ok();
+        let marks = marks_of(word);
+        let captured = if words().all(number) && words().all(|other| marks_of(other) == marks) {
+            format!("{}(?<{name}>[-+]?[0-9.]+){}", regex::escape(marks.0), regex::escape(marks.1))
+        } else {
+            format!(r"(?<{name}>\S+)")
+        };
+        names.push(name);
+        parts.push(captured);
+    }
+    if names.is_empty()
+        || (is_single
+            && lines.len() == 1
+            && !first.iter().any(|word| word.contains(|c: char| c.is_ascii_digit())))
+    {
+        return None;
+    }
+    Some(format!(r"^\s*{}\s*$", parts.join(r"\s+")))
+}
+
+/// Words that name nothing.
+const SMALL_WORDS: [&str; 16] =
+    ["is", "are", "was", "were", "with", "and", "of", "at", "in", "on", "to", "the", "for", "by", "a", "="];
+
+/// Names of captures are letters, digits and `_`.
+fn is_capture_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+const MARKS: [char; 14] = ['%', '[', ']', '(', ')', ',', ';', ':', '"', '\'', '°', '$', '€', '!'];
+
+fn marks_of(word: &str) -> (&str, &str) {
+    let start = word.len() - word.trim_start_matches(MARKS).len();
+    let end = word.trim_end_matches(MARKS).len().max(start);
+    (&word[..start], &word[end..])
+}

@@ -1,0 +1,135 @@
+//! A route proposed from recorded replies.
+//!
+//! In reading order: `samples` tells successes from failures; `candidates` names, for each kind of text, the extractors
+//! that might read it; `trial` runs them, the real ones; `score` says how much of every sample each explains; `types`
+//! looks at what was found and names fields or a schema; `failures` finds the rule for errors that come with a success
+//! status; `write` puts the route into words, with what speaks for each part in comments.
+//!
+//! What is proposed has been tried: the file loads without an error, every success among the samples is a success by
+//! it, every failure an error, and the examples in it hold. Where a proposal does not, the next plainer one is taken;
+//! the last, the whole text, always holds.
+
+mod candidates;
+mod failures;
+mod samples;
+mod score;
+mod trial;
+mod types;
+mod write;
+
+use serde_json::Value;
+
+use crate::reply::Reply;
+
+/// How many replies are looked at.
+pub const SAMPLE_LIMIT: usize = 100;
+
+/// One recorded reply.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    /// What it is called, such as its file.
+    pub name: String,
+    /// What was answered.
+    pub reply: Reply,
+}
+
+/// What the samples do not tell about the route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Naming {
+    /// The tool's name.
+    pub name: String,
+    /// Where the upstream is: `http://host:port`.
+    pub upstream: String,
+    /// The method.
+    pub method: String,
+    /// Path and query, with arguments as `{name}`.
+    pub path: String,
+}
+
+/// How sure a part of a proposal is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sure {
+    /// Look at it before you use it.
+    Guess,
+    /// Likely; more samples would tell.
+    Likely,
+    /// Every sample says so, and nothing speaks against it.
+    Sure,
+}
+
+/// One part of a proposal, and what speaks for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Which part: `extract`, `field temperature`, `when`.
+    pub part: String,
+    /// What it is.
+    pub value: String,
+    /// How sure.
+    pub sure: Sure,
+    /// Why.
+    pub why: String,
+}
+
+/// A route, whole.
+#[derive(Debug, Clone)]
+pub struct Proposal {
+    /// The configuration file.
+    pub yaml: String,
+    /// What speaks for its parts.
+    pub findings: Vec<Finding>,
+}
+
+impl Sure {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Guess => "guess",
+            Self::Likely => "likely",
+            Self::Sure => "sure",
+        }
+    }
+}
+
+/// Proposes a route for replies of one endpoint. Total: whatever the replies are, the file loads.
+pub fn propose(samples: &[Sample], naming: &Naming) -> Proposal {
+    let sorted = samples::sort(&samples[..samples.len().min(SAMPLE_LIMIT)]);
+    let ranked = ranked(&sorted);
+    let errors = failures::rule(&sorted);
+    // From the fullest to the plainest: types, no types; the best reader, the second, the whole text.
+    for errors in [errors.as_ref(), None] {
+        for (index, reader) in ranked.iter().enumerate() {
+            let runner_up = ranked.get(index + 1);
+            for shape in types::shapes(reader) {
+                let draft = write::Draft { naming, sorted: &sorted, reader, runner_up, shape, errors };
+                if let Some(proposal) = draft.tried() {
+                    return proposal;
+                }
+            }
+        }
+    }
+    write::plainest(naming)
+}
+
+/// A way to read the successes, and what it found in them.
+#[derive(Debug)]
+struct Reader {
+    candidate: candidates::Candidate,
+    /// A value a success.
+    values: Vec<Value>,
+    /// How much of the text is in the values, from 0 to 1.
+    explained: f64,
+}
+
+/// The readers that read every success, best first. The last is the whole text, or the bytes.
+fn ranked(sorted: &samples::Sorted<'_>) -> Vec<Reader> {
+    let mut readers: Vec<Reader> = candidates::all(sorted)
+        .into_iter()
+        .filter_map(|candidate| {
+            let values = trial::values(&candidate, &sorted.successes)?;
+            let explained = score::explained(&values, &sorted.texts);
+            Some(Reader { candidate, values, explained })
+        })
+        .collect();
+    score::rank(&mut readers);
+    readers
+}

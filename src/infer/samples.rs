@@ -1,0 +1,119 @@
+//! Successes and failures among the samples.
+
+use serde_json::Value;
+
+use super::{Sample, trial};
+
+/// The samples, told apart.
+#[derive(Debug)]
+pub(super) struct Sorted<'a> {
+    /// Those that are data.
+    pub(super) successes: Vec<&'a Sample>,
+    /// The texts of the successes, decompressed and decoded; `None` when one of them is no text.
+    pub(super) texts: Option<Vec<String>>,
+    /// Those that are errors by their status.
+    pub(super) failed: Vec<&'a Sample>,
+    /// Those that are errors though their status is a success, with what tells it.
+    pub(super) hidden: Vec<(&'a Sample, Sign)>,
+}
+
+/// What tells an error in a reply with a success status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Sign {
+    /// The text begins with this word.
+    Word(&'static str),
+    /// A member of the JSON object is false: `success`.
+    False(&'static str),
+    /// `status` is one of these words.
+    Status(String),
+    /// A member `error` is there, and is not empty.
+    Error,
+}
+
+/// Words that an error begins with.
+pub(super) const ERROR_WORDS: [&str; 8] =
+    ["ERR", "ERROR", "FAIL", "FAILED", "FAILURE", "FATAL", "EXCEPTION", "DENIED"];
+
+/// Tells the samples apart.
+pub(super) fn sort(samples: &[Sample]) -> Sorted<'_> {
+    let mut sorted = Sorted { successes: Vec::new(), texts: None, failed: Vec::new(), hidden: Vec::new() };
+    let mut texts = Some(Vec::new());
+    for sample in samples {
+        if !sample.reply.status.is_success() {
+            sorted.failed.push(sample);
+            continue;
+        }
+        let text = trial::text(sample);
+        match text.as_deref().and_then(sign) {
+            Some(sign) => sorted.hidden.push((sample, sign)),
+            None => {
+                sorted.successes.push(sample);
+                match (&mut texts, text) {
+                    (Some(texts), Some(text)) => texts.push(text),
+                    _ => texts = None,
+                }
+            }
+        }
+    }
+    sorted.texts = texts.filter(|texts| !texts.is_empty());
+    sorted
+}
+
+fn sign(text: &str) -> Option<Sign> {
+    if let Ok(Value::Object(object)) = serde_json::from_str(text) {
+        for name in ["success", "ok", "succeeded"] {
+            if object.get(name) == Some(&Value::Bool(false)) {
+                return Some(Sign::False(name));
+            }
+        }
+        if let Some(word) = object.get("status").and_then(Value::as_str)
+            && ["error", "fail", "failed", "failure"].iter().any(|known| known.eq_ignore_ascii_case(word))
+        {
+            return Some(Sign::Status(word.to_owned()));
+        }
+        return object.get("error").filter(|error| is_there(error)).map(|_| Sign::Error);
+    }
+    let text = text.trim_start();
+    let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (word, rest) = text.split_at(end);
+    // `Errors: 0` is a report; `ERR 17`, `Error: …` and `ERROR` are not. A report has lines.
+    let is_short = text.trim_end().lines().count() <= 3;
+    let goes_on =
+        rest.trim().is_empty() || rest.starts_with([' ', ':', '!', '-', '[', '(', '\t', '\r', '\n']);
+    let is_number = rest.trim_start_matches([':', ' ']).trim().parse::<f64>().is_ok() && rest.contains(':');
+    (is_short && goes_on && !is_number)
+        .then(|| ERROR_WORDS.iter().find(|known| known.eq_ignore_ascii_case(word)).copied())
+        .flatten()
+        .map(Sign::Word)
+}
+
+/// Whether an `error` member says something.
+fn is_there(error: &Value) -> bool {
+    match error {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        Value::Bool(true) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_told_from_reports() {
+        assert_eq!(sign("ERR 17 NO SUCH STATION\n"), Some(Sign::Word("ERR")));
+        assert_eq!(sign("Error: no city"), Some(Sign::Word("ERROR")));
+        assert_eq!(sign("{\"success\": false, \"message\": \"no\"}"), Some(Sign::False("success")));
+        assert_eq!(sign("{\"status\": \"Error\"}"), Some(Sign::Status("Error".into())));
+        assert_eq!(sign("{\"error\": {\"code\": 1}}"), Some(Sign::Error));
+        for report in
+            ["Errors: 0\n", "Error: 0", "{\"error\": null}", "{\"ok\": true}", "Failover: no\n", "1,2\n", ""]
+        {
+            assert_eq!(sign(report), None, "{report}");
+        }
+    }
+}

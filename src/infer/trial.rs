@@ -1,0 +1,75 @@
+//! Candidates run on the samples, by the same way that a route goes.
+
+use serde_json::{Map, Value, json};
+
+use super::{Sample, candidates::Candidate};
+use crate::{
+    config::{self, Loaded, Sources, yaml},
+    reply::Reply,
+    route::Route,
+    rule::{Facts, Trace, translate},
+    tool::{Shapes, ToolResult, write_result},
+};
+
+/// What a candidate finds in each sample; `None` when it can't read one of them, or does not exist.
+pub(super) fn values(candidate: &Candidate, samples: &[&Sample]) -> Option<Vec<Value>> {
+    if candidate.is_block {
+        return Some(Vec::new());
+    }
+    run(&json!({ "extract": candidate.extract }), samples.iter().map(|sample| &sample.reply))
+}
+
+/// The text of a sample, decompressed and decoded; `None` when it is none.
+pub(super) fn text(sample: &Sample) -> Option<String> {
+    let values = run(&json!({ "extract": "text" }), std::iter::once(&sample.reply))?;
+    let text = values.first()?.as_str()?;
+    let strange = text
+        .chars()
+        .take(4096)
+        .filter(|c| c.is_control() && !c.is_ascii_whitespace() && *c != '\u{1b}')
+        .count();
+    (strange == 0 && !looks_binary(&sample.reply)).then(|| text.to_owned())
+}
+
+/// Whether the media type says that it is no text.
+fn looks_binary(reply: &Reply) -> bool {
+    let media_type = reply.media_type().unwrap_or_default();
+    ["image/", "audio/", "video/", "font/"].iter().any(|kind| media_type.starts_with(kind))
+        && media_type != "image/svg+xml"
+        || ["application/pdf", "application/zip"].contains(&media_type.as_str())
+}
+
+fn run<'r>(rule: &Value, replies: impl Iterator<Item = &'r Reply>) -> Option<Vec<Value>> {
+    let loaded = load(&format!(
+        "upstreams: {{ legacy: http://127.0.0.1:9 }}\nroutes:\n  trial:\n    description: A trial.\n    \
+         request: GET /\n    reply:{}\n",
+        yaml::block(rule, 4)
+    ))?;
+    let route = &loaded.routes.first()?.route;
+    replies
+        .map(|reply| {
+            let result = result(route, reply);
+            let structured = result.structured.as_ref().filter(|_| !result.is_error())?;
+            Some(structured.json().parse())
+        })
+        .collect()
+}
+
+/// A configuration that is good.
+pub(super) fn load(text: &str) -> Option<Loaded> {
+    config::load(&Sources::of_text("proposal.yaml", text)).ok()
+}
+
+/// What a route makes of a reply.
+pub(super) fn result(route: &Route, reply: &Reply) -> ToolResult {
+    let args = Value::Object(Map::new());
+    let facts = Facts { tool: &route.definition.name, args: &args };
+    translate(&route.translator, facts, reply, &mut Trace::off()).result
+}
+
+/// The result as clients get it.
+pub(super) fn written(result: &ToolResult) -> Value {
+    let mut written = Vec::new();
+    write_result(result, Shapes::ObjectsOnly, &mut written);
+    serde_json::from_slice(&written).expect("a result is written as JSON")
+}
