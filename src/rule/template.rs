@@ -9,6 +9,8 @@ use minijinja::{
 use regex::Regex;
 use serde_json::Value as Json;
 
+use super::verdict::safe_words;
+
 /// One compiled Jinja template.
 ///
 /// Every name that a template may use is documented with the place it is written in; a name that is not there
@@ -50,6 +52,7 @@ impl Template {
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         environment.set_fuel(Some(Self::FUEL));
         environment.set_formatter(write_value);
+        environment.add_filter("redact", |text: String| safe_words(&text));
         environment.add_filter("tojson", |value: Value| to_json(&value).to_string());
         environment.add_filter("markdown_table", |value: Value, options: Kwargs| {
             let columns: Option<Vec<String>> = options.get("columns")?;
@@ -269,6 +272,7 @@ mod tests {
             Ok("1.0 12345678901234567890 0.1 -5 0.12345678901234567890"),
         );
         check("{{ a > 30 }} {{ a * 2 }} {{ a | tojson }}", r#"{"a": 1.50}"#, Ok("false 3.0 1.5"));
+        check("{{ a | redact }}", r#"{"a": "no /srv/data/x at 10.0.0.7"}"#, Ok("no [path] at [address]"));
         check("{{ a + 1 }}", r#"{"a": 1.5}"#, Ok("2.5"));
     }
 

@@ -3,12 +3,9 @@
 use super::{
     extract::Verdict,
     reading::Reading,
-    verdict::{CODE_META_KEY, STATUS_META_KEY, capped, looks_internal, redacted},
+    verdict::{CODE_META_KEY, STATUS_META_KEY, capped, safe_words},
 };
 use crate::tool::{Block, Content, Fault, Outcome, Text, ToolResult};
-
-/// In the place of words that may not be shown.
-const NOT_SHOWN: &str = "The tool failed. What it said of it is not for clients.";
 
 /// The blocks of a success; of an error the tool result, with the server's own blocks in it. What they tell of the
 /// server's insides is replaced.
@@ -51,8 +48,4 @@ fn safe(content: Content, limit_bytes: usize) -> Content {
         Some(shown) => Content { block: Block::Text(Text::Plain(shown)), ..content },
         None => content,
     }
-}
-
-fn safe_words(text: &str) -> String {
-    if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted(text) }
 }

@@ -136,8 +136,14 @@ fn safe_text(text: &str) -> Option<String> {
     (!text.is_empty() && !markup && !looks_internal(text)).then(|| redacted(text))
 }
 
+/// A text with addresses, paths and credentials replaced; a stack trace is replaced as a whole.
+pub(super) fn safe_words(text: &str) -> String {
+    const NOT_SHOWN: &str = "The service failed. What it said of it is not for clients.";
+    if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted(text) }
+}
+
 /// Stack traces of the common languages, and control characters.
-pub(super) fn looks_internal(text: &str) -> bool {
+fn looks_internal(text: &str) -> bool {
     static TRACE: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(
             r#"(?m)^\s+at \S+[.(:]|Traceback \(most recent call last\)|File "[^"]+", line \d+|Exception in thread|panicked at |^goroutine \d+ \[|\bat [\w.$<>]+\([\w.]+:\d+\)|Stack trace:|^#\d+ +\S+\(|stack backtrace:|SQLSTATE\[|ORA-\d{5}"#,

@@ -1,5 +1,7 @@
 //! The servers of `config/seeds/`, each played as its document describes it, behind its own route file alone.
 
+mod codeprism;
+mod devflow;
 mod kuniumi;
 mod weather_response_format;
 mod weather_rest;
