@@ -99,7 +99,7 @@ impl Job<'_> {
             Extracted::Answered(Answered { content, value, verdict }) => {
                 match told(reading, content, verdict, self.translator.limits.error_text_bytes) {
                     Ok(content) => (value.map_or(Extracted::Nothing, |value| *value), content),
-                    Err(error) => return Ok(error),
+                    Err(error) => return Ok(*error),
                 }
             }
             extracted => (extracted, Vec::new()),

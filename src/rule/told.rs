@@ -14,7 +14,7 @@ pub(super) fn told(
     content: Vec<Content>,
     verdict: Verdict,
     limit_bytes: usize,
-) -> Result<Vec<Content>, ToolResult> {
+) -> Result<Vec<Content>, Box<ToolResult>> {
     let (content, code) = match verdict {
         Verdict::Success => return Ok(content),
         Verdict::ToolError if content.iter().all(says_nothing) => {
@@ -28,10 +28,10 @@ pub(super) fn told(
     let status = reading.reply().status;
     let outcome = Outcome::Error(Fault::Reported { status: None });
     let result = ToolResult::new(outcome, content).with_meta(STATUS_META_KEY, status.as_u16());
-    Err(match code {
+    Err(Box::new(match code {
         Some(code) => result.with_meta(CODE_META_KEY, code),
         None => result,
-    })
+    }))
 }
 
 fn says_nothing(content: &Content) -> bool {
