@@ -1,14 +1,17 @@
 //! `glossator test`: the examples that stand in the routes.
 
+use std::path::Path;
+
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use similar::{ChangeTag, TextDiff};
 
 use super::{
     ConfigArgument, Failure, Output, example_arguments,
     screen::{Paint, Screen},
 };
 use crate::{
-    config::{Example, Expectation, ExpectedContent, Loaded, Position},
+    config::{Acceptance, Example, Expectation, ExpectedContent, Loaded, Position, accept},
     route::Route,
     rule::{Facts, Trace, translate},
     tool::{Arguments, Shapes, write_result},
@@ -20,6 +23,9 @@ pub(super) struct TestArguments {
     config: ConfigArgument,
     /// Only examples whose name has this in it; names are `ROUTE/EXAMPLE`
     filter: Option<String>,
+    /// Write what is found into the files, in the place of what the examples expect; read the difference
+    #[arg(long)]
+    update: bool,
     /// The form of what is printed
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -29,36 +35,46 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     let loaded = arguments.config.load(Vec::new(), screen)?;
     let verdicts: Vec<Verdict> = examples(&loaded)
         .filter(|(name, ..)| arguments.filter.as_ref().is_none_or(|filter| name.contains(filter)))
-        .map(|(name, route, example)| Verdict::of(name, route, example))
+        .map(|(name, index, route, example)| Verdict::of(name, index, route, example))
         .collect();
     if let Some(filter) = arguments.filter.as_ref().filter(|_| verdicts.is_empty()) {
         return Err(Failure::told(format!(
             "no example has `{filter}` in its name, which is `ROUTE/EXAMPLE`"
         )));
     }
-    let failed = verdicts.iter().filter(|verdict| !verdict.differences.is_empty()).count();
-    let passed = verdicts.len() - failed;
+    let (accepted, refused) = if arguments.update { update(&verdicts) } else { (Vec::new(), Vec::new()) };
+    let different = verdicts.iter().filter(|verdict| !verdict.differences.is_empty()).count();
+    let passed = verdicts.len() - different;
+    let failed = different - accepted.len();
     match arguments.output {
         Output::Json => {
             let tests: Vec<_> = verdicts.iter().map(Verdict::to_json).collect();
-            screen.json(&json!({ "passed": passed, "failed": failed, "tests": tests }));
+            screen.json(&json!({ "passed": passed, "failed": failed, "accepted": accepted, "tests": tests }));
         }
         Output::Text => {
             for verdict in &verdicts {
-                verdict.show(screen);
+                verdict.show(accepted.contains(&verdict.name), screen);
             }
-            screen.line(format!("{passed} passed, {failed} failed"));
+            let mut routes: Vec<_> = verdicts.iter().map(|verdict| &verdict.route).collect();
+            routes.dedup();
+            let plural = if routes.len() == 1 { "" } else { "s" };
+            let told =
+                if arguments.update { format!(", {} accepted", accepted.len()) } else { String::new() };
+            screen.line(format!("{passed} passed, {failed} failed{told} in {} route{plural}", routes.len()));
         }
+    }
+    for (name, why) in refused {
+        screen.complain(&format!("{name} is left as it is: {why}"));
     }
     if failed == 0 { Ok(()) } else { Err(Failure::Found) }
 }
 
 /// Every example with its name, `ROUTE/EXAMPLE`; one without a name goes by its number.
-fn examples(loaded: &Loaded) -> impl Iterator<Item = (String, &Route, &Example)> {
+fn examples(loaded: &Loaded) -> impl Iterator<Item = (String, usize, &Route, &Example)> {
     loaded.routes.iter().flat_map(|file| {
         file.tests.iter().enumerate().map(|(index, example)| {
             let own = example.name.clone().unwrap_or_else(|| (index + 1).to_string());
-            (format!("{}/{own}", file.route.definition.name), file.route.as_ref(), example)
+            (format!("{}/{own}", file.route.definition.name), index, file.route.as_ref(), example)
         })
     })
 }
@@ -66,6 +82,11 @@ fn examples(loaded: &Loaded) -> impl Iterator<Item = (String, &Route, &Example)>
 /// What came of one example.
 struct Verdict {
     name: String,
+    route: String,
+    /// Which example of the route, from 0.
+    index: usize,
+    /// What to expect, by what was found.
+    found: Option<Map<String, Value>>,
     position: Position,
     differences: Vec<Difference>,
 }
@@ -79,10 +100,13 @@ struct Difference {
 }
 
 impl Verdict {
-    fn of(name: String, route: &Route, example: &Example) -> Self {
+    fn of(name: String, index: usize, route: &Route, example: &Example) -> Self {
+        let mut found = None;
         let differences = match example_arguments(route, example.args.clone()) {
             Ok(checked) => {
-                differences(&result_of(route, checked, example), &example.expect, &example.position)
+                let result = result_of(route, checked, example);
+                found = Some(to_expect(&result, &example.expect));
+                differences(&result, &example.expect, &example.position)
             }
             Err(error) => vec![Difference {
                 what: "args",
@@ -91,20 +115,21 @@ impl Verdict {
                 found: error,
             }],
         };
-        Self { name, position: example.position.clone(), differences }
+        let route = route.definition.name.to_string();
+        Self { name, route, index, found, position: example.position.clone(), differences }
     }
 
-    fn show(&self, screen: &mut Screen) {
-        let outcome = match self.differences.is_empty() {
-            true => screen.paint(Paint::Good, "ok"),
-            false => screen.paint(Paint::Bad, "FAILED"),
+    fn show(&self, is_accepted: bool, screen: &mut Screen) {
+        let outcome = match (self.differences.is_empty(), is_accepted) {
+            (true, _) => screen.paint(Paint::Good, "ok"),
+            (false, true) => screen.paint(Paint::Good, "accepted"),
+            (false, false) => screen.paint(Paint::Bad, "FAILED"),
         };
         screen.line(format!("test {} ... {outcome}", self.name));
         for difference in &self.differences {
             let Position { file, line, column } = &difference.position;
             screen.line(format!("  {file}:{line}:{column}: {} differs", difference.what));
-            screen.line(screen.paint(Paint::Good, &marked("  - expected ", &difference.expected)));
-            screen.line(screen.paint(Paint::Bad, &marked("  + found    ", &difference.found)));
+            difference.show(screen);
         }
     }
 
@@ -122,9 +147,102 @@ impl Verdict {
     }
 }
 
-/// A text of several lines, under its mark.
-fn marked(mark: &str, text: &str) -> String {
-    format!("{mark}{}", text.replace('\n', &format!("\n{}", " ".repeat(mark.len()))))
+impl Difference {
+    /// Both sides line by line, those that are the same once.
+    fn show(&self, screen: &mut Screen) {
+        let lines = |text: &str| match serde_json::from_str::<Value>(text) {
+            Ok(value @ (Value::Object(_) | Value::Array(_))) => {
+                serde_json::to_string_pretty(&value).expect("a tree of JSON values has string keys only")
+            }
+            _ => text.to_owned(),
+        };
+        let (expected, found) = (lines(&self.expected), lines(&self.found));
+        screen.line(format!(
+            "  {} {}",
+            screen.paint(Paint::Good, "- expected"),
+            screen.paint(Paint::Bad, "+ found")
+        ));
+        for change in TextDiff::from_lines(&expected, &found).iter_all_changes() {
+            let text = change.value().trim_end_matches('\n');
+            screen.line(match change.tag() {
+                ChangeTag::Equal => format!("    {text}"),
+                ChangeTag::Delete => screen.paint(Paint::Good, &format!("  - {text}")),
+                ChangeTag::Insert => screen.paint(Paint::Bad, &format!("  + {text}")),
+            });
+        }
+    }
+}
+
+/// Writes what was found into the files. Gives the names of the examples that were accepted, and of those that could
+/// not be, with the reason.
+fn update(verdicts: &[Verdict]) -> (Vec<String>, Vec<(String, String)>) {
+    let (mut accepted, mut refused) = (Vec::new(), Vec::new());
+    for verdict in verdicts.iter().filter(|verdict| !verdict.differences.is_empty()) {
+        match accept_one(verdict) {
+            Ok(()) => accepted.push(verdict.name.clone()),
+            Err(why) => refused.push((verdict.name.clone(), why)),
+        }
+    }
+    (accepted, refused)
+}
+
+fn accept_one(verdict: &Verdict) -> Result<(), String> {
+    let expect = verdict.found.clone().ok_or("its arguments do not fit")?;
+    let file = Path::new(&verdict.position.file);
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let acceptance = Acceptance { route: verdict.route.clone(), example: verdict.index, expect };
+    let written = accept(&text, &acceptance)?;
+    // Whole or not at all: another name first, then its own. A link keeps leading to its file.
+    let file = file.canonicalize().map_err(|error| error.to_string())?;
+    let permissions = std::fs::metadata(&file).map_err(|error| error.to_string())?.permissions();
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let beside = file.with_file_name(name);
+    let moved = std::fs::write(&beside, written)
+        .and_then(|()| std::fs::set_permissions(&beside, permissions))
+        .and_then(|()| std::fs::rename(&beside, &file));
+    moved.map_err(|error| {
+        // What could not be moved is no file of anybody's.
+        let _ = std::fs::remove_file(&beside);
+        error.to_string()
+    })
+}
+
+/// What to expect of a result: what was expected of it before, as it is now.
+fn to_expect(result: &Value, before: &Expectation) -> Map<String, Value> {
+    let mut expect = Map::new();
+    let first_text = &result["content"][0]["text"];
+    let structured = result.get("structuredContent");
+    let is_error = result["isError"] == true;
+    if is_error || before.is_error_position.is_some() {
+        expect.insert("isError".into(), is_error.into());
+    }
+    if let Some(structured) = structured
+        && (before.structured.is_some() || before.is_missing)
+    {
+        expect.insert("structuredContent".into(), structured.clone());
+    }
+    match before.content.as_ref().map(|content| &content.value) {
+        Some(ExpectedContent::FirstText(_)) if first_text.is_string() => {
+            expect.insert("content".into(), first_text.clone());
+        }
+        Some(ExpectedContent::FirstText(_) | ExpectedContent::Blocks(_)) => {
+            expect.insert("content".into(), result["content"].clone());
+        }
+        None => {}
+    }
+    if let Some(text) = &before.text {
+        let holds = first_text.as_str().is_some_and(|found| found.contains(&text.value));
+        let text = if holds { text.value.as_str().into() } else { first_text.clone() };
+        expect.insert("text".into(), text);
+    }
+    let says_something = expect.keys().any(|key| key != "isError");
+    if !says_something && first_text.is_string() && structured.is_none_or(|_| is_error) {
+        expect.insert("text".into(), first_text.clone());
+    } else if expect.is_empty() {
+        expect.insert("isError".into(), is_error.into());
+    }
+    expect
 }
 
 fn result_of(route: &Route, arguments: Arguments, example: &Example) -> Value {
@@ -139,6 +257,14 @@ fn result_of(route: &Route, arguments: Arguments, example: &Example) -> Value {
 fn differences(result: &Value, expect: &Expectation, position: &Position) -> Vec<Difference> {
     let text_of = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
     let mut differences = Vec::new();
+    if expect.is_missing {
+        return vec![Difference {
+            what: "expect",
+            position: position.clone(),
+            expected: "nothing is expected yet; `--update` writes what is found".into(),
+            found: result.to_string(),
+        }];
+    }
     let mut add = |what, position: &Position, expected: String, found: String| {
         differences.push(Difference { what, position: position.clone(), expected, found });
     };

@@ -44,6 +44,8 @@ pub struct Expectation {
     pub is_error_position: Option<Position>,
     /// Words that the text of the first block has in it.
     pub text: Option<Expected<String>>,
+    /// Whether nothing is expected yet: the example does not hold.
+    pub is_missing: bool,
 }
 
 /// Something expected, and where it stands.
@@ -105,9 +107,17 @@ fn example(report: &Report<'_>, node: &Node) -> Option<Example> {
     let args = section.map("args").map(Node::entries_to_json).unwrap_or_default();
     section.required("given", "write `given: { status: 200, type: text/plain, body: \"…\" }`");
     let given = section.section("given", &GIVEN).and_then(|section| given(&section));
-    let expect_place = section.required("expect", "write `expect: { structuredContent: { … } }`");
-    let expect = section.section("expect", &EXPECT).and_then(|section| expectation(&section));
-    expect_place?;
+    let expect = match section.get("expect") {
+        Some(_) => section.section("expect", &EXPECT).and_then(|section| expectation(&section)),
+        None => {
+            report.warning(
+                place,
+                "the example expects nothing",
+                "`glossator test --update` writes what is found",
+            );
+            Some(Expectation { is_missing: true, ..Expectation::default() })
+        }
+    };
     Some(Example { name, position: Position::of(report, place), args, given: given?, expect: expect? })
 }
 
@@ -217,5 +227,6 @@ fn expectation(section: &Section<'_, '_>) -> Option<Expectation> {
         is_error: is_error.unwrap_or(false),
         is_error_position,
         text,
+        is_missing: false,
     })
 }

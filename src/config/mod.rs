@@ -11,6 +11,7 @@
 //!
 //! All problems of all files are found in one run. The only room that reads files or the environment.
 
+mod accept;
 mod compile;
 mod content;
 mod ecma;
@@ -56,6 +57,7 @@ use crate::{
     route::UpstreamName,
 };
 
+pub use accept::{Acceptance, accept};
 pub use examples::{Example, Expectation, Expected, ExpectedContent, Position};
 pub use problem::{Problem, Problems, Severity};
 pub use process::{Flag, ListenerSettings};

@@ -88,9 +88,29 @@ fn an_example_that_does_not_hold_fails_with_its_place_and_both_sides() {
     std::fs::remove_file(&file).unwrap();
     let out = String::from_utf8(failed.stdout).unwrap();
     assert_eq!(failed.status.code(), Some(1), "{out}");
-    for part in ["test tool/1 ... FAILED", ":8:", "- expected six", "+ found    five", "0 passed, 1 failed"] {
+    for part in ["test tool/1 ... FAILED", ":8:", "- six", "+ five", "0 passed, 1 failed in 1 route"] {
         assert!(out.contains(part), "{part} is missing in\n{out}");
     }
+}
+
+#[test]
+fn what_was_found_is_accepted_and_the_rest_of_the_file_stays() {
+    let file = std::env::temp_dir().join(format!("glossator-it-{}-update.yaml", std::process::id()));
+    let before = "# Kept.\nupstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d # Kept.\n    request: GET old/x\n    \
+                  tests:\n      - given: { type: text/plain, body: five } # Kept.\n        expect: { text: six } # Kept.\n      \
+                  - name: new\n        given: { status: 404, type: text/plain, body: no such }\n";
+    std::fs::write(&file, before).unwrap();
+    let path = file.to_str().unwrap();
+    let first = glossator(&["test", "--update", "--config", path]);
+    let after = std::fs::read_to_string(&file).unwrap();
+    let second = glossator(&["test", "--config", path]);
+    std::fs::remove_file(&file).unwrap();
+    let out = String::from_utf8(first.stdout).unwrap();
+    assert!(first.status.success() && out.contains("2 accepted"), "{out}");
+    let expected =
+        before.replace("text: six", "text: five") + "        expect: { isError: true, text: no such }\n";
+    assert_eq!(after, expected);
+    assert!(second.status.success(), "{}", String::from_utf8_lossy(&second.stdout));
 }
 
 #[test]
