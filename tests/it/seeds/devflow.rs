@@ -137,3 +137,31 @@ async fn errors_of_the_protocol_are_told_apart_from_errors_of_a_tool() {
     assert!(unfit["text"].as_str().unwrap().contains("entityType"), "{unfit}");
     assert_eq!(seed.upstream.state().asked.len(), 0);
 }
+
+#[tokio::test]
+async fn what_may_be_repeated_is_asked_again_and_a_server_that_only_fails_is_left_alone() {
+    let upstream = Scripted::start(|asked| {
+        let message = body(asked);
+        let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "content": [
+            { "type": "text", "text": json!({ "success": true, "data": { "deleted": 1, "entityNames": ["a"] } }).to_string() }
+        ] } });
+        match (message["params"]["name"].as_str(), asked.connection) {
+            (Some("delete_entities"), 1..) => {
+                vec![Step::Send(reply("200 OK", "application/json", &answer.to_string())), Step::Close]
+            }
+            _ => vec![Step::Close],
+        }
+    })
+    .await;
+    let seed = Seed::start("devflow", upstream).await;
+    let deleted = seed.call_once(REVISIONS[0], "delete_entities", json!({ "entityNames": ["a"] })).await;
+    assert_eq!(deleted["structuredContent"]["deleted"], 1, "{deleted}");
+    for _ in 0..5 {
+        let failed = seed.call_once(REVISIONS[1], "create_entities", entity("a")).await;
+        assert_eq!(failed["isError"], true, "{failed}");
+    }
+    let asked = seed.upstream.state().asked.len();
+    let resting = seed.call_once(REVISIONS[1], "create_entities", entity("a")).await;
+    assert!(resting["content"][0]["text"].as_str().unwrap().contains("try again in 30 s"), "{resting}");
+    assert_eq!(seed.upstream.state().asked.len(), asked);
+}

@@ -94,6 +94,12 @@ impl Seed {
         results.swap_remove(0)
     }
 
+    /// The result of a call over MCP in one revision, for servers that count.
+    async fn call_once(&self, revision: &str, tool: &str, arguments: Value) -> Value {
+        let params = json!({ "name": tool, "arguments": arguments });
+        self.ask(revision, "tools/call", params).await["result"].take()
+    }
+
     /// The error of a call that is none of a tool.
     async fn refused(&self, revision: &str, tool: &str, arguments: Value) -> (i64, String) {
         let params = json!({ "name": tool, "arguments": arguments });
