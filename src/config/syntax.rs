@@ -2,10 +2,7 @@
 
 use granit_parser::{ErrorKind, ScanError};
 
-use super::{
-    report::{Help, Report},
-    source::Span,
-};
+use super::{report::Report, source::Span};
 
 /// For lists and maps within lists and maps.
 pub(super) const TOO_DEEP: (&str, &str) = ("lists and maps nest too deep", "at most 64 levels are read");
@@ -30,8 +27,20 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
         _ => at,
     };
     let end = text[start..].chars().next().map_or(start, |c| start + c.len_utf8());
-    let (message, help) = words(error);
-    report.error(Span { file, start, end }, message, Help(help.map(str::to_owned)));
+    let (mut message, help) = words(error);
+    if let ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::ExpectedFlowSequenceSeparator = error.kind()
+        && let Some(bracket) = open_bracket(text, start)
+    {
+        let opened = report.files().place(Span { file, start: bracket, end: bracket + 1 }).line;
+        if opened < report.files().place(Span { file, start, end }).line {
+            let bracket = &text[bracket..=bracket];
+            message = format!("{message}, to end the `{bracket}` of line {opened}");
+        }
+    }
+    // Nothing is read of a file without a form, so that silence about the rest says nothing.
+    let rest = "the rest of this file is looked at once this is mended";
+    let help = help.map_or_else(|| rest.to_owned(), |help| format!("{help} ({rest})"));
+    report.error(Span { file, start, end }, message, help);
 }
 
 /// The quote that was opened before `at` and not closed in its line; the parser tells where it gave up.
@@ -49,6 +58,21 @@ fn opening_quote(text: &str, at: usize) -> Option<usize> {
         }
         end = start.checked_sub(1)?;
     }
+}
+
+/// The bracket that is open before `at`. Brackets in quotes count too: it is a hint, not a reading.
+fn open_bracket(text: &str, at: usize) -> Option<usize> {
+    const FAR: usize = 10_000;
+    let mut closed = 0_usize;
+    for (offset, character) in text[..at].char_indices().rev().take(FAR) {
+        match character {
+            '}' | ']' => closed += 1,
+            '{' | '[' if closed == 0 => return Some(offset),
+            '{' | '[' => closed -= 1,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// What the parser says, for people who never read the specification of YAML.
