@@ -11,9 +11,10 @@ use super::{
     screen::{Paint, Screen},
 };
 use crate::{
+    config::RouteFile,
     reply::{Choice, Reply},
     route::Route,
-    rule::{Facts, Trace, Translation, translate},
+    rule::{Facts, Step, Trace, Translation, translate},
     tool::{Arguments, Shapes, write_result},
 };
 
@@ -45,16 +46,16 @@ pub(super) struct ExplainArguments {
 
 pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Result<(), Failure> {
     let loaded = arguments.config.load(Vec::new(), screen)?;
-    let routes = loaded.routes.iter().map(|file| &file.route);
-    let route =
-        routes.clone().find(|route| route.definition.name.as_str() == arguments.route).ok_or_else(|| {
-            let names: Vec<_> = routes.map(|route| format!("`{}`", route.definition.name)).collect();
-            Failure::told(format!("there is no route `{}`; there are {}", arguments.route, names.join(", ")))
-        })?;
+    let named = |file: &&RouteFile| file.route.definition.name.as_str() == arguments.route;
+    let file = loaded.routes.iter().find(named).ok_or_else(|| {
+        let names = loaded.routes.iter().map(|file| format!("`{}`", file.route.definition.name));
+        let names: Vec<_> = names.collect();
+        Failure::told(format!("there is no route `{}`; there are {}", arguments.route, names.join(", ")))
+    })?;
     let given = given_arguments(arguments.args.as_deref())?;
     match &arguments.reply {
-        Some(file) => explain_reply(arguments, route, given, recorded(arguments, file)?, screen),
-        None if arguments.args.is_some() => explain_request(arguments.output, route, given, screen),
+        Some(path) => explain_reply(arguments, file, given, recorded(arguments, path)?, screen),
+        None if arguments.args.is_some() => explain_request(arguments.output, &file.route, given, screen),
         None => {
             Err(Failure::told("give a recorded reply with `--reply FILE`, or arguments with `--args JSON`"))
         }
@@ -88,11 +89,12 @@ fn recorded(arguments: &ExplainArguments, file: &Path) -> Result<Reply, Failure>
 
 fn explain_reply(
     arguments: &ExplainArguments,
-    route: &Route,
+    file: &RouteFile,
     given: Map<String, Value>,
     reply: Reply,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
+    let route = &file.route;
     let mut trace = Trace::on();
     let args = example_arguments(route, given).map_err(Failure::told)?.into_value();
     let facts = Facts { tool: &route.definition.name, args: &args };
@@ -101,7 +103,8 @@ fn explain_reply(
     let mut written = Vec::new();
     write_result(&result, Shapes::ObjectsOnly, &mut written);
     let written: Value = serde_json::from_slice(&written).expect("a result is written as JSON");
-    let steps = trace.into_steps();
+    let mut steps = trace.into_steps();
+    steps.iter_mut().for_each(|step| tell_origin(step, &file.rule_origins));
     if arguments.output == Output::Json {
         let steps: Vec<_> =
             steps.iter().map(|step| json!({ "what": step.what, "found": step.found })).collect();
@@ -123,6 +126,15 @@ fn explain_reply(
     screen.line(format!("\n{title}"));
     screen.json(&written);
     Ok(())
+}
+
+/// A rule that a `use` brought says so.
+fn tell_origin(step: &mut Step, origins: &[Option<String>]) {
+    let index = step.what.strip_prefix("rule ").and_then(|number| number.parse::<usize>().ok());
+    let origin = index.and_then(|index| origins.get(index.checked_sub(1)?)?.as_ref());
+    if let Some(origin) = origin {
+        step.found = format!("from {origin}: {}", step.found);
+    }
 }
 
 /// What is done stands in a column of its own where it fits.

@@ -9,9 +9,12 @@ use super::{
     policies,
     problem::Problem,
     process::{self, Flag, ProcessSettings},
+    reply,
     report::Report,
     request::find_upstream,
     routes::{self, RouteDefaults, RouteFile, Surroundings},
+    rules::RuleSets,
+    schemas::Asked,
     secret::Environment,
     section::Section,
     source::Span,
@@ -28,16 +31,19 @@ pub(super) fn compile(
     environment: &Environment,
     flags: &[Flag],
     trees: Vec<Node>,
+    presets: Option<&Node>,
 ) -> Option<Loaded> {
     let root = merge(report, trees)?;
     let file = Section::open(report, root.span, &root, &FILE)?;
     let server = file.section("server", &SERVER);
     let log = file.section("log", &LOG);
     let process = process::settings(report, environment, flags, server.as_ref(), log.as_ref());
-    let (route_defaults, upstream_defaults) = match file.section("defaults", &DEFAULTS) {
-        Some(section) => defaults(&section),
-        None => Default::default(),
-    };
+    let default_section = file.section("defaults", &DEFAULTS);
+    let (route_defaults, upstream_defaults) = default_section.as_ref().map(defaults).unwrap_or_default();
+    let default_reply = default_section.as_ref().and_then(|section| section.entry("reply"));
+    let preset_entries =
+        presets.and_then(|root| root.get("rules")).and_then(Node::as_map).unwrap_or_default();
+    let rules = RuleSets::read(report, file.map("rules").unwrap_or_default(), preset_entries);
     let entries = file.map("upstreams").unwrap_or_default();
     let upstreams: Vec<UpstreamFile> = entries
         .iter()
@@ -47,7 +53,13 @@ pub(super) fn compile(
         entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
     let passthrough =
         file.text_node("passthrough").and_then(|(node, name)| find_upstream(report, &names, node.span, name));
-    let around = Surroundings { defaults: &route_defaults, names: &names, upstreams: &upstreams };
+    let around = Surroundings {
+        defaults: &route_defaults,
+        rules: &rules,
+        default_reply,
+        names: &names,
+        upstreams: &upstreams,
+    };
     let written = file.map("routes").unwrap_or_default();
     let routes: Vec<RouteFile> =
         written.iter().filter_map(|entry| routes::read(report, &around, entry)).collect();
@@ -58,6 +70,7 @@ pub(super) fn compile(
         let help = "write `routes: { NAME: { request: GET UPSTREAM/path } }`, or `passthrough: UPSTREAM`";
         report.error(place, "there are no routes", help);
     }
+    read_unused(report, &rules, default_reply.filter(|_| written.is_empty()));
     warn_unused(report, &names, &routes, passthrough.as_ref());
     refuse_conflicts(report, &routes);
     let passthrough = passthrough.map(|name| {
@@ -142,6 +155,20 @@ fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
         policy: policies::read(section, PolicySettings::default()),
     };
     (routes, upstreams)
+}
+
+/// Looks at rules that no route asked for, so that what is wrong with them is told all the same.
+fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_reply: Option<&Entry>) {
+    // What could not be read may be what uses them.
+    if report.errors() > 0 {
+        return;
+    }
+    if let Some(written) = default_reply.and_then(|entry| rules.expand(report, "`defaults.reply`", entry)) {
+        reply::read(report, written, &mut Asked::default());
+    }
+    rules.check_unused(report, |report, written| {
+        reply::read(report, written, &mut Asked::default());
+    });
 }
 
 fn warn_unused(

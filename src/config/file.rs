@@ -95,10 +95,10 @@ struct Anchored {
 
 /// What a value takes when it is repeated.
 #[derive(Debug, Clone, Copy, Default)]
-struct Cost {
-    nodes: usize,
-    text_bytes: usize,
-    depth: usize,
+pub(super) struct Cost {
+    pub(super) nodes: usize,
+    pub(super) text_bytes: usize,
+    pub(super) depth: usize,
 }
 
 impl<'r, 'f> Tree<'r, 'f> {
@@ -343,7 +343,7 @@ fn add_entry(report: &Report<'_>, entries: &mut Vec<Entry>, seen: &mut HashMap<S
 }
 
 impl Cost {
-    fn of(node: &Node) -> Self {
+    pub(super) fn of(node: &Node) -> Self {
         let own = Self { nodes: 1, text_bytes: node.as_text().map_or(0, str::len), depth: 1 };
         match &node.kind {
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => own,

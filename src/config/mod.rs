@@ -3,8 +3,8 @@
 //! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in which
 //! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `keys` lists every key
 //! there is, `section` reads them; `compile` makes one configuration of the trees, with a file for each part
-//! (`upstreams` with their `tls` and `policies`, `routes`, `request`, `schemas`, `mirror`, `reply`, `extract`, `content`, `promise`,
-//! `examples`, `recording`) and
+//! (`upstreams` with their `tls` and `policies`, `routes`, `request`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
+//! `content`, `promise`, `examples`, `recording`) and
 //! `language` for patterns, jq and templates; `process` layers `server` and `log` with the environment and the
 //! command line, a `setting` at a time. [`Problem`] tells what is wrong, `suggest` what was probably meant,
 //! `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`] describes the file for editors.
@@ -34,6 +34,7 @@ mod reply;
 mod report;
 mod request;
 mod routes;
+mod rules;
 mod schema;
 mod schemas;
 mod secret;
@@ -131,14 +132,17 @@ impl Sources {
 ///
 /// [`Problems`]: everything that is wrong with all of its files, found in one run.
 pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
-    let (files, unread) = match &sources.origin {
+    let (mut files, unread) = match &sources.origin {
         Origin::Path(path) => folder::read(path),
         Origin::Text { name, text } => folder::of_text(name, text),
     };
+    let written = files.len();
+    let presets = files.add_built_in("built-in presets", rules::PRESETS);
     let report = report::Report::new(&files);
     compile::add_all(&report, unread);
-    let trees: Vec<_> = (0..files.len()).filter_map(|index| file::read(&report, index)).collect();
-    let loaded = compile::compile(&report, &sources.environment, &sources.flags, trees);
+    let trees: Vec<_> = (0..written).filter_map(|index| file::read(&report, index)).collect();
+    let presets = file::read(&report, presets);
+    let loaded = compile::compile(&report, &sources.environment, &sources.flags, trees, presets.as_ref());
     let refused = report.errors() > 0;
     let found = report.into_problems();
     match loaded {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{node::Node, reply::Compiled, report::Report, source::Span, suggest};
+use super::{node::Node, reply::Compiled, report::Report, section::Section, source::Span, suggest};
 use crate::rule::{Action, FieldKind, Fields, Otherwise, OutputSchema, SuccessRule, Wrap, extract::Gives};
 
 /// The schema that the fields of the rules promise, when all of them name their fields.
@@ -53,6 +53,22 @@ pub(super) fn derived(
     }
 }
 
+/// Says that rules of `defaults.reply` keep a route from promising what its own rules would.
+pub(super) fn warn_of_defaults(
+    report: &Report<'_>,
+    route: &Section<'_, '_>,
+    own: &[Compiled],
+    otherwise: Otherwise,
+    wrap: Wrap,
+) {
+    if derived(report, own, otherwise, wrap).is_some() {
+        let help = "write `output`, or `default_reply: false`";
+        let message =
+            "this route promises no output schema: a rule of `defaults.reply` may give another shape";
+        report.warning(route.place, message, help);
+    }
+}
+
 /// The fields that a rule's value has, and whether there are many of them; `None` when jq reshapes them.
 fn fields_of(rule: &SuccessRule) -> Option<(&Fields, bool)> {
     if rule.structured.is_some() {
@@ -95,31 +111,37 @@ fn join(left: &Map<String, Value>, right: &Map<String, Value>) -> Map<String, Va
 /// Holds the fields of every rule against the written schema.
 pub(super) fn compare(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[Compiled]) {
     for compiled in rules {
-        let Action::Success(rule) = &compiled.rule.action else { continue };
-        let span = compiled.fields_span.unwrap_or(compiled.span);
-        if rule.structured.is_none()
-            && let Some(extractor) = &rule.extract
-            && extractor.kind.gives() == Gives::Block
-        {
-            let message = "`binary` gives no value, and `output` promises one";
-            report.error(compiled.span, message, "leave `output` out");
-            continue;
-        }
-        let Some((fields, many)) = fields_of(rule) else { continue };
-        let document = output.document();
-        let (schema, place) = match document.get("items") {
-            Some(Value::Object(items)) if many || document.get("type") == Some(&json!("array")) => {
-                (items, "/items")
-            }
-            _ if many => {
-                let message = "this rule gives a list, and `output` promises none";
-                report.error(span, message, "write `output: { type: array, items: { … } }`");
-                continue;
-            }
-            _ => (document, ""),
-        };
-        compare_one(report, fields, schema, node.at_pointer(place), span);
+        report.within(compiled.via.as_ref().map(|via| via.context.clone()), || {
+            compare_rule(report, output, node, compiled);
+        });
     }
+}
+
+fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compiled: &Compiled) {
+    let Action::Success(rule) = &compiled.rule.action else { return };
+    let span = compiled.fields_span.unwrap_or(compiled.span);
+    if rule.structured.is_none()
+        && let Some(extractor) = &rule.extract
+        && extractor.kind.gives() == Gives::Block
+    {
+        let message = "`binary` gives no value, and `output` promises one";
+        report.error(compiled.span, message, "leave `output` out");
+        return;
+    }
+    let Some((fields, many)) = fields_of(rule) else { return };
+    let document = output.document();
+    let (schema, place) = match document.get("items") {
+        Some(Value::Object(items)) if many || document.get("type") == Some(&json!("array")) => {
+            (items, "/items")
+        }
+        _ if many => {
+            let message = "this rule gives a list, and `output` promises none";
+            report.error(span, message, "write `output: { type: array, items: { … } }`");
+            return;
+        }
+        _ => (document, ""),
+    };
+    compare_one(report, fields, schema, node.at_pointer(place), span);
 }
 
 fn compare_one(report: &Report<'_>, fields: &Fields, schema: &Map<String, Value>, node: &Node, span: Span) {

@@ -6,6 +6,7 @@ use super::{
     language, limit,
     node::{Entry, Kind, Node},
     report::Report,
+    rules::{Via, WrittenRule},
     schemas::Asked,
     section::Section,
     source::Span,
@@ -20,26 +21,38 @@ use crate::rule::{
 /// One rule, and the places in it that later checks speak of.
 pub(super) struct Compiled {
     pub(super) rule: Rule,
+    /// The `use` that brought it there.
+    pub(super) via: Option<Via>,
     pub(super) span: Span,
     pub(super) fields_span: Option<Span>,
 }
 
-/// Reads `reply`: one rule, or a list of them. `None` when something is wrong; that has been reported then.
-pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Option<Vec<Compiled>> {
-    let rules: Vec<(&Node, Span)> = match &entry.value.kind {
-        Kind::List(items) => items.iter().map(|item| (item, first_key(item))).collect(),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
-            vec![(&entry.value, entry.key.span)]
-        }
-    };
-    let compiled: Vec<_> = rules.into_iter().map(|(node, span)| rule(report, node, span, used)).collect();
+/// Reads the rules of a reply. `None` when something is wrong; that has been reported then.
+pub(super) fn read(
+    report: &Report<'_>,
+    rules: Vec<WrittenRule<'_>>,
+    used: &mut Asked,
+) -> Option<Vec<Compiled>> {
+    let mut compiled = Vec::with_capacity(rules.len());
+    for WrittenRule { node, span, via } in rules {
+        let context = via.as_ref().map(|via| &via.context);
+        let mut asked = Asked::default();
+        let read = report.within(context.cloned(), || rule(report, &node, span, &mut asked));
+        used.all |= asked.all;
+        asked.arguments.iter().for_each(|argument| used.add_for(argument, context));
+        compiled.push(read.map(|read| Compiled { via, ..read }));
+    }
     let compiled = compiled.into_iter().collect::<Option<Vec<_>>>()?;
     warn_unreachable(report, &compiled);
     Some(compiled)
 }
 
-fn first_key(node: &Node) -> Span {
-    node.as_map().and_then(|entries| entries.first()).map_or(node.span, |entry| entry.key.span)
+/// The rules of a route and after them those of `defaults.reply` that can be asked at all.
+pub(super) fn with_defaults(mut own: Vec<Compiled>, defaults: Vec<Compiled>) -> Vec<Compiled> {
+    let asked = defaults.into_iter().filter(|rule| !own.iter().any(|first| takes_all_of(first, rule)));
+    let asked: Vec<_> = asked.collect();
+    own.extend(asked);
+    own
 }
 
 fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut Asked) -> Option<Compiled> {
@@ -71,7 +84,24 @@ fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut Asked) -> Optio
         Some(charset) => Some(charset?),
         None => None,
     };
-    Some(Compiled { rule: Rule { matcher: matcher?, charset, action: action? }, span, fields_span })
+    Some(Compiled {
+        via: None,
+        rule: Rule { matcher: matcher?, charset, action: action? },
+        span,
+        fields_span,
+    })
+}
+
+/// A model that is told nothing can do nothing about it.
+fn refuse_empty(report: &Report<'_>, error: &Node) {
+    if error.as_text().is_some_and(|text| text.trim().is_empty()) {
+        let message = "`error` is empty, and a model would not know what is wrong";
+        report.error(
+            error.span,
+            message,
+            "say what is wrong, and what to do: `error: \"No such city. Try Oslo.\"`",
+        );
+    }
 }
 
 /// Reads `error`: a template, or a map with one.
@@ -105,11 +135,15 @@ fn error(
         .chain(captures.iter().map(String::as_str))
         .collect();
     let (text, code, status) = match &inner {
-        None => (template(report, &entry.value, "`error`", &names, used), None, beside),
+        None => {
+            refuse_empty(report, &entry.value);
+            (template(report, &entry.value, "`error`", &names, used), None, beside)
+        }
         Some(inner) => {
-            let text = inner
-                .required("text", "write `text: \"…\"`: what the model reads")
-                .and_then(|node| template(report, node, "`text`", &names, used));
+            let text = inner.required("text", "write `text: \"…\"`: what the model reads").and_then(|node| {
+                refuse_empty(report, node);
+                template(report, node, "`text`", &names, used)
+            });
             let code = inner
                 .get("code")
                 .map(|node| template(report, node, "`code`", &names, used).map(CodeTemplate::new));
@@ -243,25 +277,58 @@ fn note_arguments(report: &Report<'_>, template: &Template, span: Span, used: &m
     }
 }
 
-/// A rule after one that always holds is never asked.
-fn warn_unreachable(report: &Report<'_>, rules: &[Compiled]) {
-    let success_only = |rule: &Rule| match (&rule.matcher.status, &rule.action) {
-        (Some(patterns), _) => patterns.iter().all(|pattern| pattern.is_success_only()),
-        (None, Action::Success(_)) => true,
-        (None, Action::Error(_)) => false,
+/// Whether the first of two rules takes every reply that the later was written for.
+fn takes_all_of(first: &Compiled, later: &Compiled) -> bool {
+    // Without a condition a success rule holds for 2xx, and an error rule for all but 5xx.
+    let taken = match (&first.rule.action, &later.rule.matcher.status, &later.rule.action) {
+        (Action::Success(_), Some(patterns), _) => patterns.iter().all(|pattern| pattern.is_success_only()),
+        (Action::Error(_), Some(patterns), _) => !patterns.iter().any(|pattern| pattern.fits_server_errors()),
+        (Action::Success(_), None, later) => matches!(later, Action::Success(_)),
+        (Action::Error(_), None, _) => true,
     };
-    for (index, first) in rules.iter().enumerate().filter(|(_, first)| first.rule.matcher.is_empty()) {
-        let takes_all = matches!(first.rule.action, Action::Error(_));
-        for later in &rules[index + 1..] {
-            if takes_all || success_only(&later.rule) {
-                let place = report.files().place(first.span).line;
-                report.warning(
-                    later.span,
-                    format!(
-                        "this rule is never asked: the one in line {place} has no `when` and comes first"
-                    ),
-                    "put the rule without `when` last",
-                );
+    first.rule.matcher.is_empty() && taken
+}
+
+/// A rule after one that always holds is never asked. Of named rules some may be idle where others are not, so only
+/// when all are it is told, at their `use`.
+fn warn_unreachable(report: &Report<'_>, rules: &[Compiled]) {
+    let use_of = |rule: &Compiled| rule.via.as_ref().map(|via| via.span);
+    let mut told = Vec::new();
+    for (index, later) in rules.iter().enumerate() {
+        let Some(first) = rules[..index].iter().find(|first| takes_all_of(first, later)) else { continue };
+        let place = match first.span.file == later.span.file {
+            true => format!("in line {}", report.files().place(first.span).line),
+            false => format!("at {}", report.place(first.span)),
+        };
+        let help = "put the rule without `when` last";
+        match (use_of(first), use_of(later)) {
+            (from, to) if from == to => {
+                let context = later.via.as_ref().map(|via| via.context.clone());
+                let message =
+                    format!("this rule is never asked: the one {place} has no `when` and comes first");
+                match context {
+                    Some(context) => {
+                        report.within(Some(context), || report.warning(later.span, message, help))
+                    }
+                    None => report.warning(later.span, message, help),
+                }
+            }
+            (_, Some(span)) => {
+                let whole = rules.iter().filter(|rule| use_of(rule) == Some(span));
+                if !told.contains(&span) && whole.clone().all(|rule| takes_all_of(first, rule)) {
+                    told.push(span);
+                    let message =
+                        format!("these rules are never asked: the one {place} has no `when` and comes first");
+                    report.warning(span, message, help);
+                }
+            }
+            (from, None) => {
+                let place = from.map_or(place, |span| {
+                    format!("of the rules used in line {}", report.files().place(span).line)
+                });
+                let message =
+                    format!("this rule is never asked: the one {place} has no `when` and comes first");
+                report.warning(later.span, message, help);
             }
         }
     }

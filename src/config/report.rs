@@ -1,6 +1,9 @@
 //! Collects the problems of one run, so that all of them are told at once.
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashSet,
+};
 
 use super::{
     problem::{Problem, Severity},
@@ -12,31 +15,67 @@ pub(super) struct Report<'f> {
     files: &'f Files,
     found: RefCell<Vec<Problem>>,
     errors: Cell<usize>,
+    context: RefCell<Option<Context>>,
+    /// What was told in some context, so that it is not told again for every route.
+    told: RefCell<HashSet<(usize, usize, String)>>,
+}
+
+/// For whom something is read that stands elsewhere, such as named rules for a route.
+#[derive(Debug, Clone)]
+pub(super) struct Context {
+    /// What a message adds: "in the rules `report`, used by the route `get_report`".
+    pub(super) words: String,
+    /// The place in the operator's own file, for what stands in none of them.
+    pub(super) at: Span,
 }
 
 /// A way out, or none.
-pub(super) struct Help(pub(super) Option<String>);
+pub(super) struct Help(Option<String>);
 
 impl<'f> Report<'f> {
     pub(super) fn new(files: &'f Files) -> Self {
-        Self { files, found: RefCell::default(), errors: Cell::default() }
+        Self {
+            files,
+            found: RefCell::default(),
+            errors: Cell::default(),
+            context: RefCell::default(),
+            told: RefCell::default(),
+        }
     }
 
     pub(super) fn files(&self) -> &'f Files {
         self.files
     }
 
+    /// Reads something on behalf of somebody: problems say so.
+    pub(super) fn within<T>(&self, context: Option<Context>, read: impl FnOnce() -> T) -> T {
+        let before = self.context.replace(context);
+        let found = read();
+        self.context.replace(before);
+        found
+    }
+
+    /// Where and how a problem is told; `None` when it has been told for somebody else already.
+    fn told(&self, span: Span, message: String) -> Option<(Span, String)> {
+        let context = self.context.borrow();
+        let Some(context) = context.as_ref() else { return Some((span, message)) };
+        // What is built in is right by itself; what was given to it is not.
+        let span = if self.files.is_built_in(span) { context.at } else { span };
+        let words = format!("{message} ({})", context.words);
+        self.told.borrow_mut().insert((span.file, span.start, message)).then_some((span, words))
+    }
+
     /// Something that makes the configuration unusable.
     pub(super) fn error(&self, span: Span, message: impl Into<String>, help: impl Into<Help>) {
         self.errors.set(self.errors.get() + 1);
-        if self.has_room() {
+        if let Some((span, message)) = self.told(span, message.into()).filter(|_| self.has_room()) {
             self.found.borrow_mut().push(Problem::at(self.files, span, message, help.into().0));
         }
     }
 
     /// Something that works, but not as its writer thinks.
     pub(super) fn warning(&self, span: Span, message: impl Into<String>, help: impl Into<Help>) {
-        if self.has_room() {
+        if let Some((span, message)) = self.told(span, message.into()).filter(|_| self.has_room()) {
             let mut problem = Problem::at(self.files, span, message, help.into().0);
             problem.severity = Severity::Warning;
             self.found.borrow_mut().push(problem);

@@ -9,10 +9,12 @@ use super::{
     examples::{self, Example, Position},
     keys::{ANNOTATIONS, ROUTE},
     node::{Entry, Kind},
-    promise, reply,
+    promise,
+    reply::{self, Compiled},
     report::Report,
     request,
-    schemas::{self, Asked},
+    rules::RuleSets,
+    schemas::{self, Asked, AskedArgument},
     section::Section,
     source::Span,
     upstreams::{UpstreamFile, header_name},
@@ -32,6 +34,8 @@ pub struct RouteFile {
     pub tests: Vec<Example>,
     /// Where its name stands.
     pub position: Position,
+    /// For each rule of the route, the named rules that it comes from.
+    pub rule_origins: Vec<Option<String>>,
     pub(super) name_span: Span,
     pub(super) rest_span: Option<Span>,
 }
@@ -65,6 +69,9 @@ impl Default for RouteDefaults {
 /// What a route is read with.
 pub(super) struct Surroundings<'a> {
     pub(super) defaults: &'a RouteDefaults,
+    pub(super) rules: &'a RuleSets<'a>,
+    /// `defaults.reply`.
+    pub(super) default_reply: Option<&'a Entry>,
     /// Every name that is written, good or not, so that one mistake is told once.
     pub(super) names: &'a [(UpstreamName, Span)],
     pub(super) upstreams: &'a [UpstreamFile],
@@ -95,14 +102,19 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         .required("request", "write `request: GET UPSTREAM/path`")
         .zip(section.entry("request"))
         .and_then(|(node, entry)| request::read(report, around.names, node, entry.key.span, &mut asked));
+    let sent: Vec<String> = asked.arguments.iter().map(|argument| argument.name.clone()).collect();
+    let sends_all = asked.all;
     let rest = section.get("rest").map(|node| request::rest(report, node, &mut asked));
-    let mut used = Asked { all: asked.all, ..Asked::default() };
-    asked.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
-    let rules = match section.entry("reply") {
-        Some(entry) => reply::read(report, entry, &mut used),
-        None => Some(Vec::new()),
-    };
+    let mut in_rules = Asked::default();
+    let rules = rules(&section, around, &entry.key.text, &mut in_rules);
     let request_is_good = request.is_some() && !matches!(rest, Some(None));
+    if request_is_good && !sends_all && rules.is_some() {
+        let lost = |name: &String| !sent.contains(name) && !in_rules.names(name);
+        warn_of_lost_arguments(report, asked.arguments.iter().filter(|argument| lost(&argument.name)));
+    }
+    let mut used = Asked { all: asked.all || in_rules.all, ..Asked::default() };
+    asked.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
+    in_rules.arguments.iter().for_each(|argument| used.add_for(argument, argument.context.as_ref()));
     let input = if request_is_good && rules.is_some() {
         schemas::input(report, section.entry("input"), &asked, &used)
     } else {
@@ -111,9 +123,17 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         })
     };
     let wrap = if section.word("wrap") == Some("older") { Wrap::Older } else { Wrap::Always };
-    let otherwise =
-        if section.word("otherwise") == Some("text") { Otherwise::Text } else { Otherwise::Error };
-    if let (Some(entry), None) = (section.entry("otherwise"), section.entry("reply")) {
+    let own_count = rules.as_ref().map_or(0, |rules| rules.own_count);
+    let otherwise = match section.word("otherwise") {
+        Some("text") => Otherwise::Text,
+        // The rules of `defaults` say nothing of what its replies look like, so the default rules go on reading them.
+        None if own_count == 0 => Otherwise::Text,
+        _ => Otherwise::Error,
+    };
+    let rules = rules.map(|rules| rules.all);
+    if let Some(entry) = section.entry("otherwise")
+        && rules.as_ref().is_some_and(Vec::is_empty)
+    {
         report.warning(
             entry.key.span,
             "`otherwise` has no effect without `reply`",
@@ -122,7 +142,13 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     }
     let written = section.get("output").map(|node| schemas::output(report, node, wrap));
     let output = match (&written, &rules) {
-        (None, Some(rules)) => promise::derived(report, rules, otherwise, wrap),
+        (None, Some(rules)) => {
+            let derived = promise::derived(report, rules, otherwise, wrap);
+            if derived.is_none() {
+                promise::warn_of_defaults(report, &section, &rules[..own_count], otherwise, wrap);
+            }
+            derived
+        }
         (Some(_), Some(rules)) => {
             let written = written.flatten();
             if let (Some(written), Some(entry)) = (&written, section.entry("output")) {
@@ -157,6 +183,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let defaults = around.defaults;
     let reply_limit_bytes =
         reply_limit.or_else(|| upstream?.reply_limit_bytes).unwrap_or(defaults.reply_limit_bytes);
+    let rules = rules?;
+    let rule_origins = rules.iter().map(|rule| rule.via.as_ref().map(|via| via.names.clone())).collect();
     let route = Route {
         definition: ToolDefinition {
             name: name?,
@@ -172,7 +200,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         upstream: request.upstream,
         request: request.template,
         translator: Translator {
-            rules: rules?.into_iter().map(|compiled| compiled.rule).collect(),
+            rules: rules.into_iter().map(|compiled| compiled.rule).collect(),
             otherwise,
             output,
             wrap,
@@ -192,9 +220,60 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         route: Arc::new(route),
         tests,
         position: Position::of(report, entry.key.span),
+        rule_origins,
         name_span: entry.key.span,
         rest_span: section.get("rest").map(|node| node.span),
     })
+}
+
+/// A REST client that gives an argument expects it to matter.
+fn warn_of_lost_arguments<'a>(report: &Report<'_>, lost: impl Iterator<Item = &'a AskedArgument>) {
+    for argument in lost {
+        let name = &argument.name;
+        report.warning(
+            argument.span,
+            format!("the argument `{name}` of `rest` goes nowhere: the request does not have it"),
+            format!("put `{{{name}}}` into the request, or take it out of `rest`"),
+        );
+    }
+}
+
+/// The rules of a route.
+struct RouteRules {
+    /// Its own, and after them those of `defaults.reply`.
+    all: Vec<Compiled>,
+    own_count: usize,
+}
+
+fn rules(
+    section: &Section<'_, '_>,
+    around: &Surroundings<'_>,
+    name: &str,
+    used: &mut Asked,
+) -> Option<RouteRules> {
+    let report = section.report;
+    let user = format!("the route `{name}`");
+    let own = match section.entry("reply") {
+        Some(entry) => {
+            around.rules.expand(report, &user, entry).and_then(|rules| reply::read(report, rules, used))
+        }
+        None => Some(Vec::new()),
+    };
+    let wanted = section.flag("default_reply") != Some(false);
+    if let (Some(entry), None) = (section.entry("default_reply"), around.default_reply) {
+        let help = "leave it out, or write `reply` under `defaults`";
+        report.warning(entry.key.span, "`default_reply` has no effect: `defaults` has no `reply`", help);
+    }
+    let defaults = match around.default_reply.filter(|_| wanted) {
+        Some(entry) => around
+            .rules
+            .expand_defaults(report, &user, entry)
+            .and_then(|rules| reply::read(report, rules, used)),
+        None => Some(Vec::new()),
+    };
+    let (own, defaults) = (own?, defaults?);
+    let own_count = own.len();
+    Some(RouteRules { all: reply::with_defaults(own, defaults), own_count })
 }
 
 /// `envelope` of a route or of `defaults`.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{
     ecma, keywords, mirror,
     node::{Entry, Kind, Node},
-    report::Report,
+    report::{Context, Report},
     source::Span,
     suggest,
 };
@@ -29,6 +29,8 @@ pub(super) struct AskedArgument {
     pub(super) name: String,
     pub(super) optional: bool,
     pub(super) span: Span,
+    /// For whom it is asked, where it stands elsewhere.
+    pub(super) context: Option<Context>,
 }
 
 impl Asked {
@@ -36,8 +38,24 @@ impl Asked {
     pub(super) fn add(&mut self, name: &str, optional: bool, span: Span) {
         match self.arguments.iter_mut().find(|known| known.name == name) {
             Some(known) => known.optional &= optional,
-            None => self.arguments.push(AskedArgument { name: name.to_owned(), optional, span }),
+            None => {
+                self.arguments.push(AskedArgument { name: name.to_owned(), optional, span, context: None })
+            }
         }
+    }
+
+    /// Notes an argument of a rule; who asks for it may stand elsewhere.
+    pub(super) fn add_for(&mut self, argument: &AskedArgument, context: Option<&Context>) {
+        let known = self.has(&argument.name);
+        self.add(&argument.name, argument.optional, argument.span);
+        if let Some(added) = self.arguments.last_mut().filter(|_| !known) {
+            added.context = context.cloned();
+        }
+    }
+
+    /// Whether an argument is asked for, by its name or together with all.
+    pub(super) fn names(&self, name: &str) -> bool {
+        self.all || self.has(name)
     }
 
     fn has(&self, name: &str) -> bool {
@@ -161,7 +179,9 @@ fn refuse_unknown<'a>(
     for argument in used.arguments.iter().filter(unknown).filter(|_| !open) {
         let help = suggest::help(&argument.name, "the arguments", names.clone())
             .unwrap_or_else(|| "put it into the request, or add it under `input: properties`".to_owned());
-        report.error(argument.span, format!("{missing} `{}`", argument.name), help);
+        report.within(argument.context.clone(), || {
+            report.error(argument.span, format!("{missing} `{}`", argument.name), help);
+        });
     }
 }
 

@@ -37,13 +37,22 @@ struct SourceFile {
     lines: Vec<usize>,
     /// What must not be shown; unset until the file is read, and then lines are judged by their looks.
     masked: OnceCell<Vec<Range<usize>>>,
+    /// Whether it is a part of the program, so that no operator can mend it.
+    built_in: bool,
 }
 
 impl Files {
     /// Adds a file and tells its number.
     pub(super) fn add(&mut self, name: impl Into<String>, text: String) -> usize {
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        self.0.push(SourceFile { name: name.into(), folder: None, text, lines, masked: OnceCell::new() });
+        self.0.push(SourceFile {
+            name: name.into(),
+            folder: None,
+            text,
+            lines,
+            masked: OnceCell::new(),
+            built_in: false,
+        });
         self.0.len() - 1
     }
 
@@ -55,6 +64,18 @@ impl Files {
     /// The folder of the file that holds `span`; `None` when it is a text at hand.
     pub(super) fn folder(&self, span: Span) -> Option<&Path> {
         self.0[span.file].folder.as_deref()
+    }
+
+    /// Adds a file that is a part of the program.
+    pub(super) fn add_built_in(&mut self, name: &str, text: &str) -> usize {
+        let index = self.add(name, text.to_owned());
+        self.0[index].built_in = true;
+        index
+    }
+
+    /// Whether a span is in a file that is a part of the program.
+    pub(super) fn is_built_in(&self, span: Span) -> bool {
+        self.0[span.file].built_in
     }
 
     #[cfg(test)]

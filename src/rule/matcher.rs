@@ -150,6 +150,11 @@ impl StatusPattern {
     pub fn is_success_only(self) -> bool {
         self.first >= 200 && self.last <= 299
     }
+
+    /// Whether some status it fits is a 5xx.
+    pub fn fits_server_errors(self) -> bool {
+        self.first <= 599 && self.last >= 500
+    }
 }
 
 impl FromStr for StatusPattern {

@@ -9,6 +9,7 @@ pub(in crate::config) static FILE: Keys = Keys {
         key("server", Section(&SERVER), "Where and how the process serves."),
         key("log", Section(&LOG), "What is logged, and how."),
         key("defaults", Section(&DEFAULTS), "What holds for every route that does not say otherwise."),
+        key("rules", Map(&RULES_FORM), "Rules with a name, for routes to use: what `reply` takes, or a map."),
         key("upstreams", Map(&UPSTREAM_FORM), "The legacy servers, by name: a URL, or a map."),
         key("passthrough", Text, "The upstream that gets every path which is no route, unchanged."),
         key("routes", Map(&Section(&ROUTE)), "The tools, by name."),
@@ -102,6 +103,7 @@ pub(in crate::config) static DEFAULTS: Keys = Keys {
         key("attempt_timeout", DEADLINE, "How long one attempt may take. Default: as long as the call."),
         key("retry", Either(&[OFF, Section(&RETRY)]), "How what fails in passing is asked again."),
         key("breaker", Either(&[OFF, Section(&BREAKER)]), "When an upstream that only fails is left alone."),
+        key("reply", REPLY, "Rules that every route tries after its own."),
         key(
             "forward_headers",
             NAMES,

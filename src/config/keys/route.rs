@@ -30,15 +30,16 @@ pub(in crate::config) static ROUTE: Keys = Keys {
             Word(&["always", "older"]),
             "Which clients get a value that is no object as `{\"result\": …}`. Default `always`.",
         ),
-        key(
-            "reply",
-            OneOrMore(&Section(&RULE)),
-            "What replies mean: rules, of which the first that holds is taken.",
-        ),
+        key("reply", REPLY, "What replies mean: rules, of which the first that holds is taken."),
         key(
             "otherwise",
             Word(&["error", "text"]),
             "What a reply is for which no rule holds. Default `error`.",
+        ),
+        key(
+            "default_reply",
+            Flag,
+            "Whether the rules of `defaults.reply` are tried after its own. Default `true`.",
         ),
         key("deadline", DEADLINE, "How long a call may take, all in all."),
         key(

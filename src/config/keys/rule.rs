@@ -2,6 +2,35 @@
 
 use super::*;
 
+/// What `reply` takes.
+pub(in crate::config) const REPLY: Takes = OneOrMore(&Either(&[Section(&RULE), Section(&USE)]));
+
+/// What stands under a name of `rules`.
+pub(in crate::config) static RULES_FORM: Takes = Either(&[REPLY, Section(&RULE_SET)]);
+
+pub(in crate::config) static USE: Keys = Keys {
+    of: "a use of named rules",
+    id: "use",
+    list: &[
+        key("use", Text, "The name of rules under `rules`, or of a preset: they stand in its place."),
+        key("with", Map(&Anything), "Values for their parameters."),
+    ],
+};
+
+pub(in crate::config) static RULE_SET: Keys = Keys {
+    of: "named rules",
+    id: "rules",
+    list: &[
+        key("description", Text, "What they are for."),
+        key(
+            "parameters",
+            Map(&Anything),
+            "Names that stand in the rules as `$(name)`, each with its default; without one it must be given.",
+        ),
+        key("reply", REPLY, "The rules."),
+    ],
+};
+
 pub(in crate::config) static RULE: Keys = Keys {
     of: "a rule",
     id: "rule",
