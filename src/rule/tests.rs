@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::{
     extract::{
-        Binary, CapturePattern, Each, Extractor, ExtractorKind, GrokPatterns, Header, Indented, Json, Mcp,
-        Metrics, MetricsShape, Pairs, Path, Pick, Prefixes, Regex, Text, Xml,
+        Binary, CapturePattern, ColumnLayout, Columns, Csv, Each, Extractor, ExtractorKind, Form,
+        GrokPatterns, Header, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs, Path, Pick,
+        Prefixes, Regex, Text, Uneven, Xml,
     },
     *,
 };
@@ -430,6 +431,8 @@ fn any_reply() -> impl Strategy<Value = Reply> {
         "(<[abx]( [ab]='[0-9]')?>|</[abx]>|[0-9]|&[a-z]{1,3};|<!(--|DOCTYPE)|<br>){0,12}"
             .prop_map(String::into_bytes),
         "<a>(<[ab]( x='[0-9]')?>[0-9]</[ab]>|<x/>){0,4}</a>".prop_map(String::into_bytes),
+        "[a-z]{1,3}([, ]{1,3}[a-z\"]{1,3}){0,3}\n([ a-z0-9ø\",\t-]{0,12}\r?\n){0,5}"
+            .prop_map(String::into_bytes),
         "\\{\"(error|message|a|b)\": ?(\"[a-z]*\"|[0-9.]{1,6}|null|\\{\\}|\\[1\\])\\}"
             .prop_map(String::into_bytes),
         "\\{\"(content|result|structuredContent)\": ?\\[\\{\"type\": \"(text|image|x)\", \"text\": \"[a-z0-9 ]{0,5}\"\\}\\](, \"isError\": (true|1))?\\}"
@@ -454,7 +457,7 @@ fn captures(pattern: &str) -> CapturePattern {
 }
 
 fn any_translator() -> impl Strategy<Value = Translator> {
-    (0_usize..17, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
+    (0_usize..23, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
         |(kind, filter, content, schema, condition)| {
             let kind = match kind {
                 0 => Some(ExtractorKind::Json(Json)),
@@ -487,7 +490,7 @@ fn any_translator() -> impl Strategy<Value = Translator> {
                     ..Pairs::default()
                 })),
                 9 => Some(ExtractorKind::Pairs(Pairs { indented: Indented::Words, ..Pairs::default() })),
-                15 => Some(ExtractorKind::Grok(Regex {
+                21 => Some(ExtractorKind::Grok(Regex {
                     patterns: vec![GrokPatterns::default().compile("%{WORD:a} ?%{NUMBER:b:float}?").unwrap()],
                     each: Each::Match,
                     allow_empty: false,
@@ -504,6 +507,15 @@ fn any_translator() -> impl Strategy<Value = Translator> {
                     pick: Pick::Each(Path::parse("//a[1]", &Prefixes::new()).unwrap()),
                     ..Xml::default()
                 })),
+                15 => Some(ExtractorKind::Csv(Csv::default())),
+                16 => Some(ExtractorKind::Csv(Csv { uneven: Uneven::Pad, ..Csv::default() })),
+                17 => Some(ExtractorKind::Columns(Columns::default())),
+                18 => Some(ExtractorKind::Columns(Columns {
+                    layout: ColumnLayout::Widths { widths: vec![2, 3], names: None },
+                    ..Columns::default()
+                })),
+                19 => Some(ExtractorKind::NdJson(NdJson)),
+                20 => Some(ExtractorKind::Form(Form)),
                 _ => None,
             };
             let filter = [None, Some("."), Some(".a"), Some("{a: .}")][filter];

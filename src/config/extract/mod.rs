@@ -2,12 +2,16 @@
 //! extractors do is in [`crate::rule::extract`].
 
 mod binary;
+mod columns;
+mod csv;
 mod fields;
+mod form;
 mod grok;
 mod header;
 mod json;
 mod mcp;
 mod metrics;
+mod ndjson;
 mod pairs;
 mod records;
 mod regex;
@@ -50,13 +54,17 @@ enum Alone {
 }
 
 /// Every extractor, in alphabetical order.
-const FORMS: [&Form; 10] = [
+const FORMS: [&Form; 14] = [
     &binary::FORM,
+    &columns::FORM,
+    &csv::FORM,
+    &form::FORM,
     &grok::FORM,
     &header::FORM,
     &json::FORM,
     &mcp::FORM,
     &metrics::FORM,
+    &ndjson::FORM,
     &pairs::FORM,
     &regex::FORM,
     &text::FORM,

@@ -4,13 +4,16 @@ use super::*;
 
 /// The names of extractors that need no options.
 pub(in crate::config) const EXTRACTORS: &[&str] =
-    &["binary", "json", "mcp", "metrics", "pairs", "text", "xml"];
+    &["binary", "columns", "csv", "form", "json", "mcp", "metrics", "ndjson", "pairs", "text", "xml"];
 
 pub(in crate::config) static EXTRACT: Keys = Keys {
     of: "`extract`",
     id: "extract",
     list: &[
         key("binary", Either(&[Section(&BINARY), Nothing]), "Any bytes, as an image, a sound or a document."),
+        key("columns", Either(&[Section(&COLUMNS), Nothing]), "Tables whose cells stand under each other."),
+        key("csv", Either(&[Section(&CSV), Nothing]), "CSV, TSV and their relatives."),
+        key("form", Either(&[Section(&FORM), Nothing]), "`name=value&name=value`, percent-encoded."),
         key(
             "grok",
             Either(&[Text, Section(&GROK)]),
@@ -28,6 +31,7 @@ pub(in crate::config) static EXTRACT: Keys = Keys {
             Either(&[Section(&METRICS), Nothing]),
             "Samples of metrics, as Prometheus and OpenMetrics write them.",
         ),
+        key("ndjson", Either(&[Section(&NDJSON), Nothing]), "A JSON document a line."),
         key("pairs", Either(&[Section(&PAIRS), Nothing]), "`key: value` lines."),
         key("regex", Either(&[Text, Section(&REGEX)]), "Named captures of a regular expression."),
         key("text", Either(&[Section(&TEXT), Nothing]), "The whole text."),
@@ -72,6 +76,72 @@ pub(in crate::config) static BINARY: Keys = Keys {
     ],
 };
 
+pub(in crate::config) static COLUMNS: Keys = Keys {
+    of: "`columns`",
+    id: "columns",
+    list: &[
+        key(
+            "columns",
+            NAMES,
+            "Names of the columns, where no line has them. Cells are then what stands between white space, the last one \
+             the rest of the line.",
+        ),
+        key(
+            "widths",
+            List(&Count(1, 10_000)),
+            "The widths of the columns, in characters. The last cell is the rest of the line.",
+        ),
+        key("first", Text, "What the first column is called where the header has no word for it."),
+        key("skip", Count(0, 100_000), "How many lines come before the table. Default 0."),
+        key(
+            "from",
+            Text,
+            "A regular expression: the table begins with the first line that it matches, the header where there is one.",
+        ),
+        key(
+            "until",
+            Text,
+            "A regular expression: the table ends before the next line that it matches. `^$` is a blank line.",
+        ),
+        key("uneven", Word(UNEVEN), UNEVEN_MEANS),
+        key("fields", FIELDS, "Named fields with types."),
+    ],
+};
+
+pub(in crate::config) static CSV: Keys = Keys {
+    of: "`csv`",
+    id: "csv",
+    list: &[
+        key(
+            "delimiter",
+            Text,
+            "What stands between cells: one character, or `tab`. Default `,`, and `tab` for the media type \
+             `text/tab-separated-values`.",
+        ),
+        key(
+            "header",
+            Text,
+            "How the line with the names begins, where it is marked: `\"# \"`. Lines before it are passed over. Without \
+             it the first line has the names.",
+        ),
+        key("columns", NAMES, "Names of the columns, where no line has them."),
+        key("skip", Count(0, 100_000), "How many lines come before the table. Default 0."),
+        key("comment", Text, "The character that a line begins with which is no row: `\"#\"`."),
+        key("quote", Text, "The character that cells are put in quotes with, or `none`. Default `\"`."),
+        key("trim", Flag, "Whether white space at both ends of a cell is left out. Default `false`."),
+        key("uneven", Word(UNEVEN), UNEVEN_MEANS),
+        key("fields", FIELDS, "Named fields with types."),
+    ],
+};
+
+/// What becomes of uneven rows.
+const UNEVEN: &[&str] = &["error", "pad", "skip"];
+const UNEVEN_MEANS: &str = "What becomes of a row with more or fewer cells than there are columns: an `error`, `pad` \
+     with empty cells, or `skip`. Default `error`.";
+
+pub(in crate::config) static FORM: Keys =
+    Keys { of: "`form`", id: "form", list: &[key("fields", FIELDS, "Named fields with types.")] };
+
 pub(in crate::config) static GROK: Keys = Keys {
     of: "`grok`",
     id: "grok",
@@ -89,6 +159,9 @@ pub(in crate::config) static GROK: Keys = Keys {
         key("fields", FIELDS, "Named fields with types."),
     ],
 };
+
+pub(in crate::config) static NDJSON: Keys =
+    Keys { of: "`ndjson`", id: "ndjson", list: &[key("fields", FIELDS, "Named fields with types.")] };
 
 pub(in crate::config) static HEADER: Keys = Keys {
     of: "`header`",

@@ -1,14 +1,19 @@
 //! What pulls a value out of a reply. One file an extractor, named as the configuration names it.
 
 mod binary;
+mod columns;
+mod csv;
+mod form;
 mod grok;
 mod header;
 mod json;
 mod mcp;
 mod metrics;
+mod ndjson;
 mod pairs;
 mod records;
 mod regex;
+mod rows;
 mod text;
 mod xml;
 
@@ -18,14 +23,19 @@ use serde_json::Value;
 pub(crate) use self::mcp::{Answered, Verdict};
 pub use self::{
     binary::{Binary, BinaryKind},
+    columns::{ColumnLayout, Columns},
+    csv::{Csv, CsvNames, Quote},
+    form::Form,
     grok::{GrokError, GrokPatterns},
     header::Header,
     json::Json,
     mcp::Mcp,
     metrics::{Metrics, MetricsShape, NamePattern},
+    ndjson::NdJson,
     pairs::{Indented, Pairs},
     records::Blocks,
     regex::{Capture, CaptureKind, CapturePattern, Each, Regex},
+    rows::Uneven,
     text::Text,
     xml::{Attributes, Path, PathError, Pick, Prefixes, Xml},
 };
@@ -50,6 +60,12 @@ pub struct Extractor {
 pub enum ExtractorKind {
     /// Any bytes as a block of content.
     Binary(Binary),
+    /// A table whose cells stand under each other.
+    Columns(Columns),
+    /// CSV and its relatives.
+    Csv(Csv),
+    /// The fields of a form.
+    Form(Form),
     /// Named captures of patterns that name others.
     Grok(Regex),
     /// Headers and status.
@@ -60,6 +76,8 @@ pub enum ExtractorKind {
     Mcp(Mcp),
     /// Samples of metrics.
     Metrics(Metrics),
+    /// A JSON document a line.
+    NdJson(NdJson),
     /// `key: value` lines.
     Pairs(Pairs),
     /// Named captures.
@@ -118,7 +136,9 @@ impl ExtractorKind {
             Self::Pairs(pairs) if pairs.blocks.is_some() => Gives::Many,
             Self::Metrics(metrics) if metrics.shape != MetricsShape::Object => Gives::Many,
             Self::Xml(Xml { pick: Pick::Each(_), .. }) => Gives::Many,
-            Self::Grok(_)
+            Self::Columns(_) | Self::Csv(_) | Self::NdJson(_) => Gives::Many,
+            Self::Form(_)
+            | Self::Grok(_)
             | Self::Header(_)
             | Self::Json(_)
             | Self::Mcp(_)
@@ -135,7 +155,22 @@ impl ExtractorKind {
         match self {
             Self::Binary(_) | Self::Text(_) => Finds::NoFields,
             Self::Header(header) => Finds::Names(header.names.iter().map(String::as_str).collect()),
-            Self::Json(_) | Self::Mcp(_) | Self::Pairs(_) | Self::Xml(_) => Finds::AnyNames,
+            Self::Columns(columns) => match &columns.layout {
+                ColumnLayout::Words(names) | ColumnLayout::Widths { names: Some(names), .. } => {
+                    Finds::Names(names.iter().map(String::as_str).collect())
+                }
+                ColumnLayout::Header | ColumnLayout::Widths { names: None, .. } => Finds::AnyNames,
+            },
+            Self::Csv(Csv { names: CsvNames::Given(names), .. }) => {
+                Finds::Names(names.iter().map(String::as_str).collect())
+            }
+            Self::Csv(_)
+            | Self::Form(_)
+            | Self::Json(_)
+            | Self::Mcp(_)
+            | Self::NdJson(_)
+            | Self::Pairs(_)
+            | Self::Xml(_) => Finds::AnyNames,
             Self::Metrics(metrics) => metrics.finds(),
             Self::Grok(regex) | Self::Regex(regex) => {
                 Finds::Names(regex.patterns.iter().flat_map(CapturePattern::names).collect())
@@ -147,11 +182,15 @@ impl ExtractorKind {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Binary(_) => "binary",
+            Self::Columns(_) => "columns",
+            Self::Csv(_) => "csv",
+            Self::Form(_) => "form",
             Self::Grok(_) => "grok",
             Self::Header(_) => "header",
             Self::Json(_) => "json",
             Self::Mcp(_) => "mcp",
             Self::Metrics(_) => "metrics",
+            Self::NdJson(_) => "ndjson",
             Self::Pairs(_) => "pairs",
             Self::Regex(_) => "regex",
             Self::Text(_) => "text",
@@ -174,10 +213,14 @@ impl Extractor {
     pub(crate) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
         let found = match &self.kind {
             ExtractorKind::Binary(binary) => binary.extract(reading),
+            ExtractorKind::Columns(columns) => columns.extract(reading.text()?).map(Extracted::Value),
+            ExtractorKind::Csv(csv) => csv.extract(reading).map(Extracted::Value),
+            ExtractorKind::Form(form) => form.extract(reading).map(Extracted::Value),
             ExtractorKind::Header(header) => header.extract(reading).map(Extracted::Value),
             ExtractorKind::Json(json) => json.extract(reading),
             ExtractorKind::Mcp(mcp) => mcp.extract(reading),
             ExtractorKind::Metrics(metrics) => metrics.extract(reading.text()?).map(Extracted::Value),
+            ExtractorKind::NdJson(ndjson) => ndjson.extract(reading),
             ExtractorKind::Pairs(pairs) => pairs.extract(reading.text()?).map(Extracted::Value),
             ExtractorKind::Grok(regex) | ExtractorKind::Regex(regex) => {
                 regex.extract(reading.text()?).map(Extracted::Value)

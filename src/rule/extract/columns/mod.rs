@@ -1,0 +1,556 @@
+//! `columns`: tables whose cells stand under each other, as `ps`, `df` and `docker ps` print them.
+
+mod layout;
+
+use std::cell::LazyCell;
+
+use serde_json::Value;
+
+use self::layout::{Header, cut_at, expanded, is_rule, words};
+use super::{
+    RECORD_LIMIT,
+    rows::{Rows, Uneven},
+};
+use crate::rule::Pattern;
+
+/// How many columns a table may have: each is looked for in every row.
+const COLUMN_LIMIT: usize = 1000;
+
+/// How long a line may be, in bytes.
+const LINE_LIMIT_BYTES: usize = 1 << 20;
+
+/// Reads a table into a list of objects of strings, cells without the white space around them.
+///
+/// Blank lines and lines of `-----` are passed over. A table without rows gives an empty list, an empty reply is an
+/// error.
+#[derive(Debug, Default)]
+pub struct Columns {
+    /// Where cells begin and end.
+    pub layout: ColumnLayout,
+    /// What the first column is called where the header has no word for it.
+    pub first: Option<String>,
+    /// How many lines come before the table.
+    pub skip: usize,
+    /// What the table's first line matches, the header's where there is one; lines before it are passed over.
+    pub from: Option<Pattern>,
+    /// What the first line after the table matches.
+    pub until: Option<Pattern>,
+    /// What becomes of rows whose cells can't be told apart, or are too few.
+    pub uneven: Uneven,
+}
+
+/// Where cells begin and end.
+#[derive(Debug, Clone, Default)]
+pub enum ColumnLayout {
+    /// Under the words of the first line, which is a header.
+    #[default]
+    Header,
+    /// Between white space; the last cell is the rest of the line. There is no header.
+    Words(Vec<String>),
+    /// At fixed widths, in characters; the last cell is the rest of the line.
+    Widths {
+        /// The width of each column, of the last one if wanted.
+        widths: Vec<usize>,
+        /// The columns' names; those of the first line where the rule has none.
+        names: Option<Vec<String>>,
+    },
+}
+
+/// A line of the table and its number in the reply.
+struct Line<'t> {
+    number: usize,
+    text: &'t str,
+}
+
+impl Columns {
+    pub(super) fn extract(&self, text: &str) -> Result<Value, String> {
+        if text.trim().is_empty() {
+            return Err("expected a table, found an empty reply".to_owned());
+        }
+        let lines = self.lines(text)?;
+        let mut table = lines.iter().filter(|line| !is_rule(line.text));
+        match &self.layout {
+            ColumnLayout::Words(names) => {
+                let mut rows = Rows::named(names, self.uneven);
+                for line in table {
+                    rows.add(&split_words(line.text, names.len()), || line.number)?;
+                }
+                Ok(rows.into_value())
+            }
+            ColumnLayout::Widths { widths, names } => {
+                let starts: Vec<usize> = widths
+                    .iter()
+                    .scan(0, |end, width| {
+                        *end += width;
+                        Some(*end)
+                    })
+                    .take(names.as_ref().map_or(widths.len(), Vec::len).saturating_sub(1))
+                    .collect();
+                let cut = |line: &Line<'_>| cut_at(&expanded(line.text), &starts);
+                let mut rows = match names {
+                    Some(names) => Rows::named(names, self.uneven),
+                    None => {
+                        let header = table.next().ok_or_else(no_header)?;
+                        Rows::under(header.number, cut(header), self.uneven)?
+                    }
+                };
+                for line in table {
+                    add(&mut rows, &cut(line), line)?;
+                }
+                Ok(rows.into_value())
+            }
+            ColumnLayout::Header => self.under_header(&lines),
+        }
+    }
+
+    /// The lines of the table, blank ones left out.
+    fn lines<'t>(&self, text: &'t str) -> Result<Vec<Line<'t>>, String> {
+        let mut lines = text.lines().enumerate().map(|(index, text)| Line { number: index + 1, text });
+        for found in 0..self.skip {
+            if lines.next().is_none() {
+                let skip = self.skip;
+                return Err(format!(
+                    "expected {skip} lines before the table, which are skipped, found {found}"
+                ));
+            }
+        }
+        let mut begun = None;
+        if let Some(from) = &self.from {
+            begun = lines.find(|line| from.regex().is_match(line.text));
+            if begun.is_none() {
+                return Err(format!(
+                    "expected a line that matches `{from}`, where the table begins, found none"
+                ));
+            }
+        }
+        let mut table = Vec::new();
+        for line in begun.into_iter().chain(lines) {
+            if !table.is_empty() && self.until.as_ref().is_some_and(|until| until.regex().is_match(line.text))
+            {
+                break;
+            }
+            let Line { number, text } = line;
+            if text.trim().is_empty() {
+                continue;
+            }
+            if text.len() > LINE_LIMIT_BYTES {
+                return Err(format!(
+                    "line {number}: expected at most {LINE_LIMIT_BYTES} bytes, found {}",
+                    text.len()
+                ));
+            }
+            if table.len() > RECORD_LIMIT {
+                return Err(format!("line {number}: expected at most {RECORD_LIMIT} rows, found more"));
+            }
+            table.push(line);
+        }
+        Ok(table)
+    }
+
+    fn under_header(&self, lines: &[Line<'_>]) -> Result<Value, String> {
+        let at = lines.iter().position(|line| !is_rule(line.text)).ok_or_else(no_header)?;
+        let header = expanded(lines[at].text);
+        let number = lines[at].number;
+        if words(&header).len() > COLUMN_LIMIT {
+            return Err(format!("line {number}: expected at most {COLUMN_LIMIT} columns, found more"));
+        }
+        // A line of `---- -----` under the header says exactly where columns begin.
+        let ruled = lines.get(at + 1).filter(|line| is_rule(line.text)).map(|line| expanded(line.text));
+        let body = || lines[at + 1..].iter().filter(|line| !is_rule(line.text));
+        let header = match ruled.filter(|rule| (2..=COLUMN_LIMIT).contains(&words(rule).len())) {
+            Some(rule) => Header::ruled(&header, &rule),
+            None => Header::over(&header, body().map(|line| line.text), self.first.as_deref()),
+        };
+        let mut rows = Rows::under(number, header.names().to_vec(), self.uneven)?;
+        // A long cell moves those after it. Where every cell is one word, they can be counted.
+        let all_words = LazyCell::new(|| {
+            body().filter_map(|line| header.cells(&expanded(line.text))).all(|cells| {
+                let before_last = cells.len().saturating_sub(1);
+                cells[..before_last].iter().all(|cell| cell.split_whitespace().count() == 1)
+            })
+        });
+        for line in body() {
+            let row = expanded(line.text);
+            let number = line.number;
+            if let Some(before) = header.unnamed(&row) {
+                return Err(format!(
+                    "line {number}: expected a name in the header for every cell, found `{before}` before the first; \
+                     `first` names it"
+                ));
+            }
+            if let Some(cells) = header.cells(&row) {
+                add(&mut rows, &cells, line)?;
+                continue;
+            }
+            let counted = split_words(line.text, header.names().len());
+            if counted.len() == header.names().len() && *all_words {
+                rows.add(&counted, || number)?;
+            } else if self.uneven != Uneven::Skip {
+                return Err(format!(
+                    "line {number}: expected cells that stand under the words of the header, found one that runs into the \
+                     next"
+                ));
+            }
+        }
+        Ok(rows.into_value())
+    }
+}
+
+fn add(rows: &mut Rows, cells: &[String], line: &Line<'_>) -> Result<(), String> {
+    rows.add(&cells.iter().map(String::as_str).collect::<Vec<_>>(), || line.number)
+}
+
+fn no_header() -> String {
+    "expected a line with the names of the columns, found none".to_owned()
+}
+
+/// At most `count` cells between white space; the last is the rest of the line.
+fn split_words(line: &str, count: usize) -> Vec<&str> {
+    let mut rest = line.trim();
+    let mut cells = Vec::new();
+    while !rest.is_empty() {
+        if cells.len() + 1 == count {
+            cells.push(rest);
+            break;
+        }
+        let (word, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        cells.push(word);
+        rest = after.trim_start();
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(columns: &Columns, text: &str, expected: Result<&str, &str>) {
+        match (columns.extract(text), expected) {
+            (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
+            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}"),
+        }
+    }
+
+    /// The cells of some columns, row by row.
+    #[track_caller]
+    fn check_cells(columns: &Columns, text: &str, names: &str, expected: &[&[&str]]) {
+        let value = columns.extract(text).unwrap();
+        let rows: Vec<&serde_json::Map<String, Value>> =
+            value.as_array().unwrap().iter().map(|row| row.as_object().unwrap()).collect();
+        assert!(
+            rows.iter().all(|row| row.keys().map(String::as_str).collect::<Vec<_>>().join("|") == names),
+            "{value}"
+        );
+        let found: Vec<Vec<&str>> =
+            rows.iter().map(|row| row.values().map(|cell| cell.as_str().unwrap()).collect()).collect();
+        assert_eq!(found, expected);
+    }
+
+    fn under_header() -> Columns {
+        Columns::default()
+    }
+
+    fn of_words(names: &str) -> Columns {
+        let names = names.split(' ').map(str::to_owned).collect();
+        Columns { layout: ColumnLayout::Words(names), ..Columns::default() }
+    }
+
+    fn pattern(source: &str) -> Option<Pattern> {
+        Some(Pattern::compile(source).unwrap())
+    }
+
+    #[test]
+    fn ps_aux_is_read() {
+        let text = "\
+USER       PID %CPU %MEM    VSZ   RSS TTY      STAT START   TIME COMMAND
+root         1  0.3  0.0  53972 22084 ?        SLl  13:57   0:07 /sbin/init --addr 0.0.0.0
+postgres 20415 12.5 10.1 71893580 1204884 pts/0 Ssl+ Nov20 123:07 postgres: writer   process
+systemd+     2  0.0  0.0      0     0 ?        S    13:57   0:00 [kthreadd]
+";
+        check_cells(
+            &under_header(),
+            text,
+            "USER|PID|%CPU|%MEM|VSZ|RSS|TTY|STAT|START|TIME|COMMAND",
+            &[
+                &[
+                    "root",
+                    "1",
+                    "0.3",
+                    "0.0",
+                    "53972",
+                    "22084",
+                    "?",
+                    "SLl",
+                    "13:57",
+                    "0:07",
+                    "/sbin/init --addr 0.0.0.0",
+                ],
+                &[
+                    "postgres",
+                    "20415",
+                    "12.5",
+                    "10.1",
+                    "71893580",
+                    "1204884",
+                    "pts/0",
+                    "Ssl+",
+                    "Nov20",
+                    "123:07",
+                    "postgres: writer   process",
+                ],
+                &["systemd+", "2", "0.0", "0.0", "0", "0", "?", "S", "13:57", "0:00", "[kthreadd]"],
+            ],
+        );
+    }
+
+    #[test]
+    fn df_is_read() {
+        let text = "\
+Filesystem               Size  Used Avail Use% Mounted on
+devtmpfs                  12G     0   12G   0% /dev
+/dev/vda                 252G   45G   47G  49% /
+tmpfs                     24G     0   24G   0% /run/user/0
+";
+        check_cells(
+            &under_header(),
+            text,
+            "Filesystem|Size|Used|Avail|Use%|Mounted on",
+            &[
+                &["devtmpfs", "12G", "0", "12G", "0%", "/dev"],
+                &["/dev/vda", "252G", "45G", "47G", "49%", "/"],
+                &["tmpfs", "24G", "0", "24G", "0%", "/run/user/0"],
+            ],
+        );
+        let blocks = "\
+Filesystem     1K-blocks     Used Available Use% Mounted on
+/dev/sda1       41152736 12345678  26973000  32% /
+//nas/my files   1000000        1    999999   1% /mnt/my files
+";
+        check_cells(
+            &under_header(),
+            blocks,
+            "Filesystem|1K-blocks|Used|Available|Use%|Mounted on",
+            &[
+                &["/dev/sda1", "41152736", "12345678", "26973000", "32%", "/"],
+                &["//nas/my files", "1000000", "1", "999999", "1%", "/mnt/my files"],
+            ],
+        );
+    }
+
+    #[test]
+    fn docker_ps_is_read_with_its_empty_cells() {
+        let text = "\
+CONTAINER ID   IMAGE          COMMAND                  CREATED         STATUS                     PORTS                  NAMES
+3f4e8b1c9a7d   nginx:latest   \"/docker-entrypoint.…\"   2 hours ago     Up 2 hours                 0.0.0.0:8080->80/tcp   web
+9c1d2e3f4a5b   busybox        \"sh -c 'sleep 1'\"        3 minutes ago   Exited (0) 2 minutes ago                          quirky_bose
+";
+        check_cells(
+            &under_header(),
+            text,
+            "CONTAINER ID|IMAGE|COMMAND|CREATED|STATUS|PORTS|NAMES",
+            &[
+                &[
+                    "3f4e8b1c9a7d",
+                    "nginx:latest",
+                    "\"/docker-entrypoint.…\"",
+                    "2 hours ago",
+                    "Up 2 hours",
+                    "0.0.0.0:8080->80/tcp",
+                    "web",
+                ],
+                &[
+                    "9c1d2e3f4a5b",
+                    "busybox",
+                    "\"sh -c 'sleep 1'\"",
+                    "3 minutes ago",
+                    "Exited (0) 2 minutes ago",
+                    "",
+                    "quirky_bose",
+                ],
+            ],
+        );
+    }
+
+    #[test]
+    fn kubectl_get_is_read() {
+        let text = "\
+NAME                     READY   STATUS    RESTARTS       AGE   IP           NODE     NOMINATED NODE   READINESS GATES
+web-7c5ddbdf54-2xk9p     1/1     Running   1 (3d ago)     10d   10.244.0.5   node-1   <none>           <none>
+db-0                     0/1     Pending   0              2m    <none>       <none>   <none>           <none>
+";
+        check_cells(
+            &under_header(),
+            text,
+            "NAME|READY|STATUS|RESTARTS|AGE|IP|NODE|NOMINATED NODE|READINESS GATES",
+            &[
+                &[
+                    "web-7c5ddbdf54-2xk9p",
+                    "1/1",
+                    "Running",
+                    "1 (3d ago)",
+                    "10d",
+                    "10.244.0.5",
+                    "node-1",
+                    "<none>",
+                    "<none>",
+                ],
+                &["db-0", "0/1", "Pending", "0", "2m", "<none>", "<none>", "<none>", "<none>"],
+            ],
+        );
+    }
+
+    #[test]
+    fn netstat_is_read_from_its_header_on() {
+        let text = "\
+Active Internet connections (w/o servers)
+Proto Recv-Q Send-Q Local Address           Foreign Address         State      
+tcp        0      0 127.0.0.1:56258         127.0.0.1:45269         TIME_WAIT  
+tcp        0   1048 10.0.0.7:22             203.0.113.9:51514       ESTABLISHED
+
+Active UNIX domain sockets (w/o servers)
+Proto RefCnt Flags       Type       State         I-Node   Path
+unix  2      [ ]         DGRAM                    18203    /run/systemd/notify
+";
+        let tcp = Columns { from: pattern("^Proto"), until: pattern("^$"), ..under_header() };
+        check_cells(
+            &tcp,
+            text,
+            "Proto|Recv-Q|Send-Q|Local Address|Foreign Address|State",
+            &[
+                &["tcp", "0", "0", "127.0.0.1:56258", "127.0.0.1:45269", "TIME_WAIT"],
+                &["tcp", "0", "1048", "10.0.0.7:22", "203.0.113.9:51514", "ESTABLISHED"],
+            ],
+        );
+        let unix = Columns { from: pattern("^Proto RefCnt"), ..under_header() };
+        check_cells(
+            &unix,
+            text,
+            "Proto|RefCnt|Flags|Type|State|I-Node|Path",
+            &[&["unix", "2", "[ ]", "DGRAM", "", "18203", "/run/systemd/notify"]],
+        );
+    }
+
+    #[test]
+    fn free_is_read_when_its_first_column_has_a_name() {
+        let text = "               total        used        free      shared  buff/cache   available
+Mem:           24105        1174        3930           8       19401       22931
+Swap:              0           0           0
+";
+        check_cells(
+            &Columns { first: Some("kind".into()), ..under_header() },
+            text,
+            "kind|total|used|free|shared|buff/cache|available",
+            &[
+                &["Mem:", "24105", "1174", "3930", "8", "19401", "22931"],
+                &["Swap:", "0", "0", "0", "", "", ""],
+            ],
+        );
+        check(
+            &under_header(),
+            text,
+            Err("line 2: expected a name in the header for every cell, found `Mem:`"),
+        );
+    }
+
+    #[test]
+    fn ls_is_read_by_white_space() {
+        let text = "\
+total 88
+lrwxrwxrwx   1 root root     7 May 20  2025 bin -> usr/bin
+-rw-r--r--   1 root root   512 Nov 21 13:57 my  file.json
+";
+        let ls = Columns { skip: 1, ..of_words("mode links owner group size month day time name") };
+        check_cells(
+            &ls,
+            text,
+            "mode|links|owner|group|size|month|day|time|name",
+            &[
+                &["lrwxrwxrwx", "1", "root", "root", "7", "May", "20", "2025", "bin -> usr/bin"],
+                &["-rw-r--r--", "1", "root", "root", "512", "Nov", "21", "13:57", "my  file.json"],
+            ],
+        );
+        check(&ls, "total 0\n", Ok("[]"));
+        check(&ls, "total 0\nx y\n", Err("line 2: expected 9 cells, found 2"));
+        check(&Columns { uneven: Uneven::Skip, ..of_words("a b") }, "1 2\n1\n", Ok(r#"[{"a":"1","b":"2"}]"#));
+        check(&Columns { uneven: Uneven::Pad, ..of_words("a b") }, "1\n", Ok(r#"[{"a":"1","b":""}]"#));
+    }
+
+    #[test]
+    fn a_ruled_header_says_where_columns_begin() {
+        let text = "\
+Name            Qty Unit price
+------------- ----- ----------
+Blue  widget      5       1.50
+Red                       2.00
+
+(2 rows affected)
+";
+        let columns = Columns { until: pattern(r"^\("), ..under_header() };
+        check_cells(
+            &columns,
+            text,
+            "Name|Qty|Unit price",
+            &[&["Blue  widget", "5", "1.50"], &["Red", "", "2.00"]],
+        );
+        check(&under_header(), "a  b\n-- --\nxxxx\n", Err("line 3: expected cells that stand under"));
+        check(&under_header(), "Report\n======\nx\n", Ok(r#"[{"Report":"x"}]"#));
+    }
+
+    #[test]
+    fn widths_are_in_characters_and_the_last_cell_is_the_rest() {
+        let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
+        let given = |widths: &[usize], names| Columns {
+            layout: ColumnLayout::Widths { widths: widths.to_vec(), names },
+            ..Columns::default()
+        };
+        let expected =
+            Ok(r#"[{"city":"Tromsø","temp":"-5","sky":"light snow"},{"city":"Bodø","temp":"","sky":""}]"#);
+        let text = "Tromsø-5 light snow\r\nBodø\r\n";
+        check(&given(&[6, 3], names(&["city", "temp", "sky"])), text, expected);
+        check(&given(&[6, 3, 4], names(&["city", "temp", "sky"])), text, expected);
+        check(&given(&[4, 2], None), "CITYT\nOslo5 C\n", Ok(r#"[{"CITY":"Oslo","T":"5 C"}]"#));
+    }
+
+    #[test]
+    fn a_table_without_rows_is_empty_and_an_empty_reply_an_error() {
+        check(&under_header(), "a b\n", Ok("[]"));
+        check(&under_header(), "\r\n \n", Err("found an empty reply"));
+        check(&Columns { skip: 1, ..under_header() }, "title\n", Err("expected a line with the names"));
+        check(&Columns { skip: 2, ..under_header() }, "title\n", Err("expected 2 lines before the table"));
+        let from = Columns { from: pattern("^Proto"), ..under_header() };
+        check(&from, "title\n", Err("expected a line that matches `^Proto`"));
+        check(&under_header(), "a  a\n", Err("found `a` twice"));
+    }
+
+    #[test]
+    fn tabs_stand_for_spaces() {
+        check(
+            &under_header(),
+            "name\tsize\na b\t1\nlonger\t2\n",
+            Ok(r#"[{"name":"a b","size":"1"},{"name":"longer","size":"2"}]"#),
+        );
+    }
+
+    #[test]
+    fn cells_that_run_into_each_other_are_an_error_or_passed_over() {
+        let text =
+            "NAME   SIZE   OWNER\na b    1      x\nlonger than it 12     y\nmuchtoolongname12345   z\n";
+        check(&under_header(), text, Err("line 4: expected cells that stand under the words of the header"));
+        let skip = Columns { uneven: Uneven::Skip, ..under_header() };
+        assert_eq!(skip.extract(text).unwrap().as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn hostile_tables_come_to_an_end() {
+        let words = "a ".repeat(5000);
+        check(&under_header(), &format!("{words}\n{}", "x\n".repeat(50_000)), Err("at most 1000 columns"));
+        let wide: Vec<_> = (0..1000).map(|number| format!("{number:04}")).collect();
+        check(&under_header(), &format!("{}\n{}", wide.join("  "), "x\n".repeat(90_000)), Err("found more"));
+        check(&under_header(), &format!("a b\n{}", "x y\n".repeat(100_001)), Err("at most 100000 rows"));
+        check(&under_header(), &"\t".repeat(2_000_000).replace('\t', "\tx"), Err("bytes, found"));
+        let long = format!("{}\n{}", wide.join("  "), "y".repeat(1_000_000));
+        check(&under_header(), &long, Err("line 2"));
+    }
+}

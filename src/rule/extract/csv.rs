@@ -1,0 +1,280 @@
+//! `csv`: CSV and its relatives.
+
+use std::io::Read;
+
+use csv::{ReaderBuilder, StringRecord};
+use serde_json::Value;
+
+use super::rows::{Rows, Uneven, after_lines};
+use crate::rule::reading::Reading;
+
+/// Reads rows of cells into a list of objects of strings (RFC 4180, and what is sent in its name).
+///
+/// Lines end in LF, CR LF or CR; blank lines are passed over. A table without rows gives an empty list, an empty
+/// reply is an error.
+#[derive(Debug, Clone, Default)]
+pub struct Csv {
+    /// What stands between cells, ASCII; by the media type where there is none: a tab in tab-separated values, else a
+    /// comma.
+    pub delimiter: Option<u8>,
+    /// What cells are put in quotes with.
+    pub quote: Quote,
+    /// What a line begins with that is no row, ASCII.
+    pub comment: Option<u8>,
+    /// Where the names of the columns come from.
+    pub names: CsvNames,
+    /// How many lines come before the table.
+    pub skip: usize,
+    /// Whether white space at both ends of a cell is left out.
+    pub trim: bool,
+    /// What becomes of rows with more or fewer cells than there are columns.
+    pub uneven: Uneven,
+}
+
+/// What cells are put in quotes with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quote {
+    /// This character, ASCII; doubled it stands for itself.
+    With(u8),
+    /// Nothing: quotes are characters like others.
+    Never,
+}
+
+impl Default for Quote {
+    fn default() -> Self {
+        Self::With(b'"')
+    }
+}
+
+/// Where the names of the columns come from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum CsvNames {
+    /// The first line.
+    #[default]
+    FirstLine,
+    /// The first line that begins like this, which is no part of the first name.
+    Marked(String),
+    /// The rule; the first line is a row.
+    Given(Vec<String>),
+}
+
+/// Put behind the text: were a quote left open, this would be swallowed by it.
+const END: &[u8] = b"\n\0";
+
+impl Csv {
+    pub(super) fn extract(&self, reading: &Reading<'_>) -> Result<Value, String> {
+        let media_type = reading.reply().media_type();
+        let delimiter = self.delimiter.unwrap_or(match media_type.as_deref() {
+            Some("text/tab-separated-values" | "text/tsv") => b'\t',
+            _ => b',',
+        });
+        self.read(reading.text()?, delimiter)
+    }
+
+    fn read(&self, text: &str, delimiter: u8) -> Result<Value, String> {
+        if text.trim().is_empty() {
+            return Err("expected a table, found an empty reply".to_owned());
+        }
+        let table = self.table(text)?;
+        let begin = text.len() - table.len();
+        let length = (table.len() + END.len()) as u64;
+        let mut reader = ReaderBuilder::new();
+        reader.has_headers(false).flexible(true).delimiter(delimiter).comment(self.comment);
+        match self.quote {
+            Quote::With(quote) => reader.quote(quote),
+            Quote::Never => reader.quoting(false),
+        };
+        let mut reader = reader.from_reader(table.as_bytes().chain(END));
+        let mut rows = match &self.names {
+            CsvNames::Given(names) => Some(Rows::named(names, self.uneven)),
+            CsvNames::FirstLine | CsvNames::Marked(_) => None,
+        };
+        let mut record = StringRecord::new();
+        while reader
+            .read_record(&mut record)
+            .map_err(|error| format!("expected rows of cells, found {error}"))?
+        {
+            let start = record.position().map_or(0, |position| position.byte());
+            // Both are at most the length of the text.
+            let line = || self.line(text, begin + start as usize);
+            if reader.position().byte() >= length {
+                if record.len() == 1 && record.get(0) == Some("\0") {
+                    break;
+                }
+                return Err(format!("line {}: expected an end to what is in quotes, found none", line()));
+            }
+            let cells = record.iter().map(|cell| if self.trim { cell.trim() } else { cell });
+            match &mut rows {
+                Some(rows) => rows.add(&cells.collect::<Vec<_>>(), line)?,
+                None => {
+                    let names = record.iter().map(|name| name.trim().to_owned()).collect();
+                    rows = Some(Rows::under(line(), names, self.uneven)?);
+                }
+            }
+        }
+        match rows {
+            Some(rows) => Ok(rows.into_value()),
+            None => Err("expected a line with the names of the columns, found none".to_owned()),
+        }
+    }
+
+    /// The text from the header on, its mark left out; from the first row on where there is no header.
+    fn table<'t>(&self, text: &'t str) -> Result<&'t str, String> {
+        let rest = after_lines(text, self.skip)?;
+        let CsvNames::Marked(mark) = &self.names else { return Ok(rest) };
+        let mut at = 0;
+        for line in rest.split_inclusive('\n') {
+            if line.starts_with(mark) {
+                return Ok(&rest[at + mark.len()..]);
+            }
+            at += line.len();
+        }
+        Err(format!("expected a line with the names of the columns that begins with `{mark}`, found none"))
+    }
+
+    /// The number of the line of a record that begins at a byte of the text, or after blank lines and comments there.
+    fn line(&self, text: &str, start: usize) -> usize {
+        let is_break = |byte: u8| byte == b'\n' || byte == b'\r';
+        let bytes = text.as_bytes();
+        let mut at = start.min(bytes.len());
+        loop {
+            at += bytes[at..].iter().take_while(|byte| is_break(**byte)).count();
+            if self.comment.is_none() || bytes.get(at).copied() != self.comment {
+                break;
+            }
+            at += bytes[at..].iter().take_while(|byte| !is_break(**byte)).count();
+        }
+        let breaks = (0..at).filter(|index| match bytes[*index] {
+            b'\n' => true,
+            b'\r' => bytes.get(index + 1) != Some(&b'\n'),
+            _ => false,
+        });
+        breaks.count() + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(csv: &Csv, text: &str, expected: Result<&str, &str>) {
+        match (csv.read(text, csv.delimiter.unwrap_or(b',')), expected) {
+            (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
+            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}"),
+        }
+    }
+
+    fn plain() -> Csv {
+        Csv::default()
+    }
+
+    fn given(names: &[&str]) -> CsvNames {
+        CsvNames::Given(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[test]
+    fn the_first_line_names_the_cells_of_the_others() {
+        let expected = Ok(r#"[{"city":"Oslo","temp":"-5.0"},{"city":"Bergen, \"ytre\"\r\nby","temp":""}]"#);
+        check(&plain(), "city,temp\r\nOslo,-5.0\r\n\"Bergen, \"\"ytre\"\"\r\nby\",\r\n\r\n\n", expected);
+        check(&plain(), "city,temp\rOslo,5", Ok(r#"[{"city":"Oslo","temp":"5"}]"#));
+        check(&Csv { delimiter: Some(b';'), ..plain() }, "a;b\n1,5;2", Ok(r#"[{"a":"1,5","b":"2"}]"#));
+        check(
+            &Csv { delimiter: Some(b'|'), trim: true, ..plain() },
+            "a | b\n 1 | 2 \n",
+            Ok(r#"[{"a":"1","b":"2"}]"#),
+        );
+        check(
+            &Csv { delimiter: Some(b'\t'), quote: Quote::Never, ..plain() },
+            "a\tb\n\"5\tx",
+            Ok(r#"[{"a":"\"5","b":"x"}]"#),
+        );
+        check(&Csv { quote: Quote::With(b'\''), ..plain() }, "a,b\n'1,2',3", Ok(r#"[{"a":"1,2","b":"3"}]"#));
+    }
+
+    #[test]
+    fn a_table_without_rows_is_empty_and_an_empty_reply_an_error() {
+        check(&plain(), "city,temp\n", Ok("[]"));
+        check(&plain(), " \r\n", Err("found an empty reply"));
+        check(&Csv { skip: 1, ..plain() }, "title\n", Err("expected a line with the names"));
+        check(
+            &Csv { skip: 3, ..plain() },
+            "title\na,b\n",
+            Err("expected 3 lines before the table, which are skipped, found 2"),
+        );
+        check(&Csv { names: given(&["a"]), skip: 1, ..plain() }, "title\n", Ok("[]"));
+    }
+
+    #[test]
+    fn names_may_be_given_and_lines_before_them_skipped() {
+        let own = Csv { names: given(&["a", "b"]), ..plain() };
+        check(&own, "1,2\n", Ok(r#"[{"a":"1","b":"2"}]"#));
+        check(&Csv { skip: 2, ..own }, "Report\n,x\n1,2\n", Ok(r#"[{"a":"1","b":"2"}]"#));
+    }
+
+    #[test]
+    fn a_marked_header_is_found_and_its_mark_left_out() {
+        let haproxy = Csv { names: CsvNames::Marked("# ".into()), ..plain() };
+        check(
+            &haproxy,
+            "# pxname,svname,qcur,\nwww,FRONTEND,,\n\n",
+            Ok(r#"[{"pxname":"www","svname":"FRONTEND","qcur":""}]"#),
+        );
+        check(&haproxy, "pxname,svname\n", Err("that begins with `# `, found none"));
+        let log = Csv {
+            names: CsvNames::Marked("#Fields: ".into()),
+            delimiter: Some(b' '),
+            comment: Some(b'#'),
+            ..plain()
+        };
+        let text = "#Software: IIS\r\n#Fields: time cs-uri\r\n10:00 /a\r\n#Date: x\r\n10:01 /b\r\n";
+        check(&log, text, Ok(r#"[{"time":"10:00","cs-uri":"/a"},{"time":"10:01","cs-uri":"/b"}]"#));
+    }
+
+    #[test]
+    fn a_row_of_other_cells_says_where_it_stands() {
+        check(&plain(), "a,b\n\n1,2\n\n\n3\n", Err("line 6: expected 2 cells, found 1"));
+        check(&plain(), "a,b\r\n\"1\r\n\",2\r\n3,4,5\r\n", Err("line 4: expected 2 cells, found 3"));
+        check(
+            &Csv { comment: Some(b'#'), skip: 1, ..plain() },
+            "x\na,b\n# c\n1\n",
+            Err("line 4: expected 2"),
+        );
+        check(
+            &Csv { names: CsvNames::Marked("# ".into()), ..plain() },
+            "x\n# a,\n1,2\n",
+            Err("line 3: expected 1 cells, found 2"),
+        );
+        let pad = Csv { uneven: Uneven::Pad, ..plain() };
+        check(&pad, "a,b\n1\n1,2,,\n", Ok(r#"[{"a":"1","b":""},{"a":"1","b":"2"}]"#));
+        check(&pad, "a,b\n1,2,3\n", Err("line 2: expected 2 cells, found 3"));
+        let skip = Csv { uneven: Uneven::Skip, ..plain() };
+        check(&skip, "a,b\n1,2\nTotal: 1 row\n", Ok(r#"[{"a":"1","b":"2"}]"#));
+    }
+
+    #[test]
+    fn every_column_has_a_name_of_its_own() {
+        check(&plain(), "a,b,a\n", Err("line 1: expected names of columns that differ, found `a` twice"));
+        check(&plain(), "\n,a\n", Err("line 2: expected a name for every column, found none for column 1"));
+    }
+
+    #[test]
+    fn quotes_left_open_are_an_error_not_a_cell() {
+        check(&plain(), "a,b\n1,2\n3,\"4\n5,6\n", Err("line 3: expected an end to what is in quotes"));
+        check(&plain(), "\"a,b\n", Err("line 1: expected an end"));
+        check(&plain(), "a\n\"", Err("line 2: expected an end"));
+        check(&plain(), "a\n\"\"", Ok(r#"[{"a":""}]"#));
+        check(&plain(), "a\n\0", Ok("[{\"a\":\"\\u0000\"}]"));
+    }
+
+    #[test]
+    fn a_table_does_not_outgrow_its_reply() {
+        let long = format!("{}\n{}", "n".repeat(100_000), "1\n".repeat(5000));
+        check(&plain(), &long, Err("with its names in every row, found more"));
+        check(&plain(), &format!("a\n{}", "1\n".repeat(100_001)), Err("at most 100000 rows"));
+        let header: Vec<_> = (0..50_000).map(|number| number.to_string()).collect();
+        let wide = format!("{}\n{}", header.join(","), "1\n".repeat(1000));
+        check(&Csv { uneven: Uneven::Pad, ..plain() }, &wide, Err("found more"));
+    }
+}

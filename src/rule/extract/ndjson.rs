@@ -1,0 +1,88 @@
+//! `ndjson`: a JSON document a line.
+
+use super::{Extracted, RECORD_LIMIT};
+use crate::{rule::reading::Reading, tool::JsonText};
+
+/// Reads a JSON document a line into a list; keys stay in order and numbers keep their text.
+///
+/// Blank lines are passed over, and so are the record separators of RFC 7464. An empty reply is an error.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NdJson;
+
+impl NdJson {
+    pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Extracted, String> {
+        let bytes = reading.text_bytes()?;
+        let mut documents = 0_usize;
+        let mut list = Vec::with_capacity(bytes.len() + 2);
+        list.push(b'[');
+        for (index, line) in reading.text()?.lines().enumerate() {
+            let line = line.trim_matches(|c: char| c.is_whitespace() || c == '\u{1e}');
+            if line.is_empty() {
+                continue;
+            }
+            documents += 1;
+            if documents > RECORD_LIMIT {
+                return Err(format!("expected at most {RECORD_LIMIT} documents, found more"));
+            }
+            JsonText::check(&bytes.slice_ref(line.as_bytes())).map_err(|error| {
+                format!("line {}: expected a JSON document, found something else: {}", index + 1, error.what)
+            })?;
+            if documents > 1 {
+                list.push(b',');
+            }
+            list.extend_from_slice(line.as_bytes());
+        }
+        if documents == 0 {
+            return Err("expected a JSON document a line, found an empty reply".to_owned());
+        }
+        list.push(b']');
+        // The list is one level deeper than its documents.
+        JsonText::check(&list.into()).map(Extracted::Raw).map_err(|error| error.what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::{HeaderMap, StatusCode};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        reply::Reply,
+        rule::{Facts, coding::Body},
+    };
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<&str, &str>) {
+        let body = Bytes::copy_from_slice(text.as_bytes());
+        let reply = Reply { status: StatusCode::OK, headers: HeaderMap::new(), body };
+        let (tool, args, body) = ("tool".parse().unwrap(), json!({}), Body::new(&reply, 1 << 20));
+        let reading = Reading::new(&reply, &body, Facts { tool: &tool, args: &args }, None);
+        match (NdJson.extract(&reading), expected) {
+            (Ok(Extracted::Raw(json)), Ok(expected)) => assert_eq!(json.as_str(), expected),
+            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}"),
+        }
+    }
+
+    #[test]
+    fn a_document_a_line_keeps_its_text() {
+        check(
+            "{\"b\": 1.0, \"a\": 12345678901234567890}\r\n\n [1]\n\"x\"",
+            Ok(r#"[{"b": 1.0, "a": 12345678901234567890},[1],"x"]"#),
+        );
+        check("\u{1e}{\"a\":1}\n\u{1e}{\"a\":2}\n", Ok(r#"[{"a":1},{"a":2}]"#));
+    }
+
+    #[test]
+    fn what_is_no_document_says_where_it_stands() {
+        check("{}\n\n{\"a\": }\n", Err("line 3: expected a JSON document, found something else"));
+        check("{} {}\n", Err("line 1"));
+        check("{\n}\n", Err("line 1"));
+        check(&format!("{}{}", "[".repeat(200), "]".repeat(200)), Err("line 1"));
+        check(&format!("{}{}", "[".repeat(127), "]".repeat(127)), Err(""));
+        check(" \n", Err("found an empty reply"));
+        check(&"1\n".repeat(100_001), Err("at most 100000 documents"));
+    }
+}
