@@ -63,7 +63,10 @@ fn xml(texts: &[&str]) -> Vec<Candidate> {
         let why = format!("every sample is a SOAP envelope with `{inner}` in it");
         found.push(Candidate::strict(json!({ "xml": { "pick": format!("Envelope/Body/{inner}") } }), why));
     }
-    found.push(Candidate::strict(json!("xml"), "every sample is an XML document"));
+    // The whole envelope says more, and nothing that anybody wants.
+    if found.is_empty() {
+        found.push(Candidate::strict(json!("xml"), "every sample is an XML document"));
+    }
     found
 }
 
