@@ -126,6 +126,15 @@ fn ranked(sorted: &samples::Sorted<'_>) -> Vec<Reader> {
         .into_iter()
         .filter_map(|candidate| {
             let values = trial::values(&candidate, &sorted.successes)?;
+            // A table of one column is a list of lines, whatever reads it.
+            let is_table = matches!(candidate.name(), "csv" | "columns");
+            if is_table
+                && values
+                    .iter()
+                    .any(|value| value.get(0).and_then(Value::as_object).is_none_or(|row| row.len() < 2))
+            {
+                return None;
+            }
             let explained = score::explained(&values, &sorted.texts);
             Some(Reader { candidate, values, explained })
         })

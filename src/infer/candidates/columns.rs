@@ -14,7 +14,8 @@ pub(super) fn candidates(texts: &[&str]) -> Vec<Candidate> {
             && names.iter().all(|name| name.parse::<f64>().is_err() && seen.insert(*name))
             && !header.contains([':', '=', ',', ';']);
         // Values may be left out or have blanks in them; most lines still have about as many words as there are names.
-        let about = rows.iter().filter(|row| row.split_whitespace().count() + 1 >= names.len()).count();
+        let about =
+            rows.iter().filter(|row| row.split_whitespace().count() + names.len() / 4 >= names.len()).count();
         header_is_good && !rows.is_empty() && about * 10 >= rows.len() * 8
     };
     if texts.iter().all(is_table) {
