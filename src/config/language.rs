@@ -109,7 +109,7 @@ pub(super) fn template(report: &Report<'_>, node: &Node, what: &str, names: &[&s
             return None;
         }
     };
-    let mut known = refuse_unknown_filters(report, node, &text);
+    let mut known = refuse_unknown_filters(report, node, &text) & refuse_methods(report, node, &text);
     for name in template.names().iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name)) {
         known = false;
         let help = match names {
@@ -151,6 +151,35 @@ fn refuse_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool 
                 help,
             );
         }
+    }
+    known
+}
+
+/// Values have no methods here, as they have in Python: a call of one fails, but only when it comes to it.
+fn refuse_methods(report: &Report<'_>, node: &Node, text: &str) -> bool {
+    let mut known = true;
+    for found in EXPRESSION.find_iter(text).flat_map(|part| CALL.captures_iter(part.as_str())) {
+        let (Some(of), Some(method)) = (found.name("of"), found.name("method")) else { continue };
+        // What the engine's own objects can do.
+        if matches!(of.as_str(), "loop" | "self") {
+            continue;
+        }
+        known = false;
+        let method = method.as_str();
+        let help = match method {
+            "upper" | "lower" | "title" | "capitalize" | "trim" | "items" | "replace" | "join" | "split"
+            | "lines" => {
+                format!("write a filter: `x | {method}`")
+            }
+            "strip" => "write a filter: `x | trim`".to_owned(),
+            "get" => "write `x.name | default(…)`".to_owned(),
+            "keys" => "write a filter: `x | list`".to_owned(),
+            "startswith" | "endswith" => {
+                format!("write a test: `x is {}ing_with(…)`", method.trim_end_matches("swith"))
+            }
+            _ => "write a filter, `x | upper`, in place of a method".to_owned(),
+        };
+        report.error(words_in(report, node.span, method), format!("a value has no method `{method}`"), help);
     }
     known
 }
@@ -237,6 +266,12 @@ static USES_OF_ARGUMENTS: LazyLock<Regex> = LazyLock::new(|| {
 /// What a template writes or does: `{{ … }}` and `{% … %}`.
 static EXPRESSION: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?s)\{\{.*?\}\}|\{%.*?%\}").expect("the pattern is fixed and right"));
+
+/// Texts, to pass over them, and calls of methods.
+static CALL: LazyLock<Regex> = LazyLock::new(|| {
+    let calls = r#""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?<of>\w+|[\])])\s*\.\s*(?<method>[A-Za-z_]\w*)\s*\("#;
+    Regex::new(calls).expect("the pattern is fixed and right")
+});
 
 /// Texts, to pass over them, filters and tests.
 static USE: LazyLock<Regex> = LazyLock::new(|| {

@@ -151,8 +151,8 @@ impl Node {
     /// Marks what stands under secret keys, and tells its places in the file. Below a key of `PLAIN` names are
     /// the file's own words, not keys of settings.
     pub(super) fn mark_secrets(&mut self, ranges: &mut Vec<Range<usize>>) {
-        const PLAIN: [&str; 8] =
-            ["fields", "input", "output", "tests", "names", "rules", "with", "parameters"];
+        const PLAIN: [&str; 9] =
+            ["extract", "fields", "input", "output", "tests", "names", "rules", "with", "parameters"];
         match &mut self.kind {
             Kind::Map(entries) => {
                 for Entry { key, value } in entries {

@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::{node::Node, reply::Compiled, report::Report, section::Section, source::Span, suggest};
-use crate::rule::{Action, FieldKind, Fields, Otherwise, OutputSchema, SuccessRule, Wrap, extract::Gives};
+use crate::rule::{Action, Otherwise, OutputSchema, SuccessRule, Wrap, extract::Gives};
+
+type Schema = Map<String, Value>;
 
 /// The schema that the fields of the rules promise, when all of them name their fields.
 ///
@@ -21,25 +23,14 @@ pub(super) fn derived(
     for compiled in rules {
         match &compiled.rule.action {
             Action::Error(_) => {}
-            Action::Success(rule) => {
-                let (fields, many) = fields_of(rule)?;
-                shapes.push((fields.schema(), many, compiled.span));
-            }
+            Action::Success(rule) => shapes.push((schema_of(rule)?, compiled.span)),
         }
     }
-    let (first, many, span) = shapes.first().cloned()?;
-    if shapes.iter().any(|(_, other, _)| *other != many) {
-        return None;
-    }
-    let object = shapes.iter().skip(1).fold(first, |joined, (schema, ..)| join(&joined, schema));
-    let document = if many {
-        let mut list = Map::new();
-        list.insert("type".into(), "array".into());
-        list.insert("items".into(), Value::Object(object));
-        list
-    } else {
-        object
-    };
+    let mut shapes = shapes.into_iter();
+    let (first, span) = shapes.next()?;
+    let document = shapes.try_fold(first, |joined, (schema, _)| join_values(joined, schema))?;
+    // What has no type is anything: there is nothing to promise.
+    document.get("type")?;
     match OutputSchema::new(document, wrap) {
         Ok(schema) => Some(schema),
         Err(error) => {
@@ -69,14 +60,29 @@ pub(super) fn warn_of_defaults(
     }
 }
 
-/// The fields that a rule's value has, and whether there are many of them; `None` when jq reshapes them.
-fn fields_of(rule: &SuccessRule) -> Option<(&Fields, bool)> {
+/// What is certain of a rule's value; `None` when that is nothing, or jq reshapes it.
+pub(super) fn schema_of(rule: &SuccessRule) -> Option<Schema> {
     if rule.structured.is_some() {
         return None;
     }
-    let extractor = rule.extract.as_ref()?;
-    let many = extractor.kind.gives() == Gives::Many;
-    Some((extractor.fields.as_ref()?, many))
+    rule.extract.as_ref()?.schema()
+}
+
+/// What two rules promise together: objects and lists of objects are joined, other values must be the same.
+fn join_values(left: Schema, right: Schema) -> Option<Schema> {
+    let kind = |schema: &Schema, kind: &str| schema.get("type").is_some_and(|found| found == kind);
+    if left == right {
+        return Some(left);
+    }
+    if kind(&left, "object") && kind(&right, "object") {
+        return Some(join(&left, &right));
+    }
+    if kind(&left, "array") && kind(&right, "array") {
+        let items = |schema: &Schema| schema.get("items").and_then(Value::as_object).cloned();
+        let items = join_values(items(&left)?, items(&right)?)?;
+        return Some(Map::from_iter([("type".into(), "array".into()), ("items".into(), items.into())]));
+    }
+    None
 }
 
 /// What two rules promise together: the fields of both, required where both give them.
@@ -121,88 +127,190 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
     let Action::Success(rule) = &compiled.rule.action else { return };
     let span = compiled.fields_span.unwrap_or(compiled.span);
     if rule.structured.is_none()
-        && let Some(extractor) = &rule.extract
-        && extractor.kind.gives() == Gives::Block
+        && let Some(extract) = &rule.extract
+        && extract.gives() == Gives::Block
     {
         let message = "`binary` gives no value, and `output` promises one";
         report.error(compiled.span, message, "leave `output` out");
         return;
     }
-    let Some((fields, many)) = fields_of(rule) else { return };
+    let Some(promised) = schema_of(rule) else { return };
+    let comparison = Comparison { report, span };
     let document = output.document();
-    let (schema, place) = match document.get("items") {
-        Some(Value::Object(items)) if many || document.get("type") == Some(&json!("array")) => {
-            (items, "/items")
-        }
-        _ if many => {
-            let message = "this rule gives a list, and `output` promises none";
-            report.error(span, message, "write `output: { type: array, items: { … } }`");
-            return;
-        }
-        _ => (document, ""),
-    };
-    compare_one(report, fields, schema, node.at_pointer(place), span);
+    let (value_kinds, kinds) = (kinds_of(&promised), kinds_of(document));
+    if kinds != ["object"] || value_kinds.is_empty() || value_kinds.contains(&"object") {
+        comparison.value(&promised, document, node, "");
+        return;
+    }
+    // A value that is no object goes out under `result`.
+    match document.get("properties").and_then(|properties| properties.get("result")?.as_object()) {
+        Some(result) => comparison.value(&promised, result, node.at_pointer("/properties/result"), ""),
+        None if value_kinds == ["array"] => report.error(
+            span,
+            "this rule gives a list, and `output` promises none",
+            "write `output: { type: array, items: { … } }`",
+        ),
+        None => report.error(
+            span,
+            format!(
+                "this rule gives one value, `{}`, and `output` promises an object",
+                value_kinds.join("` or `")
+            ),
+            format!("write `output: {{ type: {} }}`", value_kinds[0]),
+        ),
+    }
 }
 
-fn compare_one(report: &Report<'_>, fields: &Fields, schema: &Map<String, Value>, node: &Node, span: Span) {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
-    let required =
-        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    for name in required {
-        match fields.iter().find(|field| field.name == name) {
-            None => {
-                let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
-                let message = format!("`output` requires `{name}`, which these fields don't give");
-                report.error(span, message, suggest::help(name, "they give", names));
-            }
-            Some(field) if field.optional => {
-                let message = format!("`output` requires `{name}`, which is optional here");
-                report.error(
-                    span,
-                    message,
-                    format!("take `{name}` out of `required`, or the `?` off the field"),
-                );
-            }
-            Some(_) => {}
+fn kinds_of(schema: &Schema) -> Vec<&str> {
+    match schema.get("type") {
+        Some(Value::String(kind)) => vec![kind],
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What a rule gives, held against what is written.
+struct Comparison<'r, 'f> {
+    report: &'r Report<'f>,
+    /// Where the rule's fields are.
+    span: Span,
+}
+
+impl Comparison<'_, '_> {
+    /// `place` is the way to the value, as a path; empty for all of it.
+    fn value(&self, promised: &Schema, written: &Schema, node: &Node, place: &str) {
+        // What a reference leads to is held at run time.
+        if written.contains_key("$ref") || !self.kinds(promised, written, node, place) {
+            return;
+        }
+        self.values(promised, written, node, place);
+        let format = |schema: &Schema| schema.get("format").and_then(Value::as_str).map(str::to_owned);
+        if let (Some(found), Some(expected)) = (format(promised), format(written))
+            && found != expected
+        {
+            self.report.error(
+                node.get("format").map_or(self.span, |node| node.span),
+                format!("{} is a `{found}`, and `output` says `{expected}`", name_of(place)),
+                "write the same format in both places, or leave `output` out",
+            );
+        }
+        self.object(promised, written, node, place);
+        let items = |schema: &Schema| schema.get("items").and_then(Value::as_object).cloned();
+        if let (Some(found), Some(expected)) = (items(promised), items(written)) {
+            let place = if place.is_empty() { String::new() } else { format!("{place}[]") };
+            self.value(&found, &expected, node.at_pointer("/items"), &place);
         }
     }
-    for field in fields.iter() {
-        let Some(property) = properties.and_then(|properties| properties.get(&field.name)) else {
-            if closed {
-                let names: Vec<&str> =
-                    properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-                let message = format!("`output` has no place for the field `{}`", field.name);
-                report.error(span, message, suggest::help(&field.name, "its properties", names));
-            }
-            continue;
-        };
-        let (found, fits): (&str, &[&str]) = match field.kind {
-            FieldKind::String => ("string", &["string"]),
-            FieldKind::Number => ("number", &["number"]),
-            FieldKind::Integer => ("integer", &["integer", "number"]),
-            FieldKind::Boolean(_) => ("boolean", &["boolean"]),
-        };
-        let kinds: Vec<&str> = match property.get("type") {
-            Some(Value::String(kind)) => vec![kind],
-            Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
-            _ => continue,
-        };
-        if !kinds.iter().any(|kind| fits.contains(kind)) {
-            let place = node
-                .get("properties")
-                .and_then(|node| node.get(&field.name))
-                .and_then(|node| node.get("type"));
-            let message = format!(
-                "the field `{}` is of type `{found}`, and `output` says `{}`",
-                field.name,
-                kinds.join("` or `")
-            );
-            report.error(
-                place.map_or(span, |node| node.span),
-                message,
-                "write the same type in both places, or leave `output` out",
-            );
+
+    fn kinds(&self, promised: &Schema, written: &Schema, node: &Node, place: &str) -> bool {
+        let (found, expected) = (kinds_of(promised), kinds_of(written));
+        let fits =
+            |kind: &&str| expected.contains(kind) || (**kind == *"integer" && expected.contains(&"number"));
+        if expected.is_empty() || found.iter().all(&fits) {
+            return true;
         }
+        let wrong: Vec<&str> = found.iter().copied().filter(|kind| !fits(kind)).collect();
+        let expected = expected.join("` or `");
+        let message = if wrong == ["null"] {
+            format!("{} may be null, and `output` says `{expected}`", name_of(place))
+        } else {
+            format!(
+                "{} is of type `{}`, and `output` says `{expected}`",
+                name_of(place),
+                wrong.join("` or `")
+            )
+        };
+        self.report.error(
+            node.get("type").map_or(self.span, |node| node.span),
+            message,
+            "write the same type in both places, or leave `output` out",
+        );
+        false
+    }
+
+    fn values(&self, promised: &Schema, written: &Schema, node: &Node, place: &str) {
+        let Some(found) = promised.get("enum").and_then(Value::as_array) else { return };
+        let (expected, key) = match (written.get("enum").and_then(Value::as_array), written.get("const")) {
+            (Some(listed), _) => (listed.clone(), "enum"),
+            (None, Some(one)) => (vec![one.clone()], "const"),
+            (None, None) => return,
+        };
+        for value in found.iter().filter(|value| !expected.contains(value)) {
+            let listed = expected.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let help = suggest::help(&value.to_string(), "it lists", listed.iter().map(String::as_str));
+            let message = format!("{} may be `{value}`, which `output` does not list", name_of(place));
+            self.report.error(node.get(key).map_or(self.span, |node| node.span), message, help);
+        }
+    }
+
+    fn object(&self, promised: &Schema, written: &Schema, node: &Node, place: &str) {
+        let Some(fields) = promised.get("properties").and_then(Value::as_object) else { return };
+        let properties = written.get("properties").and_then(Value::as_object);
+        let closed = written.get("additionalProperties") == Some(&Value::Bool(false));
+        let list = |schema: &Schema, key: &str| -> Vec<String> {
+            let names = schema.get(key).and_then(Value::as_array).into_iter().flatten();
+            names.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let always = list(promised, "required");
+        let open = promised.contains_key("additionalProperties");
+        for name in list(written, "required") {
+            let full = inside(place, &name);
+            if !fields.contains_key(&name) && !open {
+                let message = format!("`output` requires `{full}`, which these fields don't give");
+                let names: Vec<&str> = fields.keys().map(String::as_str).collect();
+                self.report.error(self.span, message, suggest::help(&name, "they give", names));
+            } else if !always.contains(&name) {
+                let message = format!("`output` requires `{full}`, which is optional here");
+                let help = format!("take `{full}` out of `required`, or the `?` off the field");
+                self.report.error(self.span, message, help);
+            }
+        }
+        for (name, field) in fields {
+            let full = inside(place, name);
+            match (properties.and_then(|properties| properties.get(name)), field.as_object()) {
+                (Some(Value::Object(property)), Some(field)) => {
+                    let node = node.get("properties").and_then(|node| node.get(name)).unwrap_or(node);
+                    self.value(field, property, node, &full);
+                }
+                (None, _) if closed => {
+                    let names: Vec<&str> =
+                        properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+                    let message = format!("`output` has no place for the field `{full}`");
+                    self.report.error(self.span, message, suggest::help(name, "its properties", names));
+                }
+                _ => {}
+            }
+        }
+        if closed && open {
+            let message = format!("`output` has no place for fields of other names{}", of(place));
+            self.report.error(self.span, message, "take `additionalProperties: false` out, or `\"*\"`");
+        }
+    }
+}
+
+fn inside(place: &str, name: &str) -> String {
+    if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") }
+}
+
+fn name_of(place: &str) -> String {
+    if place.is_empty() { "the value".to_owned() } else { format!("the field `{place}`") }
+}
+
+fn of(place: &str) -> String {
+    if place.is_empty() { String::new() } else { format!(" in `{place}`") }
+}
+
+/// The first name on a template's way through a rule's value that the value never has, and the names that there are.
+///
+/// `None` where the way leads to what may be anything.
+pub(super) fn missing_on_the_way(schema: &Schema, path: &[&str]) -> Option<(String, Vec<String>)> {
+    let (name, rest) = path.split_first()?;
+    if kinds_of(schema) != ["object"] || schema.contains_key("additionalProperties") {
+        return None;
+    }
+    let properties = schema.get("properties")?.as_object()?;
+    match properties.get(*name) {
+        Some(property) => missing_on_the_way(property.as_object()?, rest),
+        None => Some(((*name).to_owned(), properties.keys().cloned().collect())),
     }
 }

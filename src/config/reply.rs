@@ -5,17 +5,18 @@ use super::{
     keys::{ERROR, RULE},
     language, limit,
     node::{Entry, Kind, Node},
+    promise,
     report::Report,
     rules::{Via, WrittenRule},
     schemas::Asked,
     section::Section,
     source::Span,
-    when,
+    suggest, when,
 };
 use crate::rule::{
     Action, CodeTemplate, ContentTemplate, ErrorRule, Jq, Matcher, Rule, SuccessRule, TEMPLATE_NAMES,
     Template,
-    extract::{Extractor, Gives},
+    extract::{Extract, Gives},
 };
 
 /// One rule, and the places in it that later checks speak of.
@@ -78,7 +79,7 @@ fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut Asked) -> Optio
         }
     };
     if let (Some(matcher), Some(action)) = (&matcher, &action) {
-        refuse_value_of_nothing(&section, matcher, action.extractor())?;
+        refuse_value_of_nothing(&section, matcher, action.extract())?;
     }
     let charset = match charset {
         Some(charset) => Some(charset?),
@@ -154,7 +155,7 @@ fn error(
         }
     };
     let rule = ErrorRule {
-        extract: whole(extract)?.map(|compiled| compiled.extractor),
+        extract: whole(extract)?.map(|compiled| compiled.extract),
         text: text?,
         code: whole(code)?,
         structured: whole(structured)?,
@@ -177,9 +178,9 @@ fn error(
 fn refuse_value_of_nothing(
     section: &Section<'_, '_>,
     matcher: &Matcher,
-    extractor: Option<&Extractor>,
+    extract: Option<&Extract>,
 ) -> Option<()> {
-    let gives_block = extractor.is_some_and(|extractor| extractor.kind.gives() == Gives::Block);
+    let gives_block = extract.is_some_and(|extract| extract.gives() == Gives::Block);
     if gives_block
         && matcher.reads_value()
         && let Some(entry) = section.entry("when")
@@ -219,7 +220,7 @@ fn success(
     let fields_span = extract.as_ref().and_then(|compiled| compiled.fields_span);
     let needs_value = section.entry("structured").or_else(|| section.entry("limit"));
     if let (Some(compiled), Some(entry)) = (&extract, needs_value)
-        && compiled.extractor.kind.gives() == Gives::Block
+        && compiled.extract.gives() == Gives::Block
     {
         let message =
             format!("`{}` has nothing to work on: `binary` gives a block, and no value", entry.key.text);
@@ -227,12 +228,38 @@ fn success(
         return (None, None);
     }
     let rule = SuccessRule {
-        extract: extract.map(|compiled| compiled.extractor),
+        extract: extract.map(|compiled| compiled.extract),
         structured,
         content: content.unwrap_or(ContentTemplate::Default),
         limit,
     };
+    if let Some(entry) = section.entry("content")
+        && !knows_its_ways(report, entry, &rule)
+    {
+        return (None, None);
+    }
     (Some(Action::Success(rule)), fields_span)
+}
+
+/// A template that goes to `structured.x` where no rule gives an `x` fails at every call.
+fn knows_its_ways(report: &Report<'_>, entry: &Entry, rule: &SuccessRule) -> bool {
+    let Some(value) = promise::schema_of(rule) else { return true };
+    let is_object = value.get("type").is_some_and(|kind| kind == "object");
+    let before = report.errors();
+    for path in rule.content.templates().into_iter().flat_map(Template::paths) {
+        let steps: Vec<&str> = path.split('.').collect();
+        let way = match steps[..] {
+            ["structured", ref way @ ..] if is_object => way,
+            ["value", ref way @ ..] => way,
+            _ => continue,
+        };
+        if let Some((name, names)) = promise::missing_on_the_way(&value, way) {
+            let message = format!("the template asks for `{path}`, and this rule gives no `{name}`");
+            let help = suggest::help(&name, "it gives", names.iter().map(String::as_str));
+            report.error(language::words_in(report, entry.value.span, path), message, help);
+        }
+    }
+    report.errors() == before
 }
 
 /// What is absent may be; what is there must be right.

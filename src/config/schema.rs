@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{FILE, Keys, LOG, SERVER, Takes};
+use super::keys::{EXTRACT, FIELD_TYPES, FILE, Keys, LOG, SERVER, Takes};
 
 /// The JSON Schema (2020-12) of a configuration file, for editors.
 pub fn schema() -> Value {
@@ -39,6 +39,13 @@ fn section(keys: &'static Keys, definitions: &mut Definitions) -> Map<String, Va
     schema.insert("type".into(), "object".into());
     schema.insert("properties".into(), Value::Object(properties));
     schema.insert("additionalProperties".into(), false.into());
+    if std::ptr::eq(keys, &EXTRACT) {
+        // What names no extractor is none, and its key may be a misspelt one.
+        let beside = ["fields", "type", "optional"];
+        let named = keys.names().filter(|name| !beside.contains(name));
+        let named: Vec<_> = named.map(|name| json!({ "required": [name] })).collect();
+        schema.insert("anyOf".into(), named.into());
+    }
     schema
 }
 
@@ -47,6 +54,13 @@ fn takes(kind: Takes, definitions: &mut Definitions) -> Map<String, Value> {
         Takes::Text => json!({ "type": "string" }),
         Takes::Word(words) => json!({ "enum": words }),
         Takes::Flag => json!({ "type": "boolean" }),
+        Takes::FieldType => {
+            let words = |ending: &str| {
+                FIELD_TYPES.iter().map(move |word| format!("{word}{ending}")).collect::<Vec<_>>()
+            };
+            let words = ["", "?", "[]", "[]?"].map(words).concat();
+            json!({ "enum": words })
+        }
         Takes::Duration(..) => json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$" }),
         Takes::Size(..) => {
             json!({ "type": "string", "pattern": r"^\d+(\.\d+)?\s*(B|KB|KiB|MB|MiB|GB|GiB)$|\$\{" })

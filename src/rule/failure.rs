@@ -4,7 +4,7 @@ use minijinja::Value as Name;
 use serde_json::Value;
 
 use super::{
-    extract::Extractor,
+    extract::Extract,
     finding::Finding,
     jq::Jq,
     matcher::Captures,
@@ -21,7 +21,7 @@ use crate::tool::{Fault, JsonText, Structured, ToolResult};
 #[derive(Debug)]
 pub struct ErrorRule {
     /// Bytes to the value that `structured`, `code` and `value` speak of; by media type where there is none.
-    pub extract: Option<Extractor>,
+    pub extract: Option<Extract>,
     /// The text for the model.
     pub text: Template,
     /// The upstream's own code, for `_meta`.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
-    extract::{Answered, Extracted, Extractor, ExtractorKind, Verdict},
+    extract::{Answered, Extract, Extracted, Extractor, Verdict},
     reading::{Reading, by_media_type},
     trace::{LONGEST_TRACED, Trace},
     verdict::capped,
@@ -14,7 +14,7 @@ use super::{
 
 /// What a rule's extractor gives for one reply: made when the first part of the rule asks for it, and once.
 pub(super) struct Finding<'a> {
-    extractor: Option<&'a Extractor>,
+    extract: Option<&'a Extract>,
     reading: &'a Reading<'a>,
     found: OnceCell<Result<Extracted, String>>,
     value: OnceCell<Value>,
@@ -22,8 +22,8 @@ pub(super) struct Finding<'a> {
 
 impl<'a> Finding<'a> {
     /// Of this extractor; by media type where the rule has none.
-    pub(super) fn new(extractor: Option<&'a Extractor>, reading: &'a Reading<'a>) -> Self {
-        Self { extractor, reading, found: OnceCell::new(), value: OnceCell::new() }
+    pub(super) fn new(extract: Option<&'a Extract>, reading: &'a Reading<'a>) -> Self {
+        Self { extract, reading, found: OnceCell::new(), value: OnceCell::new() }
     }
 
     /// What was found, or a sentence that says why nothing could be.
@@ -53,37 +53,36 @@ impl<'a> Finding<'a> {
 
     fn make(&self) -> Result<Extracted, String> {
         let default;
-        let extractor = match self.extractor {
-            Some(extractor) => extractor,
+        let extract = match self.extract {
+            Some(extract) => extract,
             // Old servers declare a type for what they then do not send.
             None if self.reading.body()?.is_empty() => return Ok(Extracted::Nothing),
             None => {
-                default = Extractor::whole(by_media_type(self.reading));
+                default = Extract::One(Box::new(Extractor::whole(by_media_type(self.reading))));
                 &default
             }
         };
-        if reads_text(&extractor.kind) {
+        if extract.reads_text() {
             self.reading.decoded()?;
         }
-        let name = extractor.kind.name();
-        extractor.extract(self.reading).map_err(|error| format!("{name}: {error}"))
+        extract.extract(self.reading)
     }
 
     /// Notes what was found, if anything has asked for it.
     pub(super) fn trace(&self, trace: &mut Trace) {
         let Some(found) = self.found.get() else { return };
         let default;
-        let kind = match self.extractor {
-            Some(extractor) => &extractor.kind,
+        let extract = match self.extract {
+            Some(extract) => extract,
             None if self.reading.body().is_ok_and(Bytes::is_empty) => {
                 return trace.step(|| ("extract".into(), "nothing: the reply is empty".into()));
             }
             None => {
-                default = by_media_type(self.reading);
+                default = Extract::One(Box::new(Extractor::whole(by_media_type(self.reading))));
                 &default
             }
         };
-        if reads_text(kind)
+        if extract.reads_text()
             && let Ok(decoded) = self.reading.decoded()
         {
             trace.step(|| {
@@ -93,13 +92,29 @@ impl<'a> Finding<'a> {
                 ("decode".into(), found)
             });
         }
+        if let (Extract::Parts(parts), Ok(Extracted::Value(value))) = (extract, found) {
+            for part in parts {
+                trace.step(|| {
+                    let found = value.get(&part.name).map(|value| capped(&value.to_string(), LONGEST_TRACED));
+                    (
+                        format!("extract {} {}", part.name, part.extractor.kind.name()),
+                        found.unwrap_or_else(|| "nothing: left out".to_owned()),
+                    )
+                });
+            }
+            return;
+        }
         trace.step(|| {
             let found = match found {
                 Ok(Extracted::Block(_)) => format!("{} bytes", self.reading.body().map_or(0, Bytes::len)),
                 Ok(found) => found_words(found),
                 Err(why) => format!("failed: {why}"),
             };
-            (format!("extract {}", kind.name()), found)
+            let what = match extract {
+                Extract::One(extractor) => format!("extract {}", extractor.kind.name()),
+                Extract::Parts(_) => "extract".to_owned(),
+            };
+            (what, found)
         });
     }
 }
@@ -122,8 +137,4 @@ fn found_words(found: &Extracted) -> String {
         }
         Extracted::Nothing => "nothing".to_owned(),
     }
-}
-
-fn reads_text(kind: &ExtractorKind) -> bool {
-    !matches!(kind, ExtractorKind::Binary(_) | ExtractorKind::Header(_))
 }

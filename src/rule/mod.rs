@@ -38,7 +38,10 @@ pub use content::{BLOCK_LIMIT, BlockTemplate, BodyTemplate, ContentTemplate, Pay
 pub use convert::Booleans;
 pub use decode::{Charset, CharsetError};
 pub use failure::{CodeTemplate, ErrorRule};
-pub use fields::{Field, FieldKind, Fields};
+pub use fields::{
+    Count, DurationForm, Field, FieldKind, FieldType, Fields, Kilo, Missing, NumberForm, Path, PathError,
+    ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, Values, Zone,
+};
 pub use jq::{Jq, JqError};
 pub use limit::{LIMIT_META_KEY, Limit, ListPath, ListPathError, More};
 pub use matcher::{Matcher, MediaPattern, Pattern, PatternError, StatusPattern};

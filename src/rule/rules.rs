@@ -2,7 +2,7 @@
 
 use super::{
     decode::Charset,
-    extract::Extractor,
+    extract::Extract,
     failure::ErrorRule,
     matcher::Matcher,
     output::{OutputSchema, Wrap},
@@ -70,7 +70,7 @@ pub enum Action {
 
 impl Action {
     /// What reads a value from the reply; by media type where there is none.
-    pub fn extractor(&self) -> Option<&Extractor> {
+    pub fn extract(&self) -> Option<&Extract> {
         match self {
             Self::Error(rule) => rule.extract.as_ref(),
             Self::Success(rule) => rule.extract.as_ref(),

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     content::{self, ContentTemplate, Shown, TextKind},
-    extract::{Answered, Extracted, Extractor},
+    extract::{Answered, Extract, Extracted},
     finding::Finding,
     jq::Jq,
     limit::{Cut, LIMIT_META_KEY, Limit},
@@ -23,7 +23,7 @@ use crate::tool::{Block, Content, Fault, JsonText, Outcome, Structured, Text, To
 #[derive(Debug)]
 pub struct SuccessRule {
     /// Bytes to a value; by media type where there is none.
-    pub extract: Option<Extractor>,
+    pub extract: Option<Extract>,
     /// The value to the structure; the value itself where there is none.
     pub structured: Option<Jq>,
     /// What people and models see.

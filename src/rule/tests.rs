@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::{
     extract::{
-        Binary, CapturePattern, ColumnLayout, Columns, Csv, Each, Extractor, ExtractorKind, Form,
+        Binary, CapturePattern, ColumnLayout, Columns, Csv, Each, Extract, Extractor, ExtractorKind, Form,
         GrokPatterns, Header, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs, Path, Pick,
-        Prefixes, Regex, Text, Uneven, Xml,
+        Prefixes, Regex, Text, Typing, Uneven, Xml,
     },
     *,
 };
@@ -55,7 +55,7 @@ fn success(extract: ExtractorKind, structured: Option<&str>, content: Option<&st
     });
     let structured = structured.map(|filter| Jq::compile(filter).unwrap());
     let action = Action::Success(SuccessRule {
-        extract: Some(Extractor::whole(extract)),
+        extract: Some(Extract::One(Box::new(Extractor::whole(extract)))),
         structured,
         content,
         limit: None,
@@ -258,26 +258,25 @@ fn a_reply_that_fits_no_rule_is_an_error_that_says_so() {
 
 #[test]
 fn typed_fields_make_the_structure_and_its_schema() {
-    let field = |name: &str, from: &str, kind, optional| Field {
-        name: name.into(),
-        from: from.into(),
-        kind,
-        optional,
+    let field = |name: &str, from: &str, kind: FieldKind, missing| {
+        let from = crate::rule::Path::exact(from);
+        Field { from, missing, ..Field::new(name, kind.into()) }
     };
     let fields = Fields::new(vec![
-        field("temperature", "temp", FieldKind::Number, false),
+        field("temperature", "temp", FieldKind::Number(NumberForm::default()), Missing::IsAnError),
         field(
             "raining",
             "rain",
             FieldKind::Boolean(Booleans { yes: vec!["yes".into()], no: vec!["no".into()] }),
-            false,
+            Missing::IsAnError,
         ),
-        field("wind", "wind", FieldKind::Integer, true),
+        field("wind", "wind", FieldKind::Integer(NumberForm::default()), Missing::IsLeftOut),
     ]);
     let schema = Value::Object(fields.schema());
     let mut rule = success(ExtractorKind::Pairs(Pairs::default()), None, None);
     let Action::Success(action) = &mut rule.action else { unreachable!() };
-    action.extract.as_mut().unwrap().fields = Some(fields);
+    let kind = ExtractorKind::Pairs(Pairs::default());
+    action.extract = Some(Extract::One(Box::new(Extractor { kind, typing: Typing::Fields(fields) })));
     let translator = translator(vec![rule], Some(schema));
     let expected = r#"{"temperature":5.0,"raining":true}"#;
     check(
@@ -321,7 +320,7 @@ fn a_condition_looks_at_the_value_the_arguments_and_what_is_not() {
     let not = Matcher { not: Some(Box::new(ready)), ..args };
     let mut refused = error(value(".state == \"refused\""), "refused: {{ value.why }}");
     let Action::Error(rule) = &mut refused.action else { unreachable!() };
-    rule.extract = Some(Extractor::whole(ExtractorKind::Pairs(Pairs::default())));
+    rule.extract = Some(Extract::One(Box::new(Extractor::whole(ExtractorKind::Pairs(Pairs::default())))));
     let mut good = success(ExtractorKind::Pairs(Pairs::default()), None, None);
     good.matcher = value(".state == \"good\"");
     let translator = translator(vec![refused, good, error(not, "not ready")], None);
@@ -465,6 +464,7 @@ fn any_translator() -> impl Strategy<Value = Translator> {
                 2 => Some(ExtractorKind::Pairs(Pairs::default())),
                 3 => Some(ExtractorKind::Header(Header {
                     names: vec!["status".into(), "content-type".into()],
+                    shape: Default::default(),
                 })),
                 4 => Some(ExtractorKind::Binary(Binary { kind: None, media_type: None })),
                 5 => Some(ExtractorKind::Regex(Regex {

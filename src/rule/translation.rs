@@ -100,7 +100,7 @@ impl Job<'_> {
                     &recoded
                 }
             };
-            let finding = Finding::new(rule.action.extractor(), reading);
+            let finding = Finding::new(rule.action.extract(), reading);
             let held = self.held(rule, reading, &finding);
             let words = held.as_ref().map_or_else(|why| format!("does not hold: {why}"), held_words);
             self.trace.step(|| (format!("rule {}", index + 1), words));

@@ -9,9 +9,12 @@ use divan::{Bencher, black_box, counter::BytesCount};
 use glossator::{
     reply::Reply,
     rule::{
-        Action, ContentTemplate, Facts, Field, FieldKind, Fields, Jq, Matcher, Otherwise, OutputSchema,
-        Pattern, Rule, SuccessRule, Trace, TranslationLimits, Translator, Wrap,
-        extract::{Binary, CapturePattern, Each, Extractor, ExtractorKind, Pairs, Regex, Text},
+        Action, ContentTemplate, Facts, Field, FieldKind, Fields, Jq, Matcher, Missing, NumberForm,
+        Otherwise, OutputSchema, Path, Pattern, Rule, SuccessRule, Trace, TranslationLimits, Translator,
+        Wrap,
+        extract::{
+            Binary, CapturePattern, Each, Extract, Extractor, ExtractorKind, Pairs, Regex, Text, Typing,
+        },
         translate,
     },
     tool::{Shapes, ToolName, write_result},
@@ -66,10 +69,9 @@ fn pairs(bencher: Bencher<'_, '_>, bytes: usize) {
 #[divan::bench(args = SIZES)]
 fn pairs_to_typed_fields(bencher: Bencher<'_, '_>, bytes: usize) {
     let field = |number: usize| Field {
-        name: format!("field_{number}"),
-        from: format!("key_{number}"),
-        kind: FieldKind::Integer,
-        optional: true,
+        from: Path::exact(&format!("key_{number}")),
+        missing: Missing::IsLeftOut,
+        ..Field::new(format!("field_{number}"), FieldKind::Integer(NumberForm::default()).into())
     };
     let fields = Fields::new((0..8).map(field).collect());
     let schema = Value::Object(fields.schema());
@@ -125,7 +127,8 @@ fn translator(rule: Option<Rule>, output: Option<Value>) -> Translator {
 
 fn rule(kind: ExtractorKind, fields: Option<Fields>, structured: Option<&str>) -> Rule {
     let structured = structured.map(|filter| Jq::compile(filter).expect("the filter is fixed"));
-    let extract = Some(Extractor { kind, fields });
+    let typing = fields.map_or(Typing::AsFound, Typing::Fields);
+    let extract = Some(Extract::One(Box::new(Extractor { kind, typing })));
     let action =
         Action::Success(SuccessRule { extract, structured, content: ContentTemplate::Default, limit: None });
     Rule { matcher: Matcher::default(), charset: None, action }

@@ -1,18 +1,100 @@
-//! `fields`: named fields with types, taken from what an extractor found.
+//! `fields` and `type`: what is taken from what an extractor found, with types.
 
+use super::field_type;
 use crate::{
     config::{
-        keys::{self, FIELD},
+        keys::FIELD,
         node::{Entry, Kind, Node},
         report::Report,
-        section::{self, Section},
+        section::Section,
+        source::Span,
         suggest,
     },
     rule::{
-        Booleans, Field, FieldKind, Fields,
-        extract::{ExtractorKind, Finds},
+        Count, Field, FieldKind, FieldType, Fields, Missing, Path,
+        extract::{ExtractorKind, Finds, Typing},
     },
+    tool::Schema,
 };
+
+/// What is written beside an extractor: `fields`, or `type`, or an object's type with its fields.
+pub(super) fn typing(
+    report: &Report<'_>,
+    kind: &ExtractorKind,
+    fields: Option<&Entry>,
+    one: Option<&Entry>,
+) -> Option<Typing> {
+    match (fields, one) {
+        (None, None) => Some(Typing::AsFound),
+        (Some(entry), None) => {
+            let fields = read(report, &entry.value)?;
+            check_sources(report, kind, &fields, entry)?;
+            Some(Typing::Fields(fields))
+        }
+        (fields, Some(entry)) => value(report, kind, fields, entry),
+    }
+}
+
+/// The type of one value.
+fn value(
+    report: &Report<'_>,
+    extractor: &ExtractorKind,
+    outer: Option<&Entry>,
+    entry: &Entry,
+) -> Option<Typing> {
+    let written = written(report, entry)?;
+    if extractor.gives() == crate::rule::extract::Gives::Block {
+        let message = format!("`{}` gives a block, and no value that could have a type", extractor.name());
+        report.error(entry.key.span, message, "leave `type` out");
+        return None;
+    }
+    let mut kind = written.kind;
+    if let Some(outer) = outer {
+        let FieldKind::Object(inner @ None) = &mut kind.kind else {
+            let message = "`fields` beside `type` are those of an object";
+            report.error(outer.key.span, message, "write `type: object[]`, or leave one of the two out");
+            return None;
+        };
+        *inner = Some(read(report, &outer.value)?);
+    }
+    if written.missing != Missing::IsAnError {
+        let message = "the value as a whole can't be missing";
+        report.error(entry.key.span, message, "leave `optional`, `default` and `?` out");
+        return None;
+    }
+    let one = !matches!(kind.kind, FieldKind::Object(_) | FieldKind::Any);
+    match (extractor.finds(), &written.from) {
+        (Finds::Names(names), Some((path, span))) if !names.iter().any(|name| path_is_among(path, name)) => {
+            let message = format!("`{}` finds no `{path}`", extractor.name());
+            report.error(*span, message, suggest::help(path.as_str(), "it finds", names.iter().copied()));
+            return None;
+        }
+        (Finds::Names(names), None) if one => {
+            let message = format!("`{}` finds an object, and `type` is of one value", extractor.name());
+            let help = format!(
+                "say which: `type: {{ type: …, from: {} }}`; or write `fields`",
+                names.first().unwrap_or(&"name")
+            );
+            report.error(entry.key.span, message, help);
+            return None;
+        }
+        (Finds::NoFields, Some((_, span))) => {
+            report.error(
+                *span,
+                format!("`{}` finds one value, without names", extractor.name()),
+                "leave `from` out",
+            );
+            return None;
+        }
+        (Finds::NoFields, None) if matches!(kind.kind, FieldKind::Object(_)) => {
+            let message = format!("`{}` finds no object", extractor.name());
+            report.error(entry.key.span, message, "take `pairs`, `regex` or `json` to find fields");
+            return None;
+        }
+        _ => {}
+    }
+    Some(Typing::Value { from: written.from.map(|(path, _)| path), kind: Box::new(kind) })
+}
 
 /// Reads `fields`. `None` when something is wrong; that has been reported then.
 pub(super) fn read(report: &Report<'_>, node: &Node) -> Option<Fields> {
@@ -21,7 +103,7 @@ pub(super) fn read(report: &Report<'_>, node: &Node) -> Option<Fields> {
         report.error(node.span, message, "write `fields: { temperature: number, conditions: string }`");
         return None;
     };
-    let mut fields = Vec::new();
+    let (mut fields, mut others) = (Vec::new(), None);
     let mut good = !entries.is_empty();
     if entries.is_empty() {
         report.error(
@@ -31,109 +113,114 @@ pub(super) fn read(report: &Report<'_>, node: &Node) -> Option<Fields> {
         );
     }
     for entry in entries {
-        match field(report, entry) {
-            Some(field) => fields.push(field),
-            None => good = false,
+        let Some(written) = written(report, entry) else {
+            good = false;
+            continue;
+        };
+        if entry.key.text == OTHERS {
+            if written.from.is_some() || matches!(written.missing, Missing::Gives(_)) {
+                let message = format!("`{OTHERS}` is all other fields: it has no `from` and no `default`");
+                report.error(entry.key.span, message, "leave them out");
+                good = false;
+            }
+            others = Some(written.kind);
+            continue;
         }
+        let from = written.from.map_or_else(|| Path::exact(&entry.key.text), |(path, _)| path);
+        let (kind, missing) = (written.kind, written.missing);
+        fields.push(Field { from, missing, ..Field::new(entry.key.text.clone(), kind) });
     }
-    good.then(|| Fields::new(fields))
+    good.then(|| Fields::new(fields).with_others(others))
 }
 
-fn field(report: &Report<'_>, entry: &Entry) -> Option<Field> {
-    let name = entry.key.text.clone();
+/// The name that stands for all fields without a name of their own.
+const OTHERS: &str = "*";
+
+/// A field as it is written, its name aside.
+struct Written {
+    kind: FieldType,
+    from: Option<(Path, Span)>,
+    missing: Missing,
+}
+
+fn written(report: &Report<'_>, entry: &Entry) -> Option<Written> {
     if let Kind::Text(_) = &entry.value.kind {
-        let word = section::word_of(report, &entry.value, "the type of a field", keys::FIELD_TYPES)?;
-        let (kind, optional) = word.strip_suffix('?').map_or((word, false), |kind| (kind, true));
-        return Some(Field { from: name.clone(), name, kind: kind_of(kind, Booleans::default()), optional });
+        let (kind, optional) = field_type::by_word(report, &entry.value)?;
+        let missing = if optional { Missing::IsLeftOut } else { Missing::IsAnError };
+        return Some(Written { kind: kind.into(), from: None, missing }).map(|mut written| {
+            written.kind.count = field_type::count_of(&entry.value);
+            written
+        });
     }
     let section = Section::open(report, entry.key.span, &entry.value, &FIELD)?;
-    let (from, optional) = (section.text("from").map(str::to_owned), section.flag("optional"));
-    let (yes, no) = (words(&section, "true"), words(&section, "false"));
-    section.required("type", "write `type: number`");
-    let word = section.word("type")?;
-    if word != "boolean" && (yes.is_some() || no.is_some()) {
-        let message = format!("`true` and `false` are for the type `boolean`, not for `{word}`");
-        report.error(
-            entry
-                .value
-                .get("true")
-                .or_else(|| entry.value.get("false"))
-                .map_or(entry.key.span, |node| node.span),
-            message,
-            "leave them out",
-        );
-        return None;
-    }
-    let default = Booleans::default();
-    let words = Booleans { yes: yes.unwrap_or(default.yes), no: no.unwrap_or(default.no) };
-    if let Some(both) =
-        words.yes.iter().find(|word| words.no.iter().any(|other| other.eq_ignore_ascii_case(word)))
-    {
-        report.error(
-            entry.key.span,
-            format!("`{both}` means both true and false"),
-            "take it out of one of the lists",
-        );
-        return None;
-    }
-    Some(Field {
-        from: from.unwrap_or_else(|| name.clone()),
-        name,
-        kind: kind_of(word, words),
-        optional: optional.unwrap_or(false),
-    })
-}
-
-fn kind_of(word: &str, words: Booleans) -> FieldKind {
-    match word {
-        "number" => FieldKind::Number,
-        "integer" => FieldKind::Integer,
-        "boolean" => FieldKind::Boolean(words),
-        _ => FieldKind::String,
-    }
-}
-
-fn words(section: &Section<'_, '_>, name: &'static str) -> Option<Vec<String>> {
-    let node = section.get(name)?;
-    let items = match &node.kind {
-        Kind::List(items) => items.as_slice(),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
-            std::slice::from_ref(node)
+    let before = report.errors();
+    let from = section.text_node("from").map(|(node, text)| match text.parse::<Path>() {
+        Ok(path) => Some((path, node.span)),
+        Err(error) => {
+            let help = "write a name, or a path such as `disk.0.size`; a name with dots inside goes in double quotes";
+            report.error(node.span, format!("`from` is no path: {error}"), help);
+            None
         }
+    });
+    let flag = section.flag("optional").unwrap_or(false);
+    let default = section.entry("default");
+    let read = field_type::read(&section);
+    let from = match from {
+        Some(from) => Some(from?),
+        None => None,
     };
-    let words: Vec<String> = items.iter().filter_map(Node::scalar).collect();
-    if words.is_empty() {
-        section.report.error(node.span, format!("`{name}` names no words"), "write `true: [up, ok]`");
-        return None;
-    }
-    Some(words)
+    let (kind, optional) = read.filter(|_| report.errors() == before)?;
+    let optional = flag || optional;
+    let missing = match default {
+        Some(entry) if optional => {
+            report.error(entry.key.span, "a field with a `default` is never missing", "leave `optional` out");
+            return None;
+        }
+        Some(entry) => Missing::Gives(default_of(report, &kind, &entry.value)?),
+        None if optional => Missing::IsLeftOut,
+        None => Missing::IsAnError,
+    };
+    Some(Written { kind, from, missing })
+}
+
+fn default_of(report: &Report<'_>, kind: &FieldType, node: &Node) -> Option<serde_json::Value> {
+    let value = node.to_json();
+    let schema = Schema::compile(&kind.schema()).ok()?;
+    let Some(violation) = schema.violations(&value, 1).into_iter().next() else { return Some(value) };
+    let help = if kind.count == Count::List {
+        "a list is written `[…]`"
+    } else {
+        "write a value of the field's own type"
+    };
+    report.error(node.span, format!("`default` is none of the field's values: it {}", violation.what), help);
+    None
+}
+
+fn path_is_among(path: &Path, name: &str) -> bool {
+    path.as_str() == name || path.first() == name
 }
 
 /// Fields come from what the extractor finds; where that is known, a field must be among it.
-pub(super) fn check_sources(
-    report: &Report<'_>,
-    kind: &ExtractorKind,
-    fields: &Fields,
-    entry: &Entry,
-) -> Option<()> {
+fn check_sources(report: &Report<'_>, kind: &ExtractorKind, fields: &Fields, entry: &Entry) -> Option<()> {
     let names = match kind.finds() {
         Finds::AnyNames => return Some(()),
         Finds::Names(names) => names,
         Finds::NoFields => {
             let message = format!("`{}` finds no fields", kind.name());
-            report.error(entry.key.span, message, "take `pairs`, `regex` or `json` to find fields");
+            let help = "take `pairs`, `regex` or `json` to find fields, or say what it is: `type: number`";
+            report.error(entry.key.span, message, help);
             return None;
         }
     };
     let mut good = true;
-    for field in fields.iter().filter(|field| !names.contains(&field.from.as_str())) {
+    for field in fields.iter().filter(|field| !names.iter().any(|name| path_is_among(&field.from, name))) {
         good = false;
         let place =
             entry.value.as_map().unwrap_or_default().iter().find(|entry| entry.key.text == field.name);
         let span = place
             .map_or(entry.key.span, |entry| entry.value.get("from").map_or(entry.key.span, |node| node.span));
         let message = format!("`{}` finds no `{}`", kind.name(), field.from);
-        report.error(span, message, suggest::help(&field.from, "it finds", names.iter().copied()));
+        report.error(span, message, suggest::help(field.from.as_str(), "it finds", names.iter().copied()));
     }
     good.then_some(())
 }

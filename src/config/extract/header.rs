@@ -9,7 +9,7 @@ use crate::{
         section,
         source::Span,
     },
-    rule::extract::{ExtractorKind, Header},
+    rule::extract::{ExtractorKind, Header, HeaderShape},
 };
 
 pub(super) const FORM: Form = Form {
@@ -18,7 +18,11 @@ pub(super) const FORM: Form = Form {
     alone: Alone::Needs("the names of headers", "extract: { header: [Location] }"),
     short: Some(|report, node, place| match &node.kind {
         Kind::List(items) => Some(header(report, items.iter(), place).map(ExtractorKind::Header)),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => None,
+        Kind::Text(_) => Some(
+            header(report, std::iter::once(node), place)
+                .map(|header| ExtractorKind::Header(Header { shape: HeaderShape::Value, ..header })),
+        ),
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Map(_) => None,
     }),
     options: |section| {
         section.required("names", "write `names: [Location, status]`");
@@ -45,5 +49,5 @@ fn header<'n>(report: &Report<'_>, names: impl Iterator<Item = &'n Node>, place:
         report.error(place, "`header` names no header", "write `header: [Location]`");
         return None;
     }
-    Some(Header { names: good })
+    Some(Header { names: good, shape: HeaderShape::Object })
 }

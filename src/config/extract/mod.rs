@@ -4,6 +4,7 @@
 mod binary;
 mod columns;
 mod csv;
+mod field_type;
 mod fields;
 mod form;
 mod grok;
@@ -13,6 +14,7 @@ mod mcp;
 mod metrics;
 mod ndjson;
 mod pairs;
+mod parts;
 mod records;
 mod regex;
 mod text;
@@ -27,7 +29,7 @@ use super::{
     source::Span,
     suggest,
 };
-use crate::rule::extract::{Extractor, ExtractorKind};
+use crate::rule::extract::{Extract, Extractor, ExtractorKind};
 
 /// How an extractor is written in the file.
 struct Form {
@@ -71,22 +73,43 @@ const FORMS: [&Form; 14] = [
     &xml::FORM,
 ];
 
-/// An extractor, and where its fields are named.
+/// What reads a value from a reply, and where its fields are named.
 pub(super) struct Compiled {
-    pub(super) extractor: Extractor,
+    pub(super) extract: Extract,
     pub(super) fields_span: Option<Span>,
+}
+
+/// One extractor, and what is said of it.
+struct One {
+    extractor: Extractor,
+    fields_span: Option<Span>,
+    optional: Option<Span>,
 }
 
 /// Reads `extract`. `None` when something is wrong with it; that has been reported then.
 pub(super) fn read(report: &Report<'_>, entry: &Entry) -> Option<Compiled> {
+    if parts::is_map_of_names(&entry.value) {
+        return parts::read(report, entry);
+    }
+    let One { extractor, fields_span, optional } = one(report, entry)?;
+    if let Some(span) = optional {
+        let help =
+            "leave it out, or name what is read: `extract: { total: { header: X-Total, optional: true } }`";
+        report.error(span, "`optional` is for one of several extractors", help);
+        return None;
+    }
+    Some(Compiled { extract: Extract::One(Box::new(extractor)), fields_span })
+}
+
+fn one(report: &Report<'_>, entry: &Entry) -> Option<One> {
     match &entry.value.kind {
         Kind::Text(text) => {
             let kind = by_name(report, &entry.value, &text.text)?;
-            Some(Compiled { extractor: Extractor::whole(kind), fields_span: None })
+            Some(One { extractor: Extractor::whole(kind), fields_span: None, optional: None })
         }
         Kind::Map(_) => read_map(report, entry),
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {
-            let message = format!("`extract` takes an extractor, found {}", entry.value.found());
+            let message = format!("`{}` takes an extractor, found {}", entry.key.text, entry.value.found());
             report.error(entry.value.span, message, help());
             None
         }
@@ -120,7 +143,7 @@ fn by_name(report: &Report<'_>, node: &Node, name: &str) -> Option<ExtractorKind
     }
 }
 
-fn read_map(report: &Report<'_>, entry: &Entry) -> Option<Compiled> {
+fn read_map(report: &Report<'_>, entry: &Entry) -> Option<One> {
     // An unknown key here is an extractor that does not exist; say so rather than "unknown key".
     let entries = entry.value.as_map().unwrap_or_default();
     let before = report.errors();
@@ -139,12 +162,14 @@ fn read_map(report: &Report<'_>, entry: &Entry) -> Option<Compiled> {
     let section = Section::open(report, entry.key.span, &entry.value, &EXTRACT)?;
     let named: Vec<(&Form, &Entry)> =
         FORMS.iter().filter_map(|form| Some((*form, section.entry(form.name)?))).collect();
-    let outer = section.entry("fields");
+    let (outer, kind_entry) = (section.entry("fields"), section.entry("type"));
+    let optional = section.flag("optional") == Some(true);
+    let optional = section.entry("optional").filter(|_| optional).map(|entry| entry.key.span);
     let [(form, one)] = named[..] else {
         let (message, place) = match named[..] {
-            [] => ("`extract` names no extractor".to_owned(), section.place),
+            [] => (format!("`{}` names no extractor", entry.key.text), section.place),
             [_, (_, second), ..] => {
-                ("`extract` takes one extractor, found several".to_owned(), second.key.span)
+                (format!("`{}` takes one extractor, found several", entry.key.text), second.key.span)
             }
             [_] => unreachable!("one extractor was matched before"),
         };
@@ -159,15 +184,10 @@ fn read_map(report: &Report<'_>, entry: &Entry) -> Option<Compiled> {
             format!("keep those under `{}`", one.key.text),
         );
     }
-    let entry = inner.or(outer);
-    let fields = match entry {
-        Some(entry) => Some(fields::read(report, &entry.value)?),
-        None => None,
-    };
-    if let (Some(fields), Some(entry)) = (&fields, entry) {
-        fields::check_sources(report, &kind, fields, entry)?;
-    }
-    Some(Compiled { extractor: Extractor { kind, fields }, fields_span: entry.map(|entry| entry.key.span) })
+    let named = inner.or(outer);
+    let typing = fields::typing(report, &kind, named, kind_entry)?;
+    let fields_span = named.or(kind_entry).map(|entry| entry.key.span);
+    Some(One { extractor: Extractor { kind, typing }, fields_span, optional })
 }
 
 /// The options of an extractor, and its `fields`.

@@ -19,7 +19,11 @@ pub(in crate::config) static EXTRACT: Keys = Keys {
             Either(&[Text, Section(&GROK)]),
             "Named captures of patterns that name others: `%{IP:client}`.",
         ),
-        key("header", Either(&[Section(&HEADER), NAMES]), "Headers of the reply."),
+        key(
+            "header",
+            Either(&[Section(&HEADER), NAMES, Text]),
+            "Headers of the reply; a single one as its value.",
+        ),
         key("json", Either(&[Section(&JSON), Nothing]), "A JSON document."),
         key(
             "mcp",
@@ -37,6 +41,12 @@ pub(in crate::config) static EXTRACT: Keys = Keys {
         key("text", Either(&[Section(&TEXT), Nothing]), "The whole text."),
         key("xml", Either(&[Section(&XML), Nothing]), "An XML document, SOAP included."),
         key("fields", FIELDS, "Named fields with types, taken from what was found."),
+        key(
+            "type",
+            Either(&[FieldType, Section(&FIELD)]),
+            "The type of what was found, where that is one value.",
+        ),
+        key("optional", Flag, "In a map of several: whether nothing may be found. Default `false`."),
     ],
 };
 
@@ -61,11 +71,16 @@ const ALLOW_EMPTY: Key = key(
     "Whether nothing found is right, and gives an empty list. Default `false`: it is an error.",
 );
 
-const FIELDS: Takes = Map(&Either(&[Word(FIELD_TYPES), Section(&FIELD)]));
+/// One of several extractors, under a name.
+pub(in crate::config) const PART: Takes = Either(&[Word(EXTRACTORS), Section(&EXTRACT)]);
 
-/// Types of fields; with `?` the field may be missing.
+/// Not a constant, since a field may have fields.
+static TYPE: Takes = Either(&[FieldType, Section(&FIELD)]);
+const FIELDS: Takes = Map(&TYPE);
+
+/// Types of fields; with `[]` it is a list, with `?` the field may be missing.
 pub(in crate::config) const FIELD_TYPES: &[&str] =
-    &["string", "number", "integer", "boolean", "string?", "number?", "integer?", "boolean?"];
+    &["string", "number", "integer", "boolean", "date-time", "date", "duration", "size", "object", "any"];
 
 pub(in crate::config) static BINARY: Keys = Keys {
     of: "`binary`",
@@ -279,10 +294,44 @@ pub(in crate::config) static FIELD: Keys = Keys {
     of: "a field",
     id: "field",
     list: &[
-        key("type", Word(&["string", "number", "integer", "boolean"]), "The type of the field."),
-        key("from", Text, "What the extractor calls it. Default: the field's own name."),
+        key("type", FieldType, "The type of the field; not needed beside `values`."),
+        key("from", Text, "Where it is in what was found: a name, or a path. Default: the field's own name."),
         key("optional", Flag, "Whether it may be missing from a reply. Default `false`."),
-        key("true", OneOrMore(&Scalar), "The words that mean true. Default `[true]`."),
-        key("false", OneOrMore(&Scalar), "The words that mean false. Default `[false]`."),
+        key("default", Anything, "Its value when it is missing."),
+        key("title", Text, "A name for people."),
+        key("description", Text, "What it means, for models and people."),
+        key("null", OneOrMore(&Scalar), "Words that mean null."),
+        key("true", OneOrMore(&Scalar), "`boolean`: the words that mean true. Default `[true]`."),
+        key("false", OneOrMore(&Scalar), "`boolean`: the words that mean false. Default `[false]`."),
+        key(
+            "values",
+            Either(&[Map(&Either(&[Scalar, Nothing])), List(&Scalar)]),
+            "The words there may be, and the value of each; `\"*\"` is every other.",
+        ),
+        key("ignore_case", Flag, "`values`: whether `OK` and `ok` are the same. Default `false`."),
+        key("prefix", OneOrMore(&Text), "`number`, `integer`: what may stand before it, such as `$`."),
+        key("suffix", OneOrMore(&Text), "`number`, `integer`: what may stand behind it, such as `%`."),
+        key("decimal", Word(&[".", ","]), "What stands before a fraction. Default `.`."),
+        key(
+            "thousands",
+            Word(&[",", ".", " ", "'", "_"]),
+            "`number`, `integer`: what may stand between thousands.",
+        ),
+        key("format", Text, "`date-time`, `date`: as `strftime` has it, or `unix`, or `unix-ms`."),
+        key(
+            "zone",
+            Text,
+            "`date-time`, `date`: where times without an offset are, as in `Europe/Oslo` or `+01:00`.",
+        ),
+        key("unit", Text, "`duration`, `size`: what a bare number counts. Default `s`, `B`."),
+        key("in", Word(&["s", "ms"]), "`duration`: what the result counts. Default `s`."),
+        key("clock", Word(&["h:mm", "m:ss"]), "`duration`: what `4:05` means."),
+        key(
+            "kilo",
+            Count(1000, 1024),
+            "`size`: what `K` and `kB` are, 1000 or 1024. Default 1024 for `K` and 1000 for `kB`.",
+        ),
+        // A constant that led back here would have no end.
+        key("fields", Map(&TYPE), "`object`: its own fields."),
     ],
 };

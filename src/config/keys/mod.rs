@@ -38,6 +38,8 @@ pub(super) enum Takes {
     /// One of these words.
     Word(&'static [&'static str]),
     Flag,
+    /// The type of a field, with `[]` and `?` behind it or without.
+    FieldType,
     /// With a unit; the least and the most, in milliseconds.
     Duration(u64, u64),
     /// With a unit; the least and the most, in bytes.
@@ -63,8 +65,8 @@ pub(super) enum Takes {
 }
 
 use Takes::{
-    Anything, Count, Duration, Either, Flag, Fraction, JsonSchema, List, Map, Nothing, OneOrMore, Scalar,
-    Section, Size, Text, Word,
+    Anything, Count, Duration, Either, FieldType, Flag, Fraction, JsonSchema, List, Map, Nothing, OneOrMore,
+    Scalar, Section, Size, Text, Word,
 };
 
 /// In a few words, for the reference.
@@ -79,6 +81,7 @@ impl std::fmt::Display for Takes {
                 formatter.write_str(&words.join(", "))
             }
             Flag => formatter.write_str("`true`, `false`"),
+            FieldType => formatter.write_str("type of a field"),
             Duration(least, most) => {
                 write!(formatter, "duration, `{}` to `{}`", show_duration(*least), show_duration(*most))
             }

@@ -44,7 +44,7 @@ pub(in crate::config) static RULE: Keys = Keys {
         key("status", ERROR_CODES, "The HTTP status of that error for REST clients."),
         key(
             "extract",
-            Either(&[Word(EXTRACTORS), Section(&EXTRACT)]),
+            Either(&[Word(EXTRACTORS), Section(&EXTRACT), Map(&PART)]),
             "What reads a value from the reply; by its media type when absent.",
         ),
         key("structured", Text, "jq: from that value to the structured content."),

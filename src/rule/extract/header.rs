@@ -5,12 +5,24 @@ use serde_json::{Map, Value};
 
 use crate::rule::reading::Reading;
 
-/// Reads the named headers into an object. A header that is there several times gives an array; one that is
+/// Reads the named headers into an object, or one of them as a value. A header that is there several times gives an array; one that is
 /// not there gives nothing. The name `status` gives the HTTP status as a number.
 #[derive(Debug, Clone)]
 pub struct Header {
     /// The names, as the result's keys are to be written.
     pub names: Vec<String>,
+    /// What is given.
+    pub shape: HeaderShape,
+}
+
+/// What the headers become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HeaderShape {
+    /// An object of all of them.
+    #[default]
+    Object,
+    /// The value of the only one.
+    Value,
 }
 
 impl Header {
@@ -40,6 +52,9 @@ impl Header {
             let names: Vec<_> = self.names.iter().map(|name| format!("`{name}`")).collect();
             return Err(format!("expected a header {}, found none of them", names.join(", ")));
         }
-        Ok(Value::Object(found))
+        match (self.shape, found.values_mut().next()) {
+            (HeaderShape::Value, Some(value)) => Ok(value.take()),
+            _ => Ok(Value::Object(found)),
+        }
     }
 }

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
-use super::{Extracted, RECORD_LIMIT};
+use super::{Extracted, RECORD_LIMIT, Typing};
 use crate::{
-    rule::{fields::Fields, reading::Reading},
+    rule::reading::Reading,
     tool::{Block, Content, JsonText, SentBlock},
 };
 
@@ -98,10 +98,10 @@ struct OnlyText {
 }
 
 impl Answered {
-    /// The same with these fields of its value. An error has them not.
-    pub(super) fn with_fields(self, fields: &Fields) -> Result<Self, String> {
+    /// The same with a typed value. That of an error stays as it is.
+    pub(super) fn typed(self, typing: &Typing) -> Result<Self, String> {
         let value = match (&self.verdict, self.value) {
-            (Verdict::Success, Some(value)) => Some(Extracted::Value(fields.apply(value.into_value()?)?)),
+            (Verdict::Success, Some(value)) => Some(Extracted::Value(typing.apply(value.into_value()?)?)),
             (Verdict::Success, None) => {
                 return Err("expected JSON in a text block, found no text block".into());
             }

@@ -11,10 +11,12 @@ mod mcp;
 mod metrics;
 mod ndjson;
 mod pairs;
+mod parts;
 mod records;
 mod regex;
 mod rows;
 mod text;
+mod typing;
 mod xml;
 
 use bytes::Bytes;
@@ -27,32 +29,34 @@ pub use self::{
     csv::{Csv, CsvNames, Quote},
     form::Form,
     grok::{GrokError, GrokPatterns},
-    header::Header,
+    header::{Header, HeaderShape},
     json::Json,
     mcp::Mcp,
     metrics::{Metrics, MetricsShape, NamePattern},
     ndjson::NdJson,
     pairs::{Indented, Pairs},
+    parts::{Extract, Part},
     records::Blocks,
     regex::{Capture, CaptureKind, CapturePattern, Each, Regex},
     rows::Uneven,
     text::Text,
+    typing::Typing,
     xml::{Attributes, Path, PathError, Pick, Prefixes, Xml},
 };
-use super::{fields::Fields, reading::Reading};
+use super::reading::Reading;
 use crate::tool::{Content, JsonText};
 
 /// How many records or keys one reply may give; more are an error, so that a reply of many short lines can't
 /// take a hundred times its size.
 pub const RECORD_LIMIT: usize = 100_000;
 
-/// An extractor and the typed fields taken from what it finds.
+/// An extractor and the types of what it finds.
 #[derive(Debug)]
 pub struct Extractor {
     /// What is read.
     pub kind: ExtractorKind,
-    /// Which fields of it, with types; all of it, as found, where there are none.
-    pub fields: Option<Fields>,
+    /// What becomes of it.
+    pub typing: Typing,
 }
 
 /// The extractors.
@@ -154,6 +158,7 @@ impl ExtractorKind {
     pub fn finds(&self) -> Finds<'_> {
         match self {
             Self::Binary(_) | Self::Text(_) => Finds::NoFields,
+            Self::Header(Header { shape: HeaderShape::Value, .. }) => Finds::NoFields,
             Self::Header(header) => Finds::Names(header.names.iter().map(String::as_str).collect()),
             Self::Columns(columns) => match &columns.layout {
                 ColumnLayout::Words(names) | ColumnLayout::Widths { names: Some(names), .. } => {
@@ -176,6 +181,11 @@ impl ExtractorKind {
                 Finds::Names(regex.patterns.iter().flat_map(CapturePattern::names).collect())
             }
         }
+    }
+
+    /// Whether the reply's text is read, so that its charset matters.
+    pub(crate) fn reads_text(&self) -> bool {
+        !matches!(self, Self::Binary(_) | Self::Header(_))
     }
 
     /// The name a rule uses.
@@ -202,7 +212,7 @@ impl ExtractorKind {
 impl Extractor {
     /// An extractor that takes all it finds.
     pub fn whole(kind: ExtractorKind) -> Self {
-        Self { kind, fields: None }
+        Self { kind, typing: Typing::AsFound }
     }
 
     /// Reads a reply.
@@ -211,7 +221,12 @@ impl Extractor {
     ///
     /// A sentence that says what was expected and what was found.
     pub(crate) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
-        let found = match &self.kind {
+        self.typed(self.find(reading)?)
+    }
+
+    /// What is there, as it was found.
+    fn find(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
+        match &self.kind {
             ExtractorKind::Binary(binary) => binary.extract(reading),
             ExtractorKind::Columns(columns) => columns.extract(reading.text()?).map(Extracted::Value),
             ExtractorKind::Csv(csv) => csv.extract(reading).map(Extracted::Value),
@@ -227,13 +242,14 @@ impl Extractor {
             }
             ExtractorKind::Text(text) => text.extract(reading),
             ExtractorKind::Xml(xml) => xml.extract(reading.text()?).map(Extracted::Value),
-        }?;
-        match (&self.fields, found) {
-            (None, found) => Ok(found),
-            (Some(fields), Extracted::Answered(answered)) => {
-                answered.with_fields(fields).map(Extracted::Answered)
-            }
-            (Some(fields), found) => fields.apply(found.into_value()?).map(Extracted::Value),
+        }
+    }
+
+    fn typed(&self, found: Extracted) -> Result<Extracted, String> {
+        match (&self.typing, found) {
+            (Typing::AsFound, found) => Ok(found),
+            (typing, Extracted::Answered(answered)) => answered.typed(typing).map(Extracted::Answered),
+            (typing, found) => typing.apply(found.into_value()?).map(Extracted::Value),
         }
     }
 }

@@ -1,0 +1,135 @@
+//! `extract` of a rule: one extractor, or several that give a part of the value each.
+
+use serde_json::{Map, Value};
+
+use super::{Extracted, Extractor, ExtractorKind, Gives, typing::list_of};
+use crate::rule::reading::Reading;
+
+/// What reads a value from a reply.
+#[derive(Debug)]
+pub enum Extract {
+    /// One extractor gives the value.
+    One(Box<Extractor>),
+    /// The value is an object of what several give.
+    Parts(Vec<Part>),
+}
+
+/// One of several extractors.
+#[derive(Debug)]
+pub struct Part {
+    /// What its value is called.
+    pub name: String,
+    /// What reads it.
+    pub extractor: Extractor,
+    /// Whether it is left out of the value when nothing is found.
+    pub optional: bool,
+}
+
+impl Extract {
+    /// How many values are given for one reply.
+    pub fn gives(&self) -> Gives {
+        match self {
+            Self::One(extractor) => extractor.kind.gives(),
+            Self::Parts(_) => Gives::One,
+        }
+    }
+
+    /// The JSON Schema of the value; `None` where nothing about it is certain.
+    pub fn schema(&self) -> Option<Map<String, Value>> {
+        match self {
+            Self::One(extractor) => extractor.schema(),
+            Self::Parts(parts) => {
+                let schemas: Vec<_> = parts.iter().map(|part| part.extractor.schema()).collect();
+                schemas.iter().any(Option::is_some).then(|| schema_of_parts(parts, schemas))
+            }
+        }
+    }
+
+    /// Reads a reply.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the extractor, and says what was expected and what was found.
+    pub(crate) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
+        let parts = match self {
+            Self::One(extractor) => {
+                let name = extractor.kind.name();
+                return extractor.extract(reading).map_err(|error| format!("{name}: {error}"));
+            }
+            Self::Parts(parts) => parts,
+        };
+        let mut value = Map::with_capacity(parts.len());
+        for part in parts {
+            let found = part
+                .extract(reading)
+                .map_err(|error| format!("{} {}: {error}", part.name, part.extractor.kind.name()))?;
+            if let Some(found) = found {
+                value.insert(part.name.clone(), found.into_value()?);
+            }
+        }
+        Ok(Extracted::Value(Value::Object(value)))
+    }
+
+    /// Whether the text of the reply is read.
+    pub(crate) fn reads_text(&self) -> bool {
+        match self {
+            Self::One(extractor) => extractor.kind.reads_text(),
+            Self::Parts(parts) => parts.iter().any(|part| part.extractor.kind.reads_text()),
+        }
+    }
+}
+
+fn schema_of_parts(parts: &[Part], schemas: Vec<Option<Map<String, Value>>>) -> Map<String, Value> {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for (part, schema) in parts.iter().zip(schemas) {
+        let schema = schema.unwrap_or_else(|| match &part.extractor.kind {
+            ExtractorKind::Text(_) => Map::from_iter([("type".to_owned(), "string".into())]),
+            kind if kind.gives() == Gives::Many => Map::from_iter([("type".to_owned(), "array".into())]),
+            _ => Map::new(),
+        });
+        properties.insert(part.name.clone(), Value::Object(schema));
+        if !part.optional {
+            required.push(Value::String(part.name.clone()));
+        }
+    }
+    let mut schema = Map::new();
+    schema.insert("type".into(), "object".into());
+    schema.insert("properties".into(), Value::Object(properties));
+    if !required.is_empty() {
+        schema.insert("required".into(), required.into());
+    }
+    schema
+}
+
+impl Part {
+    /// Reads the part. `None` when it may be missing and is: its pattern matches nothing, its header is not there, or
+    /// there is no text at all. What is there and can't be read is an error all the same.
+    fn extract(&self, reading: &Reading<'_>) -> Result<Option<Extracted>, String> {
+        let found = match self.extractor.find(reading) {
+            Err(_) if self.optional && self.finds_nothing(reading) => return Ok(None),
+            found => found?,
+        };
+        self.extractor.typed(found).map(Some)
+    }
+
+    fn finds_nothing(&self, reading: &Reading<'_>) -> bool {
+        match &self.extractor.kind {
+            ExtractorKind::Header(_) => true,
+            ExtractorKind::Regex(_) => reading.text().is_ok(),
+            kind => kind.reads_text() && reading.text().is_ok_and(|text| text.trim().is_empty()),
+        }
+    }
+}
+
+impl Extractor {
+    /// The JSON Schema of the value, with all its records; `None` where it has no types.
+    pub fn schema(&self) -> Option<Map<String, Value>> {
+        let record = self.typing.schema()?;
+        match self.kind.gives() {
+            Gives::Many => Some(list_of(record)),
+            Gives::One => Some(record),
+            Gives::Block => None,
+        }
+    }
+}

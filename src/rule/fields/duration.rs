@@ -1,0 +1,297 @@
+//! Durations as people and programs write them, as a number of seconds.
+
+use serde_json::Value;
+
+/// How durations are read and given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DurationForm {
+    /// What a number without a unit counts.
+    pub unit: TimeUnit,
+    /// What `4:05` means, when nothing else tells.
+    pub clock: Option<ShortClock>,
+    /// What the result counts: seconds or milliseconds.
+    pub gives: TimeUnit,
+}
+
+/// A unit of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeUnit {
+    nanos: i128,
+}
+
+/// What the two numbers of `4:05` are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShortClock {
+    /// Hours and minutes.
+    Hours,
+    /// Minutes and seconds.
+    Minutes,
+}
+
+impl Default for DurationForm {
+    fn default() -> Self {
+        Self { unit: TimeUnit::SECOND, clock: None, gives: TimeUnit::SECOND }
+    }
+}
+
+const WEEK: i128 = 7 * DAY;
+const DAY: i128 = 24 * HOUR;
+const HOUR: i128 = 60 * MINUTE;
+const MINUTE: i128 = 60 * SECOND;
+const SECOND: i128 = 1_000_000_000;
+
+impl TimeUnit {
+    /// One second.
+    pub const SECOND: Self = Self { nanos: SECOND };
+
+    /// A unit by one of its names: `ms`, `s`, `sec`, `minutes`. A bare `M` is none: it may be months.
+    pub fn named(name: &str) -> Option<Self> {
+        if name == "M" {
+            return None;
+        }
+        let nanos = match name.to_lowercase().as_str() {
+            "ns" | "nsec" | "nanosecond" | "nanoseconds" => 1,
+            "us" | "µs" | "μs" | "usec" | "microsecond" | "microseconds" => 1_000,
+            "ms" | "msec" | "msecs" | "millis" | "millisecond" | "milliseconds" => 1_000_000,
+            "s" | "sec" | "secs" | "second" | "seconds" => SECOND,
+            "m" | "min" | "mins" | "minute" | "minutes" => MINUTE,
+            "h" | "hr" | "hrs" | "hour" | "hours" => HOUR,
+            "d" | "day" | "days" => DAY,
+            "w" | "week" | "weeks" => WEEK,
+            _ => return None,
+        };
+        Some(Self { nanos })
+    }
+}
+
+impl DurationForm {
+    /// Reads `90`, `5m30s`, `3d 4h`, `3 days, 4:05`, `1:02:03`, `1-02:03:04`, `PT1H30M`, `00:05:12.5`, to the
+    /// nanosecond: what is finer is cut off.
+    ///
+    /// # Errors
+    ///
+    /// What is expected.
+    pub(super) fn read(&self, text: &str) -> Result<Value, &'static str> {
+        let text = text.trim();
+        let (negative, rest) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest.trim_start()),
+            None => (false, text),
+        };
+        let nanos = match rest.strip_prefix('P') {
+            Some(iso) => iso_8601(iso).ok_or(EXPECTED)?,
+            None => self.parts(rest)?,
+        };
+        let nanos = if negative { -nanos } else { nanos };
+        decimal(nanos, self.gives.nanos).ok_or(EXPECTED)
+    }
+
+    fn parts(&self, text: &str) -> Result<i128, &'static str> {
+        let (mut total, mut last_unit, mut rest) = (0_i128, i128::MAX, text);
+        while !rest.is_empty() {
+            let (number, after) = number_of(rest).ok_or(EXPECTED)?;
+            if after.starts_with(':') || after.starts_with('-') {
+                let days_came = last_unit == DAY || last_unit == WEEK;
+                let fits = last_unit == i128::MAX || days_came;
+                let clock = fits.then(|| self.clock(rest, days_came));
+                return total.checked_add(clock.ok_or(EXPECTED)??).ok_or(EXPECTED);
+            }
+            let spaced = after.trim_start();
+            let letters = spaced.find(|c: char| !c.is_alphabetic()).unwrap_or(spaced.len());
+            let (name, after) = spaced.split_at(letters);
+            let unit = match name {
+                "" if rest == text && spaced.is_empty() => self.unit.nanos,
+                _ => TimeUnit::named(name).ok_or(EXPECTED)?.nanos,
+            };
+            // `5m 3m` or `3s 5m` is not what a clock counts; who knows what it is.
+            if unit >= last_unit {
+                return Err(EXPECTED);
+            }
+            last_unit = unit;
+            total = scaled(number, unit).and_then(|part| total.checked_add(part)).ok_or(EXPECTED)?;
+            rest = after.trim_start_matches([' ', '\t', ',']);
+            rest = rest.strip_prefix("and ").unwrap_or(rest).trim_start();
+        }
+        if last_unit == i128::MAX { Err(EXPECTED) } else { Ok(total) }
+    }
+
+    /// `1-02:03:04`, `1:02:03`, `4:05`, each with a fraction or without.
+    fn clock(&self, text: &str, days_came: bool) -> Result<i128, &'static str> {
+        let (days, text) = match text.split_once('-') {
+            Some((days, clock)) if !days_came => (scaled(days, DAY).ok_or(EXPECTED)?, clock),
+            Some(_) => return Err(EXPECTED),
+            None => (0, text),
+        };
+        let hours_first = days_came || days > 0 || text.matches(':').count() == 2;
+        let parts: Vec<&str> = text.split(':').collect();
+        let units: &[i128] = match (parts.len(), self.clock) {
+            (3, _) => &[HOUR, MINUTE, SECOND],
+            (2, _) if hours_first => &[HOUR, MINUTE],
+            (2, Some(ShortClock::Hours)) => &[HOUR, MINUTE],
+            (2, Some(ShortClock::Minutes)) => &[MINUTE, SECOND],
+            (2, None) => return Err(SHORT_CLOCK),
+            _ => return Err(EXPECTED),
+        };
+        let mut total = days;
+        for (index, (part, unit)) in parts.iter().zip(units).enumerate() {
+            let whole = part.split('.').next().unwrap_or(part);
+            let in_place = index == 0 || (whole.len() == 2 && whole < "60");
+            // Only seconds have a fraction: `1.5:00` is nothing.
+            if !in_place || (whole != *part && *unit != SECOND) {
+                return Err(EXPECTED);
+            }
+            total = scaled(part, *unit).and_then(|part| total.checked_add(part)).ok_or(EXPECTED)?;
+        }
+        Ok(total)
+    }
+}
+
+const EXPECTED: &str = "a duration such as `90`, `5m30s`, `3 days, 4:05`, `1:02:03` or `PT1H30M`";
+const SHORT_CLOCK: &str = "a duration whose two numbers have a meaning (`clock: h:mm` or `clock: m:ss`)";
+
+/// `1DT2H3M4.5S`, `2W`. Years and months are of no certain length, and refused.
+fn iso_8601(text: &str) -> Option<i128> {
+    let (date, time) = match text.split_once('T') {
+        Some((_, "")) => return None,
+        Some((date, time)) => (date, time),
+        None => (text, ""),
+    };
+    let (mut total, mut rest, mut found) = (0_i128, date, false);
+    let mut units: &[(char, i128)] = &[('W', WEEK), ('D', DAY)];
+    for part in [date, time] {
+        rest = part;
+        while !rest.is_empty() {
+            let (number, after) = number_of(rest)?;
+            let letter = after.chars().next()?;
+            let at = units.iter().position(|(name, _)| *name == letter)?;
+            total = total.checked_add(scaled(number, units[at].1)?)?;
+            units = &units[at + 1..];
+            rest = &after[letter.len_utf8()..];
+            found = true;
+        }
+        units = &[('H', HOUR), ('M', MINUTE), ('S', SECOND)];
+    }
+    (found && rest.is_empty()).then_some(total)
+}
+
+/// The digits at the beginning, with a fraction or without, and what comes after.
+fn number_of(text: &str) -> Option<(&str, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    (end > 0).then(|| text.split_at(end))
+}
+
+/// So many units in nanoseconds.
+fn scaled(number: &str, unit: i128) -> Option<i128> {
+    const MOST_DIGITS: usize = 18;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty())
+        || (fraction.is_empty() && number.ends_with('.'))
+        || whole.len() > MOST_DIGITS
+        || !digits(whole)
+        || !digits(fraction)
+    {
+        return None;
+    }
+    let fraction = &fraction[..fraction.len().min(MOST_DIGITS)];
+    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+    // At most 10^18 weeks, and as much again: no product leaves the range.
+    Some(whole * unit + part * unit / 10_i128.pow(u32::try_from(fraction.len()).ok()?))
+}
+
+/// A number of units, with as many digits as it needs.
+fn decimal(nanos: i128, unit: i128) -> Option<Value> {
+    let sign = if nanos < 0 { "-" } else { "" };
+    let (whole, rest) = (nanos.abs() / unit, nanos.abs() % unit);
+    let width = unit.to_string().len() - 1;
+    let fraction = format!("{rest:0width$}");
+    let fraction = fraction.trim_end_matches('0');
+    let point = if fraction.is_empty() { "" } else { "." };
+    serde_json::from_str(&format!("{sign}{whole}{point}{fraction}")).ok().map(Value::Number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(form: DurationForm, text: &str, expected: Option<&str>) {
+        assert_eq!(form.read(text).ok().map(|value| value.to_string()).as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn durations_are_read_as_people_and_programs_write_them() {
+        for (text, seconds) in [
+            ("90", "90"),
+            ("0", "0"),
+            ("1.5", "1.5"),
+            ("5m30s", "330"),
+            ("5 min, 30 sec", "330"),
+            ("3d 4h", "273600"),
+            ("3 days, 4:05", "273900"),
+            ("3 days,  4:05", "273900"),
+            ("1 day and 2 hours", "93600"),
+            ("1:02:03", "3723"),
+            ("1-02:03:04", "93784"),
+            ("PT1H30M", "5400"),
+            ("P1DT0.5S", "86400.5"),
+            ("P2W", "1209600"),
+            ("00:05:12.5", "312.5"),
+            ("100:00:00", "360000"),
+            ("250ms", "0.25"),
+            ("1.5h", "5400"),
+            ("3 µs", "0.000003"),
+            ("0.1234567891234 s", "0.123456789"),
+            ("-5m", "-300"),
+        ] {
+            check(DurationForm::default(), text, Some(seconds));
+        }
+    }
+
+    #[test]
+    fn what_may_mean_two_things_means_nothing() {
+        for text in [
+            "",
+            "-",
+            "5 fortnights",
+            "5M",
+            "P1M",
+            "P1Y",
+            "PT",
+            "P",
+            "PT5",
+            "4:05",
+            "1:60:00",
+            "1:2:3",
+            "1:02:03:04",
+            "5m 3m",
+            "3s 5m",
+            "5 5",
+            "5m 3",
+            ".",
+            "5.",
+            "1..5s",
+            "1.5:00:00",
+            "5m:30",
+            "1,5 s",
+            "９s",
+            "9999999999999999999999 s",
+            "3 days, 1-02:03:04",
+            "soon",
+        ] {
+            check(DurationForm::default(), text, None);
+        }
+        let form = |clock| DurationForm { clock: Some(clock), ..DurationForm::default() };
+        check(form(ShortClock::Hours), "4:05", Some("14700"));
+        check(form(ShortClock::Minutes), "4:05.5", Some("245.5"));
+    }
+
+    #[test]
+    fn the_units_of_a_bare_number_and_of_the_result_can_be_named() {
+        let millis = TimeUnit::named("ms").unwrap();
+        let form = DurationForm { unit: TimeUnit::named("min").unwrap(), gives: millis, clock: None };
+        check(form, "2", Some("120000"));
+        check(form, "2us", Some("0.002"));
+        check(form, "-0.5", Some("-30000"));
+    }
+}

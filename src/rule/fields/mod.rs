@@ -1,0 +1,231 @@
+//! Named fields with types: what turns what an extractor found into a typed value, and gives the output schema
+//! that goes with it.
+//!
+//! In reading order: [`Fields`] names the fields of an object; a [`Field`] says where its value is found, by a
+//! [`Path`], and what it is, by a [`FieldType`]; a type is one of the [`FieldKind`]s, each with a file of its own where
+//! it reads more than a word.
+
+mod duration;
+mod kind;
+mod number;
+mod path;
+mod size;
+#[cfg(test)]
+mod tests;
+mod time;
+mod values;
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+pub use self::{
+    duration::{DurationForm, ShortClock, TimeUnit},
+    kind::{Count, FieldKind, FieldType},
+    number::NumberForm,
+    path::{Path, PathError},
+    size::{Kilo, SizeForm, SizeUnit},
+    time::{TimeForm, TimeFormat, Zone},
+    values::Values,
+};
+
+/// The fields that a rule takes from what its extractor found, in order.
+///
+/// The result has exactly these fields; whatever else was found is left out, unless there is a type for all others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fields {
+    list: Vec<Field>,
+    others: Option<Box<FieldType>>,
+}
+
+/// One field.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Field {
+    /// What clients see.
+    pub name: String,
+    /// Where it is in what the extractor found; under its own name unless the rule says otherwise.
+    pub from: Path,
+    /// What it is.
+    pub kind: FieldType,
+    /// What becomes of a reply without it.
+    pub missing: Missing,
+}
+
+/// What becomes of a reply that a field is missing from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Missing {
+    /// It can't be read.
+    IsAnError,
+    /// The result does not have the field either.
+    IsLeftOut,
+    /// The field has this value, which is one of its type.
+    Gives(Value),
+}
+
+/// Why a value does not fit: where, from the outside in, and what is the matter with what stands there.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    place: String,
+    what: String,
+}
+
+impl Field {
+    /// A field that must be there, under its own name.
+    pub fn new(name: impl Into<String>, kind: FieldType) -> Self {
+        let name = name.into();
+        Self { from: Path::exact(&name), name, kind, missing: Missing::IsAnError }
+    }
+}
+
+impl Fields {
+    /// Fields in the order of the file.
+    pub fn new(list: Vec<Field>) -> Self {
+        Self { list, others: None }
+    }
+
+    /// The same, with a type for all that is found beside them.
+    #[must_use]
+    pub fn with_others(mut self, others: Option<FieldType>) -> Self {
+        self.others = others.map(Box::new);
+        self
+    }
+
+    /// The fields, those that have no name of their own aside.
+    pub fn iter(&self) -> impl Iterator<Item = &Field> {
+        self.list.iter()
+    }
+
+    /// The JSON Schema of one object with these fields.
+    pub fn schema(&self) -> Map<String, Value> {
+        let mut properties = Map::new();
+        for field in &self.list {
+            properties.insert(field.name.clone(), Value::Object(field.kind.schema()));
+        }
+        let required: Vec<_> = self
+            .list
+            .iter()
+            .filter(|field| field.missing != Missing::IsLeftOut)
+            .map(|field| field.name.clone())
+            .collect();
+        let mut schema = Map::new();
+        schema.insert("type".into(), "object".into());
+        schema.insert("properties".into(), Value::Object(properties));
+        if !required.is_empty() {
+            schema.insert("required".into(), required.into());
+        }
+        if let Some(others) = &self.others {
+            schema.insert("additionalProperties".into(), Value::Object(others.schema()));
+        }
+        schema
+    }
+
+    /// Types what an extractor found: an object, or an array of objects.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the field, what was expected and what was found.
+    pub(crate) fn apply(&self, found: &Value) -> Result<Value, String> {
+        each_record(found, |found| match found {
+            Value::Object(found) => {
+                self.apply_to_one(found).map(Value::Object).map_err(|misfit| misfit.to_string())
+            }
+            other => Err(format!("expected fields, found {}", crate::tool::kind_of(other))),
+        })
+    }
+
+    fn apply_to_one(&self, found: &Map<String, Value>) -> Result<Map<String, Value>, Misfit> {
+        let mut typed = Map::with_capacity(self.list.len());
+        for field in &self.list {
+            let place = || format!("field `{}`", field.name);
+            let value = field
+                .from
+                .find(found)
+                .filter(|value| field.missing == Missing::IsAnError || !field.kind.is_missing(value));
+            match (value, &field.missing) {
+                (Some(value), _) => {
+                    let value = field.kind.apply(value).map_err(|misfit| misfit.under(&place()))?;
+                    typed.insert(field.name.clone(), value);
+                }
+                (None, Missing::IsLeftOut) => {}
+                (None, Missing::Gives(value)) => {
+                    typed.insert(field.name.clone(), value.clone());
+                }
+                (None, Missing::IsAnError) => return Err(missing(field, found)),
+            }
+        }
+        if let Some(others) = &self.others {
+            self.add_others(others, found, &mut typed)?;
+        }
+        Ok(typed)
+    }
+
+    /// What no field was taken from, under the names that it has. What stands for nothing is left out.
+    fn add_others(
+        &self,
+        others: &FieldType,
+        found: &Map<String, Value>,
+        typed: &mut Map<String, Value>,
+    ) -> Result<(), Misfit> {
+        let is_taken =
+            |name: &str| self.list.iter().any(|field| field.name == name || field.from.first() == name);
+        for (name, value) in found {
+            if is_taken(name) || others.is_missing(value) {
+                continue;
+            }
+            let value = others.apply(value).map_err(|misfit| misfit.under(&format!("field `{name}`")))?;
+            typed.insert(name.clone(), value);
+        }
+        Ok(())
+    }
+}
+
+/// Types one record, or each record of a list.
+pub(crate) fn each_record(
+    found: &Value,
+    apply: impl Fn(&Value) -> Result<Value, String>,
+) -> Result<Value, String> {
+    let Value::Array(records) = found else { return apply(found) };
+    let typed = records
+        .iter()
+        .enumerate()
+        .map(|(index, record)| apply(record).map_err(|error| format!("record {}: {error}", index + 1)));
+    typed.collect::<Result<_, _>>().map(Value::Array)
+}
+
+fn missing(field: &Field, found: &Map<String, Value>) -> Misfit {
+    const MOST_NAMED: usize = 12;
+    let mut names: Vec<_> = found.keys().take(MOST_NAMED).map(|name| format!("`{}`", short(name))).collect();
+    if found.len() > MOST_NAMED {
+        names.push("…".into());
+    }
+    let found = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+    let what = format!("is missing: expected `{}` in the reply, found {found}", field.from);
+    Misfit::new(what).under(&format!("field `{}`", field.name))
+}
+
+impl Misfit {
+    fn new(what: impl Into<String>) -> Self {
+        Self { place: String::new(), what: what.into() }
+    }
+
+    fn under(self, outer: &str) -> Self {
+        let place = if self.place.is_empty() { outer.to_owned() } else { format!("{outer}, {}", self.place) };
+        Self { place, what: self.what }
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = if self.place.is_empty() { "the value" } else { &self.place };
+        write!(formatter, "{place} {}", self.what)
+    }
+}
+
+/// The beginning of a text that may be long.
+fn short(text: &str) -> String {
+    const LONGEST_SHOWN: usize = 60;
+    match text.char_indices().nth(LONGEST_SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,286 @@
+//! Dates and times, as RFC 3339 has them.
+
+use jiff::{
+    Timestamp, Zoned,
+    civil::{Date, DateTime},
+    fmt::{rfc2822, strtime, temporal::DateTimeParser},
+    tz::{Offset, TimeZone},
+};
+
+/// How dates and times are read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TimeForm {
+    /// How they are written.
+    pub format: TimeFormat,
+    /// Where the clock stands that wrote those without an offset.
+    pub zone: Option<Zone>,
+}
+
+/// How a date or time is written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum TimeFormat {
+    /// As ISO 8601 and RFC 3339 have it, or RFC 2822 and HTTP.
+    #[default]
+    Usual,
+    /// As directives of `strftime` say.
+    Directives(String),
+    /// Seconds since 1970, with a fraction or without.
+    Unix,
+    /// Milliseconds since 1970.
+    UnixMillis,
+}
+
+/// A time zone, or a fixed offset from UTC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zone(TimeZone);
+
+impl std::str::FromStr for Zone {
+    type Err = String;
+
+    /// `Europe/Oslo`, `UTC`, `+01:00`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with(['+', '-']) {
+            let probe = format!("2000-01-01T00:00{text}");
+            let offset =
+                DateTimeParser::new().parse_pieces(&probe).ok().and_then(|pieces| pieces.to_numeric_offset());
+            return offset
+                .map(|offset| Self(offset.to_time_zone()))
+                .ok_or_else(|| format!("`{text}` is no offset from UTC"));
+        }
+        TimeZone::get(text).map(Self).map_err(|_| format!("there is no time zone `{text}`"))
+    }
+}
+
+impl TimeFormat {
+    /// Directives of `strftime`, tried on a time of one's own: what they can't write and read again is of no use.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them, in one sentence.
+    pub fn directives(text: &str, wants_time: bool) -> Result<Self, String> {
+        let sample = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::fixed(Offset::constant(1)));
+        let written = strtime::format(text, &sample).map_err(|error| error.to_string())?;
+        let read = strtime::parse(text, &written).map_err(|error| error.to_string())?;
+        if read.timestamp().is_none() {
+            read.to_date().map_err(|_| "it has no year, month and day".to_owned())?;
+            if wants_time && read.hour().is_none() {
+                return Err("it has no hour".to_owned());
+            }
+        }
+        Ok(Self::Directives(text.to_owned()))
+    }
+}
+
+/// A date, a time where there is one, and the offset where there is one.
+struct Found {
+    date: Date,
+    time: Option<DateTime>,
+    instant: Option<(Timestamp, Offset)>,
+}
+
+/// What is expected in place of a text that is none.
+const NO_TIME: &str = "a date and time";
+
+impl TimeForm {
+    /// Reads a date and time, as RFC 3339 with the offset of its clock.
+    ///
+    /// # Errors
+    ///
+    /// What is expected.
+    pub(super) fn date_time(&self, text: &str) -> Result<String, String> {
+        let found = self.find(text.trim()).ok_or_else(|| self.expected(NO_TIME))?;
+        let (instant, offset) = match (found.instant, found.time, &self.zone) {
+            (Some(instant), ..) => instant,
+            (None, None, _) => return Err("a date with a time".to_owned()),
+            (None, Some(time), Some(Zone(zone))) => {
+                let zoned = time.to_zoned(zone.clone()).map_err(|_| self.expected(NO_TIME))?;
+                (zoned.timestamp(), zoned.offset())
+            }
+            (None, Some(_), None) => {
+                return Err("a date and time with its offset from UTC (or name its `zone`)".to_owned());
+            }
+        };
+        let written = if offset == Offset::UTC {
+            instant.to_string()
+        } else {
+            // RFC 3339 has no seconds in an offset; zones of the nineteenth century do.
+            let minutes = offset.seconds() / 60 * 60;
+            let offset = Offset::from_seconds(minutes).map_err(|_| self.expected(NO_TIME))?;
+            instant.display_with_offset(offset).to_string()
+        };
+        if has_four_digits(&written) { Ok(written) } else { Err(self.expected("a year from 0 to 9999 in")) }
+    }
+
+    /// Reads a date: the day that its writer's calendar showed.
+    ///
+    /// # Errors
+    ///
+    /// What is expected.
+    pub(super) fn date(&self, text: &str) -> Result<String, String> {
+        let found = self.find(text.trim()).ok_or_else(|| self.expected("a date"))?;
+        let written = found.date.to_string();
+        if has_four_digits(&written) { Ok(written) } else { Err(self.expected("a year from 0 to 9999 in")) }
+    }
+
+    fn expected(&self, what: &str) -> String {
+        match &self.format {
+            TimeFormat::Usual => format!("{what} such as `2026-11-21T09:30:00Z`"),
+            TimeFormat::Directives(directives) => format!("{what} of the form `{directives}`"),
+            TimeFormat::Unix => format!("{what} as seconds since 1970"),
+            TimeFormat::UnixMillis => format!("{what} as milliseconds since 1970"),
+        }
+    }
+
+    fn find(&self, text: &str) -> Option<Found> {
+        match &self.format {
+            TimeFormat::Usual => usual(text),
+            TimeFormat::Directives(directives) => by_directives(directives, text),
+            TimeFormat::Unix => self.epoch(text, 9),
+            TimeFormat::UnixMillis => self.epoch(text, 6),
+        }
+    }
+
+    /// A decimal number of units of 10 to the `power` nanoseconds since 1970. What is finer is cut off.
+    fn epoch(&self, text: &str, power: usize) -> Option<Found> {
+        let (negative, digits) = match text.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, text),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || whole.len() > 18 || !all_digits(whole) || !all_digits(fraction) {
+            return None;
+        }
+        let fraction = format!("{:0<power$}", &fraction[..fraction.len().min(power)]);
+        let nanos: i128 = format!("{whole}{fraction}").parse().ok()?;
+        let instant = Timestamp::from_nanosecond(if negative { -nanos } else { nanos }).ok()?;
+        let offset = self.zone.as_ref().map_or(Offset::UTC, |Zone(zone)| zone.to_offset(instant));
+        Some(Found::at(instant, offset))
+    }
+}
+
+impl Found {
+    fn at(instant: Timestamp, offset: Offset) -> Self {
+        let time = offset.to_datetime(instant);
+        Self { date: time.date(), time: Some(time), instant: Some((instant, offset)) }
+    }
+
+    fn of_zoned(zoned: &Zoned) -> Self {
+        Self::at(zoned.timestamp(), zoned.offset())
+    }
+
+    fn of_parts(date: Date, time: Option<DateTime>, offset: Option<Offset>) -> Option<Self> {
+        match (time, offset) {
+            (Some(time), Some(offset)) => Some(Self::at(offset.to_timestamp(time).ok()?, offset)),
+            (time, _) => Some(Self { date, time, instant: None }),
+        }
+    }
+}
+
+fn usual(text: &str) -> Option<Found> {
+    match DateTimeParser::new().parse_pieces(text) {
+        Ok(pieces) => {
+            let time = pieces.time().map(|time| pieces.date().to_datetime(time));
+            Found::of_parts(pieces.date(), time, pieces.to_numeric_offset())
+        }
+        Err(_) => rfc2822::parse(text).ok().map(|zoned| Found::of_zoned(&zoned)),
+    }
+}
+
+fn by_directives(directives: &str, text: &str) -> Option<Found> {
+    let read = strtime::parse(directives, text).ok()?;
+    if let Some(instant) = read.timestamp() {
+        return Some(Found::at(instant, read.offset().unwrap_or(Offset::UTC)));
+    }
+    if read.iana_time_zone().is_some() {
+        return read.to_zoned().ok().map(|zoned| Found::of_zoned(&zoned));
+    }
+    let time = if read.hour().is_some() { Some(read.to_datetime().ok()?) } else { None };
+    Found::of_parts(read.to_date().ok()?, time, read.offset())
+}
+
+/// RFC 3339 has years of four digits.
+fn has_four_digits(written: &str) -> bool {
+    written.as_bytes().get(4) == Some(&b'-') && !written.starts_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(format: &str, zone: &str) -> TimeForm {
+        let format = match format {
+            "" => TimeFormat::Usual,
+            "unix" => TimeFormat::Unix,
+            "unix-ms" => TimeFormat::UnixMillis,
+            text => TimeFormat::directives(text, false).unwrap(),
+        };
+        TimeForm { format, zone: (!zone.is_empty()).then(|| zone.parse().unwrap()) }
+    }
+
+    #[track_caller]
+    fn check(format: &str, zone: &str, text: &str, expected: Result<&str, &str>) {
+        match (form(format, zone).date_time(text), expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
+            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (found, _) => panic!("{text}: found {found:?}"),
+        }
+    }
+
+    #[test]
+    fn usual_times_are_read_without_a_format() {
+        check("", "", "2026-11-21T09:30:00Z", Ok("2026-11-21T09:30:00Z"));
+        check("", "", " 2026-11-21 09:30:00.25+01:00 ", Ok("2026-11-21T09:30:00.25+01:00"));
+        check("", "", "20261121T093000Z", Ok("2026-11-21T09:30:00Z"));
+        check("", "", "Sat, 21 Nov 2026 09:30:00 GMT", Ok("2026-11-21T09:30:00Z"));
+        check("", "", "Sat, 21 Nov 2026 09:30:00 +0100", Ok("2026-11-21T09:30:00+01:00"));
+        check("", "Europe/Oslo", "2026-07-01 09:30", Ok("2026-07-01T09:30:00+02:00"));
+        check("", "-03:00", "2026-07-01 09:30", Ok("2026-07-01T09:30:00-03:00"));
+        check("", "", "2026-07-01 09:30", Err("(or name its `zone`)"));
+        check("", "UTC", "2026-07-01", Err("a date with a time"));
+        for text in [
+            "",
+            "yesterday",
+            "2026-13-01T00:00:00Z",
+            "-000001-01-01T00:00:00Z",
+            "Mon, 21 Nov 2026 09:30:00 GMT",
+        ] {
+            check("", "UTC", text, Err("such as"));
+        }
+    }
+
+    #[test]
+    fn a_format_and_a_zone_read_what_is_written_otherwise() {
+        check("%d/%b/%Y:%H:%M:%S %z", "", "21/Nov/2026:09:30:00 +0100", Ok("2026-11-21T09:30:00+01:00"));
+        check("%d.%m.%Y %H:%M", "Europe/Oslo", "21.11.2026 09:30", Ok("2026-11-21T09:30:00+01:00"));
+        check("%d.%m.%Y %H:%M", "", "21.11.2026 09:30", Err("`zone`"));
+        check("%d.%m.%Y %H:%M", "UTC", "2026-11-21", Err("of the form `%d.%m.%Y %H:%M`"));
+        check("unix", "", "1700000000", Ok("2023-11-14T22:13:20Z"));
+        check("unix", "", "-0.5", Ok("1969-12-31T23:59:59.5Z"));
+        check("unix", "Europe/Oslo", "1700000000", Ok("2023-11-14T23:13:20+01:00"));
+        check("unix-ms", "", "1700000000123", Ok("2023-11-14T22:13:20.123Z"));
+        for text in ["", "1e9", "99999999999999", "1.x", "+5", "9999999999999999999999"] {
+            check("unix", "", text, Err("seconds since 1970"));
+        }
+    }
+
+    #[test]
+    fn a_date_is_the_day_as_it_was_written() {
+        let date = |format, zone, text| form(format, zone).date(text);
+        assert_eq!(date("", "", "2026-11-21").unwrap(), "2026-11-21");
+        assert_eq!(date("", "Asia/Tokyo", "2026-11-21T23:30:00-05:00").unwrap(), "2026-11-21");
+        assert_eq!(date("%d.%m.%y", "", "21.11.26").unwrap(), "2026-11-21");
+        assert_eq!(date("unix", "Asia/Tokyo", "1700000000").unwrap(), "2023-11-15");
+        assert!(date("", "", "21.11.2026").unwrap_err().contains("a date such as"));
+    }
+
+    #[test]
+    fn a_format_that_can_not_be_read_back_is_refused() {
+        assert!(TimeFormat::directives("%H:%M", true).unwrap_err().contains("no year"));
+        assert!(TimeFormat::directives("%Y-%m-%d", true).unwrap_err().contains("no hour"));
+        assert!(TimeFormat::directives("%Y-%m-%d", false).is_ok());
+        assert!(TimeFormat::directives("%K", true).is_err());
+        assert!(TimeFormat::directives("%s", true).is_ok());
+        assert!("Europe/Olso".parse::<Zone>().is_err() && "+25:99".parse::<Zone>().is_err());
+    }
+}
