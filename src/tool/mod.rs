@@ -13,6 +13,7 @@ mod json;
 mod name;
 mod result;
 mod schema;
+mod violation;
 mod write;
 
 pub use arguments::Arguments;
@@ -24,5 +25,6 @@ pub use result::{
     Annotations, Block, Content, ErrorFormat, Outcome, ResourceBody, SentBlock, SharedText, Structured, Text,
     ToolResult,
 };
-pub use schema::{Schema, SchemaError, Violation, kind_of};
+pub use schema::{Schema, SchemaError, kind_of};
+pub use violation::Violation;
 pub use write::{Shapes, write_escaped, write_result, write_result_fields};

@@ -1,0 +1,442 @@
+//! How a value breaks a schema, in the words of a person: where, what was expected, what was found.
+
+use std::collections::HashSet;
+
+use jsonschema::{
+    ValidationError,
+    error::{TypeKind, ValidationErrorKind},
+};
+use serde_json::Value;
+
+use super::kind_of;
+
+/// One way in which a value breaks a schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Where in the value, as a path of names and numbers: `items[2].price`; empty for the whole value.
+    pub path: String,
+    /// What it must be and what was found, as the second half of a sentence: "must be a number; found a
+    /// string".
+    pub what: String,
+}
+
+/// What a value must be, and what it is.
+struct Words {
+    expected: String,
+    found: Option<String>,
+}
+
+impl Violation {
+    pub(super) fn of(error: &ValidationError<'_>) -> Self {
+        let what = match words(error) {
+            Words { expected, found: Some(found) } => format!("{expected}; found {found}"),
+            Words { expected, found: None } => expected,
+        };
+        Self { path: place(error), what }
+    }
+}
+
+/// Where it is: of what is missing, where it should be.
+fn place(error: &ValidationError<'_>) -> String {
+    let mut path = readable_path(&error.instance_path().to_string());
+    if let ValidationErrorKind::Required { property } = error.kind() {
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(property.as_str().unwrap_or_default());
+    }
+    path
+}
+
+fn words(error: &ValidationError<'_>) -> Words {
+    use ValidationErrorKind as Kind;
+
+    let value = error.instance();
+    let (expected, found) = match error.kind() {
+        Kind::Required { .. } => ("is required".to_owned(), "nothing".to_owned()),
+        Kind::Type { kind } => (format!("must be {}", type_names(kind)), shown(value)),
+        Kind::Enum { options } => (format!("must be one of {}", listed(options)), shown(value)),
+        Kind::Constant { expected_value } => (format!("must be {}", shown(expected_value)), shown(value)),
+        Kind::FalseSchema => ("must not be there".to_owned(), shown(value)),
+        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+            // What was found is what there is no place for.
+            return Words { expected: format!("has no place for {}", names(unexpected)), found: None };
+        }
+        Kind::PropertyNames { error } => {
+            let inner = words(error);
+            (format!("must have members whose name {}", inner.expected), shown(error.instance()))
+        }
+        Kind::MinProperties { limit } => (at_least(*limit, "member"), length(value)),
+        Kind::MaxProperties { limit } => (at_most(*limit, "member"), length(value)),
+        Kind::MinItems { limit } => (at_least(*limit, "item"), length(value)),
+        Kind::MaxItems { limit } => (at_most(*limit, "item"), length(value)),
+        Kind::AdditionalItems { limit } => (at_most(*limit as u64, "item"), length(value)),
+        Kind::UnevaluatedItems { unexpected } => {
+            let count = value.as_array().map_or(0, Vec::len).saturating_sub(unexpected.len());
+            (at_most(count as u64, "item"), length(value))
+        }
+        Kind::UniqueItems => ("must have no item twice".to_owned(), repeated(value)),
+        Kind::Contains => ("must have the items that `contains` asks for".to_owned(), other_items(value)),
+        Kind::Minimum { limit } => (format!("must be at least {limit}"), shown(value)),
+        Kind::Maximum { limit } => (format!("must be at most {limit}"), shown(value)),
+        Kind::ExclusiveMinimum { limit } => (format!("must be more than {limit}"), shown(value)),
+        Kind::ExclusiveMaximum { limit } => (format!("must be less than {limit}"), shown(value)),
+        Kind::MultipleOf { multiple_of } => (format!("must be a multiple of {multiple_of}"), shown(value)),
+        Kind::MinLength { limit } => (at_least(*limit, "character"), shown(value)),
+        Kind::MaxLength { limit } => (at_most(*limit, "character"), shown(value)),
+        Kind::Pattern { pattern } => (format!("must match `{pattern}`"), shown(value)),
+        Kind::Format { format } => (format!("must be of the format `{format}`"), shown(value)),
+        Kind::ContentEncoding { content_encoding } => {
+            (format!("must be text in `{content_encoding}`"), shown(value))
+        }
+        Kind::ContentMediaType { content_media_type } => {
+            (format!("must be text of the type `{content_media_type}`"), shown(value))
+        }
+        Kind::FromUtf8 { .. } => ("must be UTF-8 once it is decoded".to_owned(), shown(value)),
+        Kind::Not { schema } => (not(schema), shown(value)),
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => (one_of(context, error), shown(value)),
+        Kind::OneOfMultipleValid { .. } => (
+            "must fit one form of `oneOf` and no other".to_owned(),
+            format!("{}, which fits several", shown(value)),
+        ),
+        // Nothing that our schemas are compiled with gives these.
+        Kind::Custom { .. }
+        | Kind::RegexEngineFailure { .. }
+        | Kind::BacktrackLimitExceeded { .. }
+        | Kind::Referencing(_) => ("must be as the schema says".to_owned(), shown(value)),
+    };
+    Words { expected, found: Some(found) }
+}
+
+fn at_least(limit: u64, what: &str) -> String {
+    format!("must have at least {}", counted(limit, what))
+}
+
+fn at_most(limit: u64, what: &str) -> String {
+    match limit {
+        0 => format!("must have no {what}s"),
+        limit => format!("must have at most {}", counted(limit, what)),
+    }
+}
+
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// How many items or members a value has.
+fn length(value: &Value) -> String {
+    let length = match value {
+        Value::Array(items) => items.len(),
+        Value::Object(members) => members.len(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return shown(value),
+    };
+    if length == 0 { "none".to_owned() } else { length.to_string() }
+}
+
+/// The first item that is in a list twice.
+fn repeated(value: &Value) -> String {
+    let mut known = HashSet::new();
+    let mut items = value.as_array().into_iter().flatten();
+    match items.find(|item| !known.insert(item.to_string())) {
+        Some(item) => format!("{} twice", shown(item)),
+        // Such as `1` and `1.0`.
+        None => "two that are the same".to_owned(),
+    }
+}
+
+fn other_items(value: &Value) -> String {
+    match value.as_array().map_or(0, Vec::len) {
+        0 => "none".to_owned(),
+        1 => "1 item, and not the right one".to_owned(),
+        count => format!("{count} items, and not the right ones"),
+    }
+}
+
+/// What a schema under `not` forbids, where that is said in a word.
+fn not(schema: &Value) -> String {
+    let is_alone = schema.as_object().is_some_and(|schema| schema.len() == 1);
+    let keyword = |name: &str| schema.get(name).filter(|_| is_alone);
+    if let Some(value) = keyword("const") {
+        format!("must not be {}", shown(value))
+    } else if let Some(options) = keyword("enum") {
+        format!("must be none of {}", listed(options))
+    } else if let Some(pattern) = keyword("pattern").and_then(Value::as_str) {
+        format!("must not match `{pattern}`")
+    } else if let Some(kind) = keyword("type").and_then(Value::as_str) {
+        format!("must not be {}", type_name(kind))
+    } else {
+        "must not be what `not` describes".to_owned()
+    }
+}
+
+/// What each of several forms asks for, of which a value fits none.
+fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) -> String {
+    const MOST_FORMS: usize = 5;
+    let own = place(error);
+    let mut expected: Vec<String> = Vec::new();
+    // The first that is wrong with a value tells what the form is, for the most part.
+    for violation in forms.iter().filter_map(|form| form.first()) {
+        let inside = place(violation);
+        let words = words(violation).expected;
+        let inside = inside.strip_prefix(&own).unwrap_or(&inside).trim_start_matches('.');
+        let told = if inside.is_empty() { words } else { format!("its `{inside}` {words}") };
+        if !expected.contains(&told) {
+            expected.push(told);
+        }
+    }
+    let more = expected.len().saturating_sub(MOST_FORMS);
+    expected.truncate(MOST_FORMS);
+    if more > 0 {
+        expected.push(format!("be of {} more", counted(more as u64, "form")));
+    }
+    match expected.is_empty() {
+        true => "must fit a form that the schema lists".to_owned(),
+        false => expected.join(", or "),
+    }
+}
+
+/// A value in a message: short ones as they are, long ones by their kind.
+pub(super) fn shown(value: &Value) -> String {
+    const LONGEST_SHOWN: usize = 60;
+    match value {
+        Value::String(text) if text.chars().count() <= LONGEST_SHOWN => format!("`{text}`"),
+        Value::Number(number) if number.as_str().len() > LONGEST_SHOWN => {
+            format!("a number of {} digits", number.as_str().len())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => format!("`{value}`"),
+        Value::String(text) => format!("a string of {} characters", text.chars().count()),
+        Value::Array(_) | Value::Object(_) => kind_of(value).to_owned(),
+    }
+}
+
+fn listed(options: &Value) -> String {
+    const MOST_LISTED: usize = 20;
+    let Some(options) = options.as_array() else { return shown(options) };
+    let mut names: Vec<_> = options.iter().take(MOST_LISTED).map(shown).collect();
+    if options.len() > MOST_LISTED {
+        names.push(format!("and {} more", options.len() - MOST_LISTED));
+    }
+    names.join(", ")
+}
+
+fn names(unexpected: &[String]) -> String {
+    listed(&unexpected.iter().map(String::as_str).collect())
+}
+
+fn type_names(kind: &TypeKind) -> String {
+    match kind {
+        TypeKind::Single(kind) => type_name(kind.as_str()).to_owned(),
+        TypeKind::Multiple(kinds) => {
+            kinds.iter().map(|kind| type_name(kind.as_str())).collect::<Vec<_>>().join(" or ")
+        }
+    }
+}
+
+fn type_name(kind: &str) -> &str {
+    match kind {
+        "array" => "an array",
+        "boolean" => "a boolean",
+        "integer" => "an integer",
+        "number" => "a number",
+        "object" => "an object",
+        "string" => "a string",
+        other => other,
+    }
+}
+
+/// `/items/2/price` as `items[2].price`.
+fn readable_path(pointer: &str) -> String {
+    let mut path = String::new();
+    for segment in pointer.split('/').skip(1) {
+        // Undo `~1` before `~0`, or `~01` would turn into `/` (RFC 6901, section 4).
+        let segment = segment.replace("~1", "/").replace("~0", "~");
+        if segment.bytes().all(|byte| byte.is_ascii_digit()) && !segment.is_empty() {
+            path.push_str(&format!("[{segment}]"));
+        } else {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(&segment);
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::tool::Schema;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(schema: Value, value: Value, expected: &[(&str, &str)]) {
+        let schema = Schema::compile(schema.as_object().unwrap()).unwrap();
+        let found = schema.violations(&value, 8);
+        let found: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.what.as_str())).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_violation_says_where_what_was_expected_and_what_was_found() {
+        let city = json!({"type": "object", "properties": {"city": {"enum": ["oslo", "bergen"]}, "n": {"type": "integer"}},
+            "required": ["city"], "additionalProperties": false});
+        check(
+            city.clone(),
+            json!({"city": "olso"}),
+            &[("city", "must be one of `oslo`, `bergen`; found `olso`")],
+        );
+        check(city.clone(), json!({}), &[("city", "is required; found nothing")]);
+        check(city.clone(), json!({"city": "oslo", "n": "x"}), &[("n", "must be an integer; found `x`")]);
+        check(city, json!({"city": "oslo", "m": 1}), &[("", "has no place for `m`")]);
+        let nested =
+            json!({"type": "array", "items": {"type": "object", "properties": {"a/b": {"type": "number"}}}});
+        check(nested, json!([{}, {"a/b": []}]), &[("[1].a/b", "must be a number; found an array")]);
+    }
+
+    /// What is said of a value whose `x` breaks a schema, or of its place in the second form.
+    #[track_caller]
+    fn words(schema: Value, x: Value, expected: &str) {
+        check_at(schema, x, "x", expected);
+    }
+
+    #[track_caller]
+    fn check_at(schema: Value, x: Value, path: &str, expected: &str) {
+        check(json!({ "properties": { "x": schema } }), json!({ "x": x }), &[(path, expected)]);
+    }
+
+    #[test]
+    fn values_are_told_in_plain_words() {
+        words(json!({"type": "string"}), json!(5), "must be a string; found `5`");
+        words(json!({"type": ["string", "null"]}), json!([]), "must be null or a string; found an array");
+        words(json!({"const": "on"}), json!("off"), "must be `on`; found `off`");
+        words(json!({"enum": ["on", 1, null]}), json!(2), "must be one of `on`, `1`, `null`; found `2`");
+        words(json!(false), json!(1), "must not be there; found `1`");
+        words(json!({"minimum": 3}), json!(2), "must be at least 3; found `2`");
+        words(json!({"maximum": 3}), json!(4.5), "must be at most 3; found `4.5`");
+        words(json!({"exclusiveMinimum": 0}), json!(0), "must be more than 0; found `0`");
+        words(json!({"exclusiveMaximum": 1}), json!(1), "must be less than 1; found `1`");
+        words(json!({"multipleOf": 5}), json!(7), "must be a multiple of 5; found `7`");
+        words(json!({"minLength": 3}), json!("ab"), "must have at least 3 characters; found `ab`");
+        words(json!({"maxLength": 1}), json!("ab"), "must have at most 1 character; found `ab`");
+        words(
+            json!({"maxLength": 9}),
+            json!("a".repeat(70)),
+            "must have at most 9 characters; found a string of 70 characters",
+        );
+        words(json!({"pattern": "^[a-z]+$"}), json!("A"), "must match `^[a-z]+$`; found `A`");
+    }
+
+    #[test]
+    fn lists_are_told_in_plain_words() {
+        words(json!({"minItems": 4}), json!([1, 2]), "must have at least 4 items; found 2");
+        words(json!({"minItems": 1}), json!([]), "must have at least 1 item; found none");
+        words(json!({"maxItems": 1}), json!([1, 2]), "must have at most 1 item; found 2");
+        words(json!({"maxItems": 0}), json!([1]), "must have no items; found 1");
+        words(
+            json!({"uniqueItems": true}),
+            json!(["a", "b", "a"]),
+            "must have no item twice; found `a` twice",
+        );
+        words(
+            json!({"uniqueItems": true}),
+            json!([1, 1.0]),
+            "must have no item twice; found two that are the same",
+        );
+        let contains = json!({"contains": {"const": 1}});
+        words(
+            contains.clone(),
+            json!([2, 3]),
+            "must have the items that `contains` asks for; found 2 items, and not the right ones",
+        );
+        words(contains, json!([]), "must have the items that `contains` asks for; found none");
+        words(
+            json!({"contains": {"const": 1}, "maxContains": 1}),
+            json!([1, 1]),
+            "must have the items that `contains` asks for; found 2 items, and not the right ones",
+        );
+        check_at(
+            json!({"prefixItems": [{"type": "string"}]}),
+            json!([1]),
+            "x[0]",
+            "must be a string; found `1`",
+        );
+        check_at(
+            json!({"prefixItems": [true], "items": false}),
+            json!([1, 2]),
+            "x[1]",
+            "must not be there; found `2`",
+        );
+        words(
+            json!({"prefixItems": [true], "unevaluatedItems": false}),
+            json!([1, 2]),
+            "must have at most 1 item; found 2",
+        );
+    }
+
+    #[test]
+    fn objects_are_told_in_plain_words() {
+        check_at(json!({"required": ["a"]}), json!({}), "x.a", "is required; found nothing");
+        check_at(
+            json!({"dependentRequired": {"a": ["b"]}}),
+            json!({"a": 1}),
+            "x.b",
+            "is required; found nothing",
+        );
+        words(json!({"minProperties": 1}), json!({}), "must have at least 1 member; found none");
+        words(json!({"maxProperties": 1}), json!({"a": 1, "b": 2}), "must have at most 1 member; found 2");
+        let named = json!({"properties": {"a": true}});
+        let closed = |keyword: &str| {
+            let mut schema = named.clone();
+            schema[keyword] = json!(false);
+            schema
+        };
+        for keyword in ["additionalProperties", "unevaluatedProperties"] {
+            words(closed(keyword), json!({"b": 1, "c": 2}), "has no place for `b`, `c`");
+        }
+        words(
+            json!({"propertyNames": {"pattern": "^[a-z]+$"}}),
+            json!({"A": 1}),
+            "must have members whose name must match `^[a-z]+$`; found `A`",
+        );
+    }
+
+    #[test]
+    fn schemas_of_schemas_are_told_in_plain_words() {
+        let forms = json!([{"type": "string", "maxLength": 3}, {"type": "null"}]);
+        for keyword in ["anyOf", "oneOf"] {
+            words(json!({ keyword: forms }), json!(5), "must be a string, or must be null; found `5`");
+            words(
+                json!({ keyword: forms }),
+                json!("four"),
+                "must have at most 3 characters, or must be null; found `four`",
+            );
+        }
+        words(
+            json!({"anyOf": [{"properties": {"a": {"type": "number"}}, "type": "object"}, {"type": "string"}]}),
+            json!({"a": "b"}),
+            "its `a` must be a number, or must be a string; found an object",
+        );
+        words(
+            json!({"oneOf": [{"minimum": 1}, {"maximum": 9}]}),
+            json!(5),
+            "must fit one form of `oneOf` and no other; found `5`, which fits several",
+        );
+        words(json!({"not": {"const": "x"}}), json!("x"), "must not be `x`; found `x`");
+        words(json!({"not": {"enum": ["x", "y"]}}), json!("x"), "must be none of `x`, `y`; found `x`");
+        words(json!({"not": {"type": "string"}}), json!("x"), "must not be a string; found `x`");
+        words(json!({"not": {"pattern": "^x"}}), json!("x"), "must not match `^x`; found `x`");
+        words(
+            json!({"not": {"minimum": 1, "maximum": 9}}),
+            json!(5),
+            "must not be what `not` describes; found `5`",
+        );
+        words(json!({"allOf": [{"minimum": 9}]}), json!(5), "must be at least 9; found `5`");
+        words(
+            json!({"if": {"minimum": 1}, "then": {"minimum": 9}}),
+            json!(5),
+            "must be at least 9; found `5`",
+        );
+    }
+}
