@@ -10,7 +10,7 @@ use super::{
     jq::Jq,
     names::{Known, jq_names},
     reading::Reading,
-    template::{Template, TemplateError, from_json},
+    template::{Budget, Template, TemplateError, from_json},
 };
 use crate::tool::{Annotations, Block, Content, ResourceBody, Shapes, Structured, Text, kind_of};
 
@@ -188,11 +188,11 @@ impl BlockTemplate {
         }
     }
 
-    fn render(&self, known: &Known<'_>, names: &Name) -> Result<Shown, String> {
-        let block = self.payload.render(known.reading, known.structured, names)?;
+    fn render(&self, known: &Known<'_>, names: &Name, budget: &Budget) -> Result<Shown, String> {
+        let block = self.payload.render(known.reading, known.structured, names, budget)?;
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {
-            let moment = template.render(names).map_err(|error| template_failed(&error))?;
+            let moment = template.render_within(names, budget).map_err(|error| template_failed(&error))?;
             // A hint that is none would have strict clients refuse the whole result.
             if is_moment(moment.trim()) {
                 annotations.get_or_insert_default().last_modified = Some(moment.trim().to_owned());
@@ -224,6 +224,7 @@ pub(super) fn render(
     };
     let names = known.names(asked);
     let plain = Name::from_pairs(names.clone());
+    let budget = Budget::of_result();
     let (mut shown, mut bytes) = (Vec::new(), 0);
     let mut add = |block: Shown| {
         let length = match &block.content.block {
@@ -249,12 +250,13 @@ pub(super) fn render(
     };
     for block in blocks.iter().filter(|block| block.is_for(&structure, known)) {
         let Some(each) = &block.each else {
-            add(block.render(known, &plain)?)?;
+            add(block.render(known, &plain, &budget)?)?;
             continue;
         };
         for row in block.rows(each, &structure, known)? {
             let item = [("item".to_owned(), from_json(&row))];
-            add(block.render(known, &Name::from_pairs(names.iter().cloned().chain(item)))?)?;
+            let names = Name::from_pairs(names.iter().cloned().chain(item));
+            add(block.render(known, &names, &budget)?)?;
         }
     }
     Ok(shown)
@@ -279,8 +281,11 @@ impl Payload {
         reading: &Reading<'_>,
         structured: Option<&Structured>,
         names: &Name,
+        budget: &Budget,
     ) -> Result<Block, String> {
-        let render = |template: &Template| template.render(names).map_err(|error| template_failed(&error));
+        let render = |template: &Template| {
+            template.render_within(names, budget).map_err(|error| template_failed(&error))
+        };
         Ok(match self {
             Self::Text(template) => Block::Text(Text::Plain(render(template)?)),
             Self::Verbatim => {

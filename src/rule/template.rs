@@ -1,6 +1,6 @@
 //! Jinja templates, compiled once.
 
-use std::{fmt, sync::LazyLock};
+use std::{cell::Cell, fmt, sync::LazyLock};
 
 use minijinja::{
     Environment, UndefinedBehavior, Value,
@@ -34,6 +34,20 @@ pub struct TemplateError {
 }
 
 const NAME: &str = "template";
+
+/// How much work the templates of one result may do together: a block for each of a thousand rows is a thousand
+/// renderings.
+#[derive(Debug)]
+pub(super) struct Budget {
+    left: Cell<u64>,
+}
+
+impl Budget {
+    /// Of one result: what one template may do alone.
+    pub(super) fn of_result() -> Self {
+        Self { left: Cell::new(Template::FUEL) }
+    }
+}
 
 impl Template {
     /// How much work one rendering may do, in instructions of the template engine; a template that loops
@@ -85,10 +99,28 @@ impl Template {
     ///
     /// [`TemplateError`] on an undefined name, a value of the wrong kind, too much work, or too long a text.
     pub fn render(&self, names: &Value) -> Result<String, TemplateError> {
+        self.render_within(names, &Budget::of_result())
+    }
+
+    /// The same as one of several, which have a budget together. The last of them may pass it by what one template may
+    /// do alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::render`], and when nothing is left of the budget.
+    pub(super) fn render_within(&self, names: &Value, budget: &Budget) -> Result<String, TemplateError> {
+        if budget.left.get() == 0 {
+            let message = "the templates of one result do more work together than one may do".to_owned();
+            return Err(TemplateError { message, line: None });
+        }
         let template = self.environment.get_template(NAME).expect("the template was added when it was made");
         let mut text = LimitedText(Vec::new());
-        match template.render_captured_to(names, &mut text) {
-            Ok(_) => Ok(String::from_utf8(text.0).expect("templates write text")),
+        let rendered = template.render_captured_to(names, &mut text).map(|captured| {
+            let (used, _) = captured.state().fuel_levels().unwrap_or_default();
+            budget.left.set(budget.left.get().saturating_sub(used));
+        });
+        match rendered {
+            Ok(()) => Ok(String::from_utf8(text.0).expect("templates write text")),
             Err(_) if text.0.len() > TEXT_LIMIT_BYTES => Err(TemplateError {
                 message: format!("writes more than {TEXT_LIMIT_BYTES} bytes"),
                 line: None,
@@ -299,6 +331,15 @@ mod tests {
             "{}",
             Err("fuel"),
         );
+    }
+
+    #[test]
+    fn templates_have_a_budget_together() {
+        let busy = Template::compile("{% for i in range(9999) %}{{ i }}{% endfor %}").unwrap();
+        let (names, budget) = (Value::from(()), Budget::of_result());
+        let error = (0..1000).find_map(|_| busy.render_within(&names, &budget).err()).unwrap();
+        assert!(error.message.contains("more work together"), "{error}");
+        assert!(busy.render(&names).is_ok());
     }
 
     #[test]
