@@ -15,7 +15,7 @@ use crate::{
     reply::{Choice, Reply},
     route::Route,
     rule::{Facts, Step, Trace, Translation, translate},
-    tool::{Arguments, Shapes, write_result},
+    tool::{Arguments, Fault, Shapes, ToolResult, write_result},
 };
 
 #[derive(Debug, Args)]
@@ -100,9 +100,7 @@ fn explain_reply(
     let facts = Facts { tool: &route.definition.name, args: &args };
     let Translation { result, rule, notes } = translate(&route.translator, facts, &reply, &mut trace);
     let result = result.with_errors_as(route.error_format);
-    let mut written = Vec::new();
-    write_result(&result, Shapes::ObjectsOnly, &mut written);
-    let written: Value = serde_json::from_slice(&written).expect("a result is written as JSON");
+    let written = written(&result);
     let mut steps = trace.into_steps();
     steps.iter_mut().for_each(|step| tell_origin(step, &file.rule_origins));
     if arguments.output == Output::Json {
@@ -137,6 +135,13 @@ fn tell_origin(step: &mut Step, origins: &[Option<String>]) {
     }
 }
 
+/// A result as a client gets it.
+fn written(result: &ToolResult) -> Value {
+    let mut written = Vec::new();
+    write_result(result, Shapes::ObjectsOnly, &mut written);
+    serde_json::from_slice(&written).expect("a result is written as JSON")
+}
+
 /// What is done stands in a column of its own where it fits.
 fn show_step(screen: &mut Screen, what: &str, found: &str) {
     const COLUMN: usize = 13;
@@ -161,11 +166,12 @@ fn explain_request(
     });
     match built {
         Err(error) => {
-            let result = json!({ "content": [{ "type": "text", "text": error }], "isError": true });
+            let result = route.translator.for_clients(ToolResult::error(Fault::Arguments, error));
+            let written = written(&result.with_errors_as(route.error_format));
             if output == Output::Text {
                 show_step(screen, "arguments", "do not fit; the upstream is not asked");
             }
-            screen.json(&result);
+            screen.json(&written);
         }
         Ok(request) => {
             let headers: Map<String, Value> = request

@@ -148,6 +148,7 @@ fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
         envelope: routes::envelope(section).unwrap_or(own.envelope),
         error_status: routes::error_status(section).unwrap_or(own.error_status),
         error_format: routes::error_format(section).unwrap_or(own.error_format),
+        redaction: routes::redaction(section),
         forward_headers: routes::headers(section, "forward_headers"),
     };
     let upstreams = UpstreamDefaults {

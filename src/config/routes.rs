@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     examples::{self, Example, Position},
     keys::{ANNOTATIONS, ROUTE},
+    language,
     node::{Entry, Kind},
     promise,
     reply::{self, Compiled},
@@ -21,7 +22,7 @@ use super::{
 };
 use crate::{
     route::{Envelope, ErrorStatus, InputSchema, Route, UpstreamName},
-    rule::{Otherwise, TranslationLimits, Translator, Wrap},
+    rule::{Otherwise, Redaction, SecretPattern, SecretPatternError, TranslationLimits, Translator, Wrap},
     tool::{ErrorFormat, ToolDefinition, ToolName},
 };
 
@@ -49,6 +50,7 @@ pub(super) struct RouteDefaults {
     pub(super) envelope: Envelope,
     pub(super) error_status: ErrorStatus,
     pub(super) error_format: ErrorFormat,
+    pub(super) redaction: Redaction,
     pub(super) forward_headers: Vec<HeaderName>,
 }
 
@@ -61,6 +63,7 @@ impl Default for RouteDefaults {
             envelope: Envelope::Mcp,
             error_status: ErrorStatus::Truthful,
             error_format: ErrorFormat::Text,
+            redaction: Redaction::default(),
             forward_headers: Vec::new(),
         }
     }
@@ -159,6 +162,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         (_, None) => None,
     };
     let forward = forwarded(&section, around.defaults);
+    let redaction = around.defaults.redaction.clone().and(redaction(&section));
     let (title, description) = (section.text("title"), section.text("description"));
     let annotations = section.section("annotations", &ANNOTATIONS).map(|section| annotations(&section));
     let (deadline, reply_limit) = (section.duration("deadline"), section.size("reply_limit"));
@@ -204,6 +208,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             otherwise,
             output,
             wrap,
+            redaction,
             limits: TranslationLimits {
                 error_text_bytes: defaults.error_text_bytes,
                 reply_bytes: reply_limit_bytes,
@@ -293,6 +298,29 @@ pub(super) fn error_format(section: &Section<'_, '_>) -> Option<ErrorFormat> {
     section
         .word("error_format")
         .map(|word| if word == "json" { ErrorFormat::Json } else { ErrorFormat::Text })
+}
+
+/// `redact` of a route or of `defaults`: what no error may tell.
+pub(super) fn redaction(section: &Section<'_, '_>) -> Redaction {
+    let report = section.report;
+    let texts = section.texts("redact").unwrap_or_default();
+    let patterns = texts.into_iter().filter_map(|(node, _)| {
+        let pattern = language::pattern(report, node, "a pattern of `redact`")?;
+        let secret = SecretPattern::new(&pattern).map_err(|error| {
+            let (span, help) = match &error {
+                SecretPatternError::MatchesNothing => {
+                    (node.span, "write `+` for `*`, so that there is something to replace")
+                }
+                SecretPatternError::Capture(name) => (
+                    language::words_in(report, node.span, name),
+                    "`(?<secret>…)` is the part to replace, where it is not the whole match",
+                ),
+            };
+            report.error(span, format!("`redact` can't use this pattern: {error}"), help);
+        });
+        secret.ok()
+    });
+    Redaction::new(patterns.collect())
 }
 
 /// Names of headers of the caller that may cross.

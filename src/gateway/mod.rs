@@ -25,8 +25,7 @@ use crate::{
     policy::{Guarded, Passthrough},
     reply::Reply,
     route::{Route, RouteTable, UpstreamName, UpstreamRequest},
-    rule,
-    tool::{Arguments, Block, Fault, SentBlock, Text, ToolResult},
+    tool::{Arguments, Fault, ToolResult},
     upstream::{Ask, Due, UpstreamError},
 };
 
@@ -130,10 +129,10 @@ impl Snapshot {
         let mut record = Record::begin(&route.definition.name, call.face, &call.request_id);
         let mut result = match self.answer(route, call.arguments, call.headers, &mut record).await {
             Ok(result) => result,
-            Err(ended_early) => *ended_early,
+            // Whatever such an error quotes, a caller's arguments too, it keeps what a translated one does.
+            Err(ended_early) => route.translator.for_clients(*ended_early),
         };
         if result.is_error() {
-            cap(&mut result, route.translator.limits.error_text_bytes);
             result = result
                 .with_errors_as(route.error_format)
                 .with_meta(REQUEST_ID_META, call.request_id.as_str());
@@ -185,27 +184,6 @@ impl Snapshot {
         })?;
         record.replied(reply.status);
         Ok(reply)
-    }
-}
-
-/// Whatever an error quotes, a caller's arguments too, its text has the limit of the route.
-fn cap(result: &mut ToolResult, limit_bytes: usize) {
-    for content in &mut result.content {
-        let text = match &content.block {
-            Block::Text(Text::Plain(text) | Text::Error(text)) => text.as_str(),
-            Block::Text(Text::Shared(text)) => text.as_str(),
-            Block::AsSent(SentBlock { text: Some(text), .. }) => text,
-            // The structure of an error is made by its rule alone, and is cut nowhere.
-            Block::Text(Text::OfStructure)
-            | Block::Image { .. }
-            | Block::Audio { .. }
-            | Block::ResourceLink { .. }
-            | Block::Resource { .. }
-            | Block::AsSent(_) => continue,
-        };
-        if text.len() > limit_bytes {
-            content.block = Block::Text(Text::Plain(rule::capped(text, limit_bytes)));
-        }
     }
 }
 

@@ -15,7 +15,7 @@ use ruzstd::decoding::{
     errors::{FrameDecoderError, ReadFrameHeaderError},
 };
 
-use super::capped;
+use super::verdict::capped;
 use crate::reply::Reply;
 
 /// How many codings may lie on each other; more are nobody's wish.

@@ -12,7 +12,7 @@ use super::{
     reading::Reading,
     template::{Template, TemplateError},
     trace::LONGEST_TRACED,
-    translation::{Job, Note},
+    translation::Job,
     verdict::{self, CODE_META_KEY, STATUS_META_KEY, capped},
 };
 use crate::tool::{Fault, JsonText, Structured, ToolResult};
@@ -99,7 +99,12 @@ impl Job<'_> {
         let value = if rule.reads_value() {
             let value = finding.value();
             finding.trace(self.trace);
-            value.map_err(|why| self.note(format!("the value of an error could not be read: {why}"))).ok()
+            value
+                .map_err(|why| {
+                    let why = self.translator.redaction.without_cut_quotes(&why);
+                    self.note(format!("the value of an error could not be read: {why}"));
+                })
+                .ok()
         } else {
             None
         };
@@ -111,7 +116,7 @@ impl Job<'_> {
                     Some(Structured::new(JsonText::of(&structured)))
                 }
                 Err(error) => {
-                    self.notes.extend(error.detail.clone().map(Note::Body));
+                    self.note_detail(&error);
                     self.note(format!("`structured` of an error {error}"));
                     None
                 }
@@ -128,7 +133,7 @@ impl Job<'_> {
         });
         let mut result = match self.error_text(rule, &names) {
             Some(text) => {
-                self.trace.step(|| ("error".into(), text.clone()));
+                self.trace.step(|| ("error".into(), capped(&text, LONGEST_TRACED)));
                 ToolResult::error(fault, text).with_meta(STATUS_META_KEY, reading.reply.status.as_u16())
             }
             None => self.without_words(reading, fault),
@@ -143,9 +148,7 @@ impl Job<'_> {
 
     fn error_text(&mut self, rule: &ErrorRule, names: &Name) -> Option<String> {
         match rule.text.render(names) {
-            Ok(text) if !text.trim().is_empty() => {
-                Some(capped(text.trim_end(), self.translator.limits.error_text_bytes))
-            }
+            Ok(text) if !text.trim().is_empty() => Some(text.trim_end().to_owned()),
             Ok(_) => {
                 self.note("the template of `error` gave an empty text");
                 None
@@ -163,7 +166,7 @@ impl Job<'_> {
             ToolResult::error(fault, "The upstream reported an error that could not be put into words.")
                 .with_meta(STATUS_META_KEY, reading.reply.status.as_u16())
         } else {
-            verdict::of_status(reading, self.translator.limits.error_text_bytes)
+            verdict::of_status(reading, self.translator)
         }
     }
 
@@ -187,8 +190,7 @@ impl Job<'_> {
             self.note("`error` of a filter gave an empty text");
             return self.without_words(reading, fault);
         }
-        let text = capped(&text, self.translator.limits.error_text_bytes);
-        self.trace.step(|| ("error".into(), text.clone()));
+        self.trace.step(|| ("error".into(), capped(&text, LONGEST_TRACED)));
         let result = ToolResult::error(fault, text).with_meta(STATUS_META_KEY, reading.reply.status.as_u16());
         match raised.get("code") {
             Some(code @ (Value::Number(_) | Value::String(_)))

@@ -23,6 +23,7 @@ mod markdown;
 mod matcher;
 mod names;
 mod output;
+mod redaction;
 mod success;
 mod template;
 mod told;
@@ -47,14 +48,10 @@ pub use limit::{LIMIT_META_KEY, Limit, ListPath, ListPathError, More};
 pub use matcher::{Matcher, MediaPattern, Pattern, PatternError, StatusPattern};
 pub use names::TEMPLATE_NAMES;
 pub use output::{OutputSchema, OutputSchemaError, Wrap};
+pub use redaction::{Redaction, SecretPattern, SecretPatternError};
 pub use rules::{Action, Otherwise, Rule, TranslationLimits, Translator};
 pub use success::SuccessRule;
 pub use template::{Template, TemplateError, template_names};
 pub use trace::{Step, Trace};
 pub use translation::{Facts, Note, Translation, translate};
 pub use verdict::{CODE_META_KEY, STATUS_META_KEY};
-
-/// A text at its limit, with a mark where it was cut.
-pub(crate) fn capped(text: &str, limit_bytes: usize) -> String {
-    verdict::capped(text, limit_bytes)
-}

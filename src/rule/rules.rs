@@ -6,6 +6,7 @@ use super::{
     failure::ErrorRule,
     matcher::Matcher,
     output::{OutputSchema, Wrap},
+    redaction::Redaction,
     success::SuccessRule,
 };
 
@@ -20,6 +21,8 @@ pub struct Translator {
     pub output: Option<OutputSchema>,
     /// Which clients get a value that is no object as `{"result": …}`, where there is no schema.
     pub wrap: Wrap,
+    /// What no error may tell.
+    pub redaction: Redaction,
     /// Bounds.
     pub limits: TranslationLimits,
 }

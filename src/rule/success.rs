@@ -14,7 +14,7 @@ use super::{
     reading::Reading,
     told::told,
     trace::{LONGEST_TRACED, content_words},
-    translation::{Job, Note},
+    translation::Job,
     verdict::{STATUS_META_KEY, capped},
 };
 use crate::tool::{Block, Content, Fault, JsonText, Outcome, Structured, Text, ToolResult};
@@ -76,7 +76,8 @@ impl Job<'_> {
                     .with_meta(STATUS_META_KEY, reading.reply.status.as_u16())
             }
             Err(Failed::Unreadable(why)) => {
-                self.trace.step(|| ("unreadable".into(), why.clone()));
+                let why = self.translator.redaction.without_cut_quotes(&why);
+                self.trace.step(|| ("unreadable".into(), why.clone().into_owned()));
                 self.note(format!("the reply could not be read: {why}"));
                 self.note_body(reading);
                 self.unreadable(reading, &why)
@@ -97,7 +98,7 @@ impl Job<'_> {
         let (extracted, tree) = finding.take()?;
         let (extracted, answered) = match extracted {
             Extracted::Answered(Answered { content, value, verdict }) => {
-                match told(reading, content, verdict, self.translator.limits.error_text_bytes) {
+                match told(reading, content, verdict, self.translator) {
                     Ok(content) => (value.map_or(Extracted::Nothing, |value| *value), content),
                     Err(error) => return Ok(*error),
                 }
@@ -258,7 +259,7 @@ impl Job<'_> {
             None => (found, source),
             Some(jq) => {
                 let value = jq.apply(&found, jq_names(reading, captures)).map_err(|error| {
-                    self.notes.extend(error.detail.clone().map(Note::Body));
+                    self.note_detail(&error);
                     match error.raised {
                         Some(raised) => Failed::Raised(raised),
                         None => format!("`structured` {error}").into(),

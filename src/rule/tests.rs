@@ -44,6 +44,7 @@ fn translator(rules: Vec<Rule>, output: Option<Value>) -> Translator {
         output: output
             .map(|schema| OutputSchema::new(schema.as_object().unwrap().clone(), Wrap::Always).unwrap()),
         wrap: Wrap::Always,
+        redaction: Default::default(),
         limits: TranslationLimits::default(),
     }
 }
@@ -221,6 +222,22 @@ fn a_rule_may_pass_on_what_it_wants_and_is_capped() {
     let rules = vec![error(Matcher::default(), "{{ text }}")];
     let result = sent(&run(&translator(rules, None), &reply(200, "text/plain", "x".repeat(9000))));
     assert_eq!(result["content"][0]["text"].as_str().unwrap().len(), 2048);
+}
+
+#[test]
+fn a_block_for_each_row_does_no_more_work_than_one_block_may() {
+    let mut block = BlockTemplate::new(Payload::Text(
+        Template::compile("{% for i in range(9999) %}{{ i }}{% endfor %} {{ item }}").unwrap(),
+    ));
+    block.each = Some(Jq::compile(".rows").unwrap());
+    let mut rule = success(ExtractorKind::Json(Json), None, None);
+    if let Action::Success(success) = &mut rule.action {
+        success.content = ContentTemplate::Blocks(vec![block]);
+    }
+    let rows = json!({ "rows": vec![1; BLOCK_LIMIT] }).to_string();
+    let result = run(&translator(vec![rule], None), &reply(200, "application/json", rows));
+    let text = sent(&result)["content"][0]["text"].to_string();
+    assert!(result.is_error() && text.contains("more work together"), "{text}");
 }
 
 #[test]

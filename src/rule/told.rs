@@ -3,7 +3,9 @@
 use super::{
     extract::Verdict,
     reading::Reading,
-    verdict::{CODE_META_KEY, STATUS_META_KEY, capped, safe_words},
+    redaction::Redaction,
+    rules::Translator,
+    verdict::{CODE_META_KEY, STATUS_META_KEY, safe_words},
 };
 use crate::tool::{Block, Content, Fault, Outcome, Text, ToolResult};
 
@@ -13,16 +15,18 @@ pub(super) fn told(
     reading: &Reading<'_>,
     content: Vec<Content>,
     verdict: Verdict,
-    limit_bytes: usize,
+    translator: &Translator,
 ) -> Result<Vec<Content>, Box<ToolResult>> {
     let (content, code) = match verdict {
         Verdict::Success => return Ok(content),
         Verdict::ToolError if content.iter().all(says_nothing) => {
             (vec![Content::text("The tool failed and did not say why.")], None)
         }
-        Verdict::ToolError => (content.into_iter().map(|content| safe(content, limit_bytes)).collect(), None),
+        Verdict::ToolError => {
+            (content.into_iter().map(|content| safe(content, &translator.redaction)).collect(), None)
+        }
         Verdict::ProtocolError { code, message } => {
-            (vec![Content::text(capped(&safe_words(&message), limit_bytes))], code)
+            (vec![Content::text(safe_words(&translator.redaction.hide(&message)))], code)
         }
     };
     let status = reading.reply().status;
@@ -39,9 +43,9 @@ fn says_nothing(content: &Content) -> bool {
 }
 
 /// A block whose text may be shown; one in which there is nothing to hide stays as it came.
-fn safe(content: Content, limit_bytes: usize) -> Content {
+fn safe(content: Content, redaction: &Redaction) -> Content {
     let shown = content.block.text(None).and_then(|text| {
-        let shown = capped(&safe_words(&text), limit_bytes);
+        let shown = safe_words(&redaction.hide(&text));
         (shown != text).then_some(shown)
     });
     match shown {

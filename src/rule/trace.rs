@@ -10,7 +10,7 @@ pub(super) const LONGEST_TRACED: usize = 4000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// What was done: `rule 2`, `default`, `otherwise`, `expand`, `decode`, `extract pairs`, `jq …`, `schema`, `content`,
-    /// `error`, `unreadable`.
+    /// `error`, `unreadable`, `redact`.
     pub what: String,
     /// What came of it, for a person; may have several lines.
     pub found: String,

@@ -8,8 +8,10 @@ use super::{
     coding::Body,
     content::ContentTemplate,
     finding::Finding,
+    jq::JqError,
     matcher::Captures,
     reading::Reading,
+    redaction::Redaction,
     rules::{Action, Otherwise, Rule, Translator},
     success::SuccessRule,
     trace::{Trace, held_words},
@@ -47,12 +49,23 @@ pub enum Note {
     Why(String),
     /// The beginning of the reply, which may hold anything.
     Body(String),
+    /// What a filter failed with, which may show all that it was given.
+    Filter(String),
 }
 
 impl Note {
+    /// The same without the words that the route keeps to itself.
+    fn without(self, redaction: &Redaction) -> Self {
+        match self {
+            Self::Why(text) => Self::Why(redaction.hide(&text).into_owned()),
+            Self::Body(text) => Self::Body(redaction.hide(&text).into_owned()),
+            Self::Filter(text) => Self::Filter(redaction.hide(&text).into_owned()),
+        }
+    }
+
     /// Whether it shows the reply's own words, so that only a log of every detail may have it.
     pub fn is_body(&self) -> bool {
-        matches!(self, Self::Body(_))
+        matches!(self, Self::Body(_) | Self::Filter(_))
     }
 }
 
@@ -61,6 +74,7 @@ impl fmt::Display for Note {
         match self {
             Self::Why(text) => formatter.write_str(text),
             Self::Body(text) => write!(formatter, "the reply begins {text:?}"),
+            Self::Filter(text) => write!(formatter, "a filter failed: {text}"),
         }
     }
 }
@@ -78,6 +92,11 @@ pub fn translate(translator: &Translator, facts: Facts<'_>, reply: &Reply, trace
     let reading = Reading::new(reply, &body, facts, None);
     let job = Job { translator, trace, notes: &mut notes };
     let (result, rule) = job.run(&reading);
+    let result = translator.for_clients(result);
+    if let Some(where_found) = translator.redaction.found_in(&result) {
+        trace.step(|| ("redact".into(), where_found));
+    }
+    let notes = notes.into_iter().map(|note| note.without(&translator.redaction)).collect();
     Translation { result, rule, notes }
 }
 
@@ -142,14 +161,14 @@ impl Job<'_> {
             let why = format!("no rule for status {}: an error by default", status.as_u16());
             self.trace.step(|| ("default".into(), why));
             self.note_body(reading);
-            return verdict::of_status(reading, self.translator.limits.error_text_bytes);
+            return verdict::of_status(reading, self.translator);
         }
         if !self.translator.rules.is_empty() && self.translator.otherwise == Otherwise::Error {
             self.trace.step(|| ("otherwise".into(), "no rule holds: an error".into()));
             self.note("no rule of the route holds for a reply with a success status");
             self.note_body(reading);
             let media_type = match reading.reply.media_type() {
-                Some(media_type) => format!("of type {}", capped(&media_type, 100)),
+                Some(media_type) => format!("of type {}", self.translator.redaction.capped(&media_type, 100)),
                 None => "without a type".to_owned(),
             };
             let status = status.as_u16();
@@ -180,26 +199,43 @@ impl Job<'_> {
         }
     }
 
-    /// The tool error for a reply that a rule could not read.
+    /// The tool error for a reply that a rule could not read. Its text is cut when all of it is known.
     pub(super) fn unreadable(&self, reading: &Reading<'_>, why: &str) -> ToolResult {
-        let text = format!("The upstream's reply could not be understood: {}.", redacted(why));
-        ToolResult::error(Fault::Unreadable, capped(&text, self.translator.limits.error_text_bytes))
-            .with_meta(STATUS_META_KEY, reading.reply.status.as_u16())
+        let text = format!(
+            "The upstream's reply could not be understood: {}.",
+            redacted(&self.translator.redaction.hide(why))
+        );
+        ToolResult::error(Fault::Unreadable, text).with_meta(STATUS_META_KEY, reading.reply.status.as_u16())
     }
 
     pub(super) fn note(&mut self, text: impl Into<String>) {
         self.notes.push(Note::Why(text.into()));
     }
 
+    /// What a filter failed with; nothing where it raised the error itself, which the client is told.
+    pub(super) fn note_detail(&mut self, error: &JqError) {
+        // Of words that were cut, the end may be half of what the route keeps to itself.
+        let may_be_told = self.translator.redaction.is_empty() || !error.is_detail_cut();
+        if may_be_told && error.raised.is_none() {
+            self.notes.extend(error.detail.clone().map(Note::Filter));
+        }
+    }
+
     /// The beginning of a body that came as a surprise.
     pub(super) fn note_body(&mut self, reading: &Reading<'_>) {
         const LONGEST_NOTED: usize = 300;
         // Of data that can't be expanded nothing can be read.
-        if let Ok(body) = reading.body()
-            && !body.is_empty()
-        {
+        let Ok(body) = reading.body() else { return };
+        let redaction = &self.translator.redaction;
+        let begins = if redaction.is_empty() {
             let start = body.slice(..body.len().min(LONGEST_NOTED * 4));
-            self.notes.push(Note::Body(capped(&String::from_utf8_lossy(&start), LONGEST_NOTED)));
+            capped(&String::from_utf8_lossy(&start), LONGEST_NOTED)
+        } else {
+            // Patterns are for the text, whatever its charset.
+            redaction.capped(&reading.lossy_text(), LONGEST_NOTED)
+        };
+        if !body.is_empty() {
+            self.notes.push(Note::Body(begins));
         }
     }
 }

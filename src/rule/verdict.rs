@@ -7,7 +7,7 @@ use http::StatusCode;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::reading::Reading;
+use super::{reading::Reading, rules::Translator};
 use crate::tool::{Fault, ToolResult};
 
 /// Where the status of an upstream stands in the `_meta` of a tool error.
@@ -16,17 +16,16 @@ pub const STATUS_META_KEY: &str = "glossator/upstreamStatus";
 pub const CODE_META_KEY: &str = "glossator/upstreamCode";
 
 /// The tool error for a status that is no success.
-pub(super) fn of_status(reading: &Reading<'_>, limit_bytes: usize) -> ToolResult {
+pub(super) fn of_status(reading: &Reading<'_>, translator: &Translator) -> ToolResult {
     let reply = reading.reply();
     let status = reply.status;
     let result = if status.is_client_error() {
-        let (message, code) = message_of(reading, limit_bytes);
+        let (message, code) = message_of(reading, translator);
         let text = match message {
             Some(message) => message,
             None => format!("The upstream refused the request with status {status} and did not say why."),
         };
-        let result =
-            ToolResult::error(Fault::Upstream { status: status.as_u16() }, capped(&text, limit_bytes));
+        let result = ToolResult::error(Fault::Upstream { status: status.as_u16() }, text);
         match code {
             Some(code) => result.with_meta(CODE_META_KEY, code),
             None => result,
@@ -60,8 +59,10 @@ fn sentence_for(reading: &Reading<'_>, status: StatusCode) -> String {
 /// The message and code of a 4xx, from where APIs put them, or the text.
 ///
 /// Nothing longer than can be shown is looked through.
-fn message_of(reading: &Reading<'_>, limit_bytes: usize) -> (Option<String>, Option<Value>) {
-    let begun = |text: &str| beginning(text, limit_bytes.saturating_mul(2)).to_owned();
+fn message_of(reading: &Reading<'_>, translator: &Translator) -> (Option<String>, Option<Value>) {
+    let most_bytes = translator.limits.error_text_bytes.saturating_mul(2);
+    // What the route keeps to itself comes before what every route does: an address may be a part of it.
+    let begun = |text: &str| translator.redaction.beginning(text, most_bytes);
     if let Some(json) = reading.json() {
         return match json {
             Value::Object(members) => {
@@ -189,19 +190,6 @@ pub(super) fn redacted(text: &str) -> String {
         text = pattern.replace_all(&text, *replacement).into_owned();
     }
     text.replace("\"[path]", "[path]")
-}
-
-/// At most so many bytes of a text, cut at white space so that what is to be redacted is not cut in two.
-fn beginning(text: &str, most_bytes: usize) -> &str {
-    if text.len() <= most_bytes {
-        return text;
-    }
-    let mut end = most_bytes;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let begun = &text[..end];
-    begun.rfind(char::is_whitespace).map_or("", |end| &begun[..end])
 }
 
 /// At most `limit_bytes` of a text, cut between characters and marked.

@@ -121,6 +121,7 @@ fn translator(rule: Option<Rule>, output: Option<Value>) -> Translator {
         otherwise: Otherwise::Error,
         output,
         wrap: Wrap::Always,
+        redaction: Default::default(),
         limits: TranslationLimits::default(),
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use glossator::{
     face::door::DoorSettings,
     route::{BodyTemplate, Envelope, ErrorStatus, JsonTemplate},
+    rule::{Pattern, Redaction, SecretPattern},
     tool::ErrorFormat,
 };
 use serde_json::{Value, json};
@@ -408,4 +409,20 @@ async fn the_text_of_every_error_has_the_limit_of_its_route() {
         assert_eq!(response.status, 400);
         assert!(text.len() <= 64 && text.ends_with("[…]"), "{} bytes: {text:.200}", text.len());
     }
+}
+
+#[tokio::test]
+async fn an_argument_that_does_not_fit_is_quoted_without_what_the_route_keeps_to_itself() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let mut setup = Setup::new(upstream.address);
+    let mut route = route("pay", "GET /{card}").taking(json!({
+        "type": "object",
+        "properties": { "card": { "type": "integer" } },
+    }));
+    let pattern = SecretPattern::new(&Pattern::compile(r"\d{4}-\d{4}").unwrap()).unwrap();
+    route.translator.redaction = Redaction::new(vec![pattern]);
+    setup.routes = vec![route];
+    let response = setup.start().await.call("pay", r#"{"card": "1234-5678"}"#).await;
+    let told = "argument `card` must be an integer; found `[redacted]`";
+    assert_eq!((response.status, &response.json()["content"][0]["text"]), (400, &json!(told)));
 }

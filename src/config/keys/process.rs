@@ -99,6 +99,11 @@ pub(in crate::config) static DEFAULTS: Keys = Keys {
             ERROR_FORMAT,
             "The text of every tool error: the message, or `{\"error\": \"…\"}` as JSON. Default `text`.",
         ),
+        key(
+            "redact",
+            NAMES,
+            "Regular expressions: what matches is `[redacted]` in every error. Default: none.",
+        ),
         key("in_flight", IN_FLIGHT, "How many calls one upstream gets at once. Default 128."),
         key("attempt_timeout", DEADLINE, "How long one attempt may take. Default: as long as the call."),
         key("retry", Either(&[OFF, Section(&RETRY)]), "How what fails in passing is asked again."),

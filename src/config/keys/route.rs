@@ -55,6 +55,7 @@ pub(in crate::config) static ROUTE: Keys = Keys {
             ERROR_FORMAT,
             "The text of every tool error: the message, or `{\"error\": \"…\"}` as JSON.",
         ),
+        key("redact", NAMES, "Regular expressions of what no error shows, beside those of `defaults`."),
         key(
             "forward_headers",
             NAMES,

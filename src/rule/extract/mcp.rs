@@ -192,7 +192,10 @@ fn sent(message: &JsonText, block: &RawValue) -> Result<Content, String> {
             Some(_) | None => return missing("a `resource` with `uri` and `text` or `blob`"),
         },
         other => {
-            let kind: String = other.chars().take(40).collect();
+            let mut kind: String = other.chars().take(40).collect();
+            if kind.len() < other.len() {
+                kind.push('…');
+            }
             return Err(format!(
                 "expected a block of type `text`, `image`, `audio`, `resource_link` or `resource`, found `{kind}`"
             ));

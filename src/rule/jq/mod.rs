@@ -44,6 +44,11 @@ impl JqError {
     fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), detail: None, raised: None }
     }
+
+    /// Whether the engine's words are not all there.
+    pub(super) fn is_detail_cut(&self) -> bool {
+        self.detail.as_ref().is_some_and(|detail| detail.len() >= DETAIL_BYTES)
+    }
 }
 
 /// The names a filter sees beside `.`.
@@ -271,14 +276,16 @@ fn to_jq(value: &Value) -> Val {
     }
 }
 
-/// An error in at most so many bytes: the engine puts whole values into its errors.
+/// How long the engine's words on an error may be: it puts whole values into them.
+const DETAIL_BYTES: usize = 300;
+
+/// An error in about so many bytes.
 fn brief(error: &Error) -> String {
     struct Brief(String);
     impl fmt::Write for Brief {
         fn write_str(&mut self, text: &str) -> fmt::Result {
-            const LONGEST_BYTES: usize = 300;
-            self.0.extend(text.chars().take(LONGEST_BYTES.saturating_sub(self.0.len())));
-            if self.0.len() < LONGEST_BYTES { Ok(()) } else { Err(fmt::Error) }
+            self.0.extend(text.chars().take(DETAIL_BYTES.saturating_sub(self.0.len())));
+            if self.0.len() < DETAIL_BYTES { Ok(()) } else { Err(fmt::Error) }
         }
     }
     let mut brief = Brief(String::new());

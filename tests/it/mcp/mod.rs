@@ -290,6 +290,7 @@ fn route(
             otherwise: Otherwise::Text,
             output,
             wrap,
+            redaction: Default::default(),
             limits: TranslationLimits::default(),
         },
         deadline: Duration::from_secs(10),

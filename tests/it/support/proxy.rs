@@ -84,6 +84,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
             otherwise: Otherwise::Text,
             output: None,
             wrap: Wrap::Always,
+            redaction: Default::default(),
             limits: TranslationLimits::default(),
         },
         deadline: Duration::from_secs(15),

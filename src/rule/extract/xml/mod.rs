@@ -81,7 +81,8 @@ impl Xml {
         let place = |offset: usize| place(document, offset, lines_before);
         if !document.starts_with('<') {
             let start: String = document.chars().take(20).collect();
-            return Err(format!("{}: expected an XML document, found {start:?}", place(0)));
+            let more = if start.len() < document.len() { "…" } else { "" };
+            return Err(format!("{}: expected an XML document, found {:?}", place(0), start + more));
         }
         scan::check(document).map_err(|(offset, message)| format!("{}: {message}", place(offset)))?;
         let options = ParsingOptions {

@@ -1,0 +1,406 @@
+//! What a route keeps from clients: the words of its errors that match its patterns.
+
+use std::{borrow::Cow, ops::Range, sync::LazyLock};
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use super::{
+    matcher::Pattern,
+    rules::Translator,
+    verdict::{CODE_META_KEY, capped},
+};
+use crate::tool::{Block, Content, JsonText, ResourceBody, SentBlock, Text, ToolResult};
+
+/// What stands in the place of words that are kept from clients.
+const MARK: &str = "[redacted]";
+/// The name of the capture that is replaced alone.
+const PART: &str = "secret";
+/// How far behind the end of what is shown a match may reach, in bytes. A string of more than that in the structure
+/// of an error is replaced as a whole: a search in it would take the square of its length, with some patterns.
+const REACH_BYTES: usize = 64 << 10;
+
+/// Patterns of words that no error may tell.
+#[derive(Debug, Clone, Default)]
+pub struct Redaction {
+    patterns: Vec<SecretPattern>,
+}
+
+/// One of them. All that matches is replaced, or the capture `secret` alone where the pattern has one.
+#[derive(Debug, Clone)]
+pub struct SecretPattern {
+    regex: Regex,
+    has_part: bool,
+}
+
+/// Why a pattern can't say what is to be replaced.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SecretPatternError {
+    /// It matches the empty text, and so everywhere.
+    #[error("it matches the empty text")]
+    MatchesNothing,
+    /// It has a capture of another name.
+    #[error("its capture `{0}` has no meaning here")]
+    Capture(String),
+}
+
+impl SecretPattern {
+    /// Of a pattern.
+    ///
+    /// # Errors
+    ///
+    /// [`SecretPatternError`] when it matches the empty text, or has a named capture that is not `secret`.
+    pub fn new(pattern: &Pattern) -> Result<Self, SecretPatternError> {
+        let regex = pattern.regex().clone();
+        if regex.is_match("") {
+            return Err(SecretPatternError::MatchesNothing);
+        }
+        match pattern.names().iter().find(|name| *name != PART) {
+            Some(other) => Err(SecretPatternError::Capture(other.clone())),
+            None => Ok(Self { has_part: !pattern.names().is_empty(), regex }),
+        }
+    }
+
+    /// What is to be replaced of a text, as far as it begins before `end`.
+    fn found_in(&self, text: &str, end: usize) -> Vec<Range<usize>> {
+        if self.has_part {
+            let found = self.regex.captures_iter(text).map(|captures| {
+                let whole = captures.get(0).map(|found| found.range()).unwrap_or_default();
+                captures.name(PART).map_or(whole, |part| part.range())
+            });
+            found.take_while(|range| range.start < end).collect()
+        } else {
+            let found = self.regex.find_iter(text).map(|found| found.range());
+            found.take_while(|range| range.start < end).collect()
+        }
+    }
+}
+
+impl Redaction {
+    /// Of these patterns.
+    pub fn new(patterns: Vec<SecretPattern>) -> Self {
+        Self { patterns }
+    }
+
+    /// The same with the patterns of another behind.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.patterns.extend(other.patterns);
+        self
+    }
+
+    /// Whether there is nothing to keep.
+    pub(super) fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// A text with what matches replaced.
+    pub(super) fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.hide_until(text, text.len())
+    }
+
+    /// The first `end` bytes of a text with what matches replaced; what begins there is replaced as a whole, wherever
+    /// it ends.
+    fn hide_until<'t>(&self, text: &'t str, end: usize) -> Cow<'t, str> {
+        let (end, reach) = (boundary(text, end), boundary(text, end.saturating_add(REACH_BYTES)));
+        let window = &text[..reach];
+        let mut found: Vec<_> =
+            self.patterns.iter().flat_map(|pattern| pattern.found_in(window, end)).collect();
+        found.retain(|range| !range.is_empty());
+        if found.is_empty() {
+            return Cow::Borrowed(&text[..end]);
+        }
+        // What was replaced before stays as it is, so that a pattern may match the mark.
+        found.extend(window.match_indices(MARK).map(|(at, mark)| at..at + mark.len()));
+        found.sort_by_key(|range| range.start);
+        let (mut hidden, mut done) = (String::with_capacity(end), 0);
+        let mut found = found.into_iter().take_while(|range| range.start < end).peekable();
+        while let Some(mut range) = found.next() {
+            while let Some(next) = found.next_if(|next| next.start <= range.end) {
+                range.end = range.end.max(next.end);
+            }
+            hidden.push_str(&text[done..range.start]);
+            hidden.push_str(MARK);
+            done = range.end;
+        }
+        hidden.push_str(text.get(done..end).unwrap_or_default());
+        Cow::Owned(hidden)
+    }
+
+    /// At most `limit_bytes` of a text, what matches replaced before the text is cut: half a secret matches no pattern.
+    pub(super) fn capped(&self, text: &str, limit_bytes: usize) -> String {
+        if self.is_empty() {
+            return capped(text, limit_bytes);
+        }
+        // What is replaced may be longer than the mark, so more than the limit is looked at.
+        let end = limit_bytes.saturating_mul(2);
+        let mut hidden = self.hide_until(text, end).into_owned();
+        if end < text.len() {
+            hidden.push_str(" […]");
+        }
+        capped(&hidden, limit_bytes)
+    }
+
+    /// At most about so many bytes of a text, what matches replaced, and cut at white space so that no address in it is
+    /// cut in two.
+    pub(super) fn beginning(&self, text: &str, most_bytes: usize) -> String {
+        let begun = self.hide_until(text, most_bytes);
+        if text.len() <= most_bytes {
+            return begun.into_owned();
+        }
+        begun.rfind(char::is_whitespace).map_or_else(String::new, |end| begun[..end].to_owned())
+    }
+
+    /// A sentence without the words that it quotes of a reply and has cut short, which may end in half a secret.
+    pub(super) fn without_cut_quotes<'t>(&self, sentence: &'t str) -> Cow<'t, str> {
+        static CUT: LazyLock<Regex> =
+            LazyLock::new(|| Regex::new(r#"…\]?[`"]"#).expect("the pattern is fixed and tested"));
+        let mut sentence = Cow::Borrowed(sentence);
+        if self.is_empty() {
+            return sentence;
+        }
+        while let Some(cut) = CUT.find(&sentence) {
+            let before = &sentence[..cut.start()];
+            const FOUND: &str = "found ";
+            let begins = |quote: char| before.find(&format!("{FOUND}{quote}")).map(|at| at + FOUND.len());
+            // A quote may have quotes in it, so the first that opens is taken.
+            let start = begins('`').or_else(|| begins('"')).or_else(|| before.find(['`', '"']));
+            let (start, end) = (start.unwrap_or(0), cut.end());
+            sentence.to_mut().replace_range(start..end, MARK);
+        }
+        sentence
+    }
+
+    /// A value with what matches replaced in its strings, in the names of its members, and in its numbers.
+    fn hide_in(&self, value: Value) -> Value {
+        let hide = |text: String| match self.hide(&text) {
+            _ if text.len() > REACH_BYTES => MARK.to_owned(),
+            Cow::Borrowed(_) => text,
+            Cow::Owned(hidden) => hidden,
+        };
+        match value {
+            Value::String(text) => Value::String(hide(text)),
+            // The number of a card is one, too.
+            Value::Number(number) => match self.hide(number.as_str()) {
+                Cow::Borrowed(_) => Value::Number(number),
+                Cow::Owned(hidden) => Value::String(hidden),
+            },
+            Value::Array(items) => items.into_iter().map(|item| self.hide_in(item)).collect(),
+            Value::Object(members) => {
+                let mut hidden = Map::with_capacity(members.len());
+                for (name, value) in members {
+                    let mut name = hide(name);
+                    // Two names may be one now, and neither member may be lost.
+                    while hidden.contains_key(&name) {
+                        name.push('+');
+                    }
+                    hidden.insert(name, self.hide_in(value));
+                }
+                Value::Object(hidden)
+            }
+            Value::Null | Value::Bool(_) => value,
+        }
+    }
+}
+
+/// At most so many bytes of a text, to the beginning of a character.
+fn boundary(text: &str, mut bytes: usize) -> usize {
+    bytes = bytes.min(text.len());
+    while !text.is_char_boundary(bytes) {
+        bytes -= 1;
+    }
+    bytes
+}
+
+impl Translator {
+    /// A tool error as clients may see it: what the route keeps to itself is replaced in its text, its code and its
+    /// structure, and its texts have their limit. A success stays as it is.
+    #[must_use]
+    pub fn for_clients(&self, mut result: ToolResult) -> ToolResult {
+        if !result.is_error() {
+            return result;
+        }
+        let limit_bytes = self.limits.error_text_bytes;
+        result.content =
+            result.content.into_iter().map(|content| self.redaction.content(content, limit_bytes)).collect();
+        if self.redaction.is_empty() {
+            return result;
+        }
+        if let Some(code) = result.meta.get_mut(CODE_META_KEY) {
+            *code = self.redaction.hide_in(code.take());
+        }
+        result.structured = result.structured.map(|structured| {
+            let hidden = self.redaction.hide_in(structured.json().parse());
+            structured.with_json(JsonText::of(&hidden))
+        });
+        result
+    }
+}
+
+impl Redaction {
+    /// A block of an error; one in which there is nothing to hide or to cut stays as it came.
+    fn content(&self, content: Content, limit_bytes: usize) -> Content {
+        let Content { block, annotations } = content;
+        let hide = |text: String| self.hide(&text).into_owned();
+        let block = match block {
+            Block::Text(Text::Plain(text)) => Block::Text(Text::Plain(self.capped(&text, limit_bytes))),
+            Block::Text(Text::Error(text)) => Block::Text(Text::Error(self.capped(&text, limit_bytes))),
+            Block::Text(Text::Shared(text)) => {
+                Block::Text(Text::Plain(self.capped(text.as_str(), limit_bytes)))
+            }
+            Block::AsSent(sent) => self.sent(sent, limit_bytes),
+            Block::ResourceLink { uri, name, description, mime_type } => Block::ResourceLink {
+                uri: hide(uri),
+                name: hide(name),
+                description: description.map(hide),
+                mime_type,
+            },
+            Block::Resource { uri, mime_type, body } => {
+                let body = match body {
+                    ResourceBody::Text(text) => ResourceBody::Text(hide(text)),
+                    ResourceBody::Blob(bytes) => ResourceBody::Blob(bytes),
+                };
+                Block::Resource { uri: hide(uri), mime_type, body }
+            }
+            // The structure is looked through on its own; in bytes nothing is looked for.
+            block @ (Block::Text(Text::OfStructure) | Block::Image { .. } | Block::Audio { .. }) => block,
+        };
+        Content { block, annotations }
+    }
+
+    fn sent(&self, sent: SentBlock, limit_bytes: usize) -> Block {
+        if let Some(text) = &sent.text {
+            let shown = self.capped(text, limit_bytes);
+            if shown != *text {
+                return Block::Text(Text::Plain(shown));
+            }
+        }
+        if self.is_empty() {
+            return Block::AsSent(sent);
+        }
+        let json = sent.json.parse();
+        // Base64, in which words would be found by chance alone.
+        let bytes = |pointer: &str| json.pointer(pointer).cloned();
+        let kept: Vec<_> =
+            ["/data", "/resource/blob"].into_iter().filter_map(|at| Some((at, bytes(at)?))).collect();
+        let mut hidden = self.hide_in(json.clone());
+        for (pointer, bytes) in kept {
+            if let Some(place) = hidden.pointer_mut(pointer) {
+                *place = bytes;
+            }
+        }
+        if hidden == json {
+            return Block::AsSent(sent);
+        }
+        Block::AsSent(SentBlock {
+            json: JsonText::of(&hidden),
+            text: sent.text,
+            link: sent.link.map(|link| self.hide(&link).into_owned()),
+        })
+    }
+
+    /// Where in an error something was replaced, in words; `None` when nowhere.
+    pub(super) fn found_in(&self, result: &ToolResult) -> Option<String> {
+        let in_text = result.content.iter().any(|content| match &content.block {
+            Block::AsSent(sent) => sent.json.as_str().contains(MARK),
+            block => block.text(None).is_some_and(|text| text.contains(MARK)),
+        });
+        let in_code = result.meta.get(CODE_META_KEY).is_some_and(|code| code.to_string().contains(MARK));
+        let in_structure =
+            result.structured.as_ref().is_some_and(|structured| structured.json().as_str().contains(MARK));
+        let places = [(in_text, "the text"), (in_code, "the code"), (in_structure, "the structure")];
+        let places: Vec<_> =
+            places.into_iter().filter_map(|(is_there, name)| is_there.then_some(name)).collect();
+        (!self.is_empty() && result.is_error() && !places.is_empty())
+            .then(|| format!("words were replaced in {}", places.join(" and ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn redaction(patterns: &[&str]) -> Redaction {
+        let secret = |source: &&str| SecretPattern::new(&Pattern::compile(source).unwrap()).unwrap();
+        Redaction::new(patterns.iter().map(secret).collect())
+    }
+
+    #[track_caller]
+    fn check(patterns: &[&str], text: &str, expected: &str) {
+        let redaction = redaction(patterns);
+        let hidden = redaction.hide(text).into_owned();
+        assert_eq!(hidden, expected);
+        assert_eq!(redaction.hide(&hidden), expected, "what is hidden stays as it is");
+    }
+
+    #[test]
+    fn what_matches_is_replaced() {
+        check(&[r"\b\d{4}-\d{4}\b"], "card 1234-5678 of Bo", "card [redacted] of Bo");
+        check(&[r"card \d+", r"\d+ of \w+"], "card 12 of Bo", "[redacted]");
+        check(&[r"\d"], "1234 x 5", "[redacted] x [redacted]");
+        check(&[r"\w+"], "a b", "[redacted] [redacted]");
+        check(&[r"(?i)user=(?<secret>\w+)"], "user=bo, USER=al", "user=[redacted], USER=[redacted]");
+        check(&[r"user=(?<secret>\w+)|anna"], "user=bo, anna", "user=[redacted], [redacted]");
+        check(&["søn"], "person: søn!", "person: [redacted]!");
+        check(&[], "as it is", "as it is");
+    }
+
+    #[test]
+    fn a_secret_at_the_cut_is_replaced_as_a_whole() {
+        let redaction = redaction(&["(?s)KEY.*?END"]);
+        let long = format!("{}KEY{}END and more", "x".repeat(90), "y".repeat(5000));
+        let shown = redaction.capped(&long, 100);
+        assert!(shown.len() <= 100 && shown.ends_with(" […]") && !shown.contains(['K', 'y']), "{shown}");
+        let many = format!("{} tail", "KEYyEND ".repeat(40));
+        let shown = redaction.capped(&many, 64);
+        assert!(shown.len() <= 64 && shown.ends_with("[…]") && !shown.contains('y'), "{shown}");
+        let begun = redaction.beginning(&format!("why {long}"), 100);
+        assert_eq!(begun, "why");
+    }
+
+    #[test]
+    fn a_quote_that_was_cut_is_not_shown() {
+        let redaction = redaction(&["secret"]);
+        let check = |sentence: &str, expected: &str| {
+            assert_eq!(redaction.without_cut_quotes(sentence), expected);
+        };
+        check(
+            "line 3: expected `key: value`, found `a `b` sec…`",
+            "line 3: expected `key: value`, found [redacted]",
+        );
+        check("a value of `sec…` expected", "a value of [redacted] expected");
+        check("expected XML, found \"<sec…\"", "expected XML, found [redacted]");
+        check("found `sec […]`, not gzip", "found [redacted], not gzip");
+        check("expected `a`, found `b`", "expected `a`, found `b`");
+    }
+
+    #[test]
+    fn every_part_of_a_value_is_looked_through() {
+        let redaction = redaction(&[r"\d{6,}", "bo@x"]);
+        let value =
+            json!({"card": 1234567, "n": 5, "bo@x": [{"to": "bo@x!"}, true], "1234567": 1, "12345678": 2});
+        assert_eq!(
+            redaction.hide_in(value),
+            json!({"card": "[redacted]", "n": 5, "[redacted]": [{"to": "[redacted]!"}, true], "[redacted]+": 1,
+                "[redacted]++": 2})
+        );
+        assert_eq!(redaction.hide_in(json!("x".repeat(REACH_BYTES + 1))), json!("[redacted]"));
+    }
+
+    #[test]
+    fn a_pattern_says_what_is_to_be_replaced() {
+        let refused = |source| SecretPattern::new(&Pattern::compile(source).unwrap()).unwrap_err();
+        assert_eq!(refused(r"\d*"), SecretPatternError::MatchesNothing);
+        assert_eq!(refused("(?<card>x)"), SecretPatternError::Capture("card".into()));
+    }
+
+    #[test]
+    fn a_long_text_is_looked_through_in_linear_time() {
+        // Each `KEY` begins a match that has no end: far more of them than are shown.
+        let redaction = redaction(&["(?s)KEY.*END|token"]);
+        let text = "KEYtoken".repeat(1 << 17);
+        assert!(!redaction.capped(&text, 2048).contains("token"));
+    }
+}
