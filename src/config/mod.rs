@@ -40,6 +40,7 @@ mod schemas;
 mod secret;
 mod section;
 mod setting;
+mod short_lists;
 mod source;
 mod suggest;
 mod syntax;

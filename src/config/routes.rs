@@ -17,6 +17,7 @@ use super::{
     rules::RuleSets,
     schemas::{self, Asked, AskedArgument},
     section::Section,
+    short_lists,
     source::Span,
     upstreams::{UpstreamFile, header_name},
 };
@@ -156,6 +157,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             let written = written.flatten();
             if let (Some(written), Some(entry)) = (&written, section.entry("output")) {
                 promise::compare(report, written, &entry.value, rules);
+                short_lists::warn(report, written, &entry.value, rules);
             }
             written
         }

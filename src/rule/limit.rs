@@ -97,6 +97,13 @@ impl FromStr for ListPath {
     }
 }
 
+impl ListPath {
+    /// The names on the way.
+    pub fn names(&self) -> &[String] {
+        &self.0
+    }
+}
+
 impl fmt::Display for Cut {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { unit, shown, total, next } = self;

@@ -1,0 +1,69 @@
+//! Where a rule shows fewer rows of a list than the output schema asks for.
+
+use serde_json::{Map, Value, json};
+
+use super::{node::Node, reply::Compiled, report::Report};
+use crate::rule::{Action, Limit, ListPath, OutputSchema};
+
+/// Warns of such rules: every longer list is a tool error.
+pub(super) fn warn(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[Compiled]) {
+    for compiled in rules {
+        let Action::Success(rule) = &compiled.rule.action else { continue };
+        let Some(limit) = &rule.limit else { continue };
+        let Some(rows) = limit.rows else { continue };
+        let Some((place, schema)) = limited_list(output.document(), limit) else { continue };
+        let Some(least) = schema.get("minItems").and_then(Value::as_u64) else { continue };
+        if rows as u64 >= least {
+            continue;
+        }
+        let span = node.at_pointer(&place).get("minItems").map_or(node.span, |node| node.span);
+        let line = report.files().place(compiled.span).line;
+        report.warning(
+            span,
+            format!("`minItems` is {least}, and the rule in line {line} shows {rows} of the rows at most"),
+            format!("write `minItems: {rows}` or less, or `rows: {least}` or more in `limit`"),
+        );
+    }
+}
+
+/// The schema of the list that a limit shortens, and its place; `None` where that depends on the reply.
+fn limited_list<'s>(
+    schema: &'s Map<String, Value>,
+    limit: &Limit,
+) -> Option<(String, &'s Map<String, Value>)> {
+    let mut lists = Vec::new();
+    lists_in(schema, String::new(), &mut Vec::new(), &mut lists);
+    let is_there = |names: &[String]| {
+        let path = limit.of.as_ref().map(ListPath::names);
+        // The list itself may be called as clients see it.
+        path.is_none_or(|path| path == names || names.is_empty() && path == ["result"])
+    };
+    let mut found = lists.into_iter().filter(|(names, ..)| is_there(names));
+    match (found.next(), found.next()) {
+        (Some((_, place, schema)), None) => Some((place, schema)),
+        _ => None,
+    }
+}
+
+type Place<'s> = (Vec<String>, String, &'s Map<String, Value>);
+
+/// The lists that objects alone lead to.
+fn lists_in<'s>(
+    schema: &'s Map<String, Value>,
+    place: String,
+    names: &mut Vec<String>,
+    lists: &mut Vec<Place<'s>>,
+) {
+    if schema.get("type") == Some(&json!("array")) {
+        lists.push((names.clone(), place, schema));
+        return;
+    }
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flatten() {
+        let Some(property) = property.as_object() else { continue };
+        names.push(name.clone());
+        let escaped = name.replace('~', "~0").replace('/', "~1");
+        lists_in(property, format!("{place}/properties/{escaped}"), names, lists);
+        names.pop();
+    }
+}
