@@ -216,6 +216,11 @@ proptest! {
             prop_assert!(problems.as_slice().iter().any(|problem| problem.line.is_some()));
         }
     }
+}
+
+proptest! {
+    // Each reads a file with every key there is, which takes its time in a debug build.
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn a_valid_file_with_a_slip_loads_or_has_a_problem_in_it(

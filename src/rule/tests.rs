@@ -559,7 +559,7 @@ fn any_translator() -> impl Strategy<Value = Translator> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     /// Every reply has a translation; every success meets its schema; the same reply gives the same result.
     #[test]

@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn hostile_replies_take_linear_time_and_bounded_memory() {
-        let many = "a\n".repeat(1_000_000);
+        let many = "a\n".repeat(150_000);
         check(&["(?<a>a)"], Each::Match, &many, Err("at most 100000 matches"));
         check(&["(?<a>a)"], Each::Line, &many, Err("at most 100000 lines that match"));
         check(&["(?<a>b)"], Each::Line, &many, Err("found none"));
@@ -341,6 +341,6 @@ mod tests {
             &many,
             Ok(r#"[{"a":"a"}]"#),
         );
-        check(&["(?<a>(x+x+)+y)"], Each::First, &"x".repeat(8 << 20), Err("found none"));
+        check(&["(?<a>(x+x+)+y)"], Each::First, &"x".repeat(1 << 20), Err("found none"));
     }
 }
