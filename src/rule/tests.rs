@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 
 use super::{
     extract::{
-        Binary, CapturePattern, ColumnLayout, Columns, Csv, Each, Extract, Extractor, ExtractorKind, Form,
-        GrokPatterns, Header, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs, Path, Pick,
-        Prefixes, Regex, Text, Typing, Uneven, Xml,
+        Binary, CapturePattern, ColumnLayout, Columns, Count, CssSelector, Csv, Each, EachElement, Extract,
+        Extractor, ExtractorKind, Form, GrokPatterns, Header, Html, Indented, Json, Mcp, Metrics,
+        MetricsShape, NdJson, Pairs, Path, Pick, Prefixes, Regex, Selected, Table, TableShape, Take, Text,
+        Typing, Uneven, Xml,
     },
     *,
 };
@@ -446,6 +447,7 @@ fn any_reply() -> impl Strategy<Value = Reply> {
             .prop_map(String::into_bytes),
         "(<[abx]( [ab]='[0-9]')?>|</[abx]>|[0-9]|&[a-z]{1,3};|<!(--|DOCTYPE)|<br>){0,12}"
             .prop_map(String::into_bytes),
+        "<table>(<t[rdh]( (col|row)span=[0-9]{1,5})?>|[a-z]|</?table>){0,10}".prop_map(String::into_bytes),
         "<a>(<[ab]( x='[0-9]')?>[0-9]</[ab]>|<x/>){0,4}</a>".prop_map(String::into_bytes),
         "[a-z]{1,3}([, ]{1,3}[a-z\"]{1,3}){0,3}\n([ a-z0-9ø\",\t-]{0,12}\r?\n){0,5}"
             .prop_map(String::into_bytes),
@@ -473,7 +475,7 @@ fn captures(pattern: &str) -> CapturePattern {
 }
 
 fn any_translator() -> impl Strategy<Value = Translator> {
-    (0_usize..23, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
+    (0_usize..27, 0_usize..4, 0_usize..4, 0_usize..4, any::<bool>()).prop_map(
         |(kind, filter, content, schema, condition)| {
             let kind = match kind {
                 0 => Some(ExtractorKind::Json(Json)),
@@ -533,6 +535,31 @@ fn any_translator() -> impl Strategy<Value = Translator> {
                 })),
                 19 => Some(ExtractorKind::NdJson(NdJson)),
                 20 => Some(ExtractorKind::Form(Form)),
+                22 => Some(ExtractorKind::Html(Html {
+                    without: Some(CssSelector::parse("x").unwrap()),
+                    take: Take::Text,
+                })),
+                23 => Some(ExtractorKind::Html(Html {
+                    without: None,
+                    take: Take::Each(EachElement {
+                        css: CssSelector::parse("a, tr").unwrap(),
+                        select: vec![Selected {
+                            name: "a".into(),
+                            css: CssSelector::parse("b, td").ok(),
+                            attribute: None,
+                            count: Count::FirstOrNone,
+                        }],
+                        allow_empty: true,
+                    }),
+                })),
+                24 => Some(ExtractorKind::Html(Html {
+                    without: None,
+                    take: Take::Table(Table { css: None, shape: TableShape::Rows(Vec::new()) }),
+                })),
+                25 => Some(ExtractorKind::Html(Html {
+                    without: None,
+                    take: Take::Table(Table { css: None, shape: TableShape::Pairs }),
+                })),
                 _ => None,
             };
             let filter = [None, Some("."), Some(".a"), Some("{a: .}")][filter];

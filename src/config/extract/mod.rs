@@ -9,6 +9,7 @@ mod fields;
 mod form;
 mod grok;
 mod header;
+mod html;
 mod json;
 mod mcp;
 mod metrics;
@@ -56,13 +57,14 @@ enum Alone {
 }
 
 /// Every extractor, in alphabetical order.
-const FORMS: [&Form; 14] = [
+const FORMS: [&Form; 15] = [
     &binary::FORM,
     &columns::FORM,
     &csv::FORM,
     &form::FORM,
     &grok::FORM,
     &header::FORM,
+    &html::FORM,
     &json::FORM,
     &mcp::FORM,
     &metrics::FORM,

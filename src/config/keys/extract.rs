@@ -4,7 +4,7 @@ use super::*;
 
 /// The names of extractors that need no options.
 pub(in crate::config) const EXTRACTORS: &[&str] =
-    &["binary", "columns", "csv", "form", "json", "mcp", "metrics", "ndjson", "pairs", "text", "xml"];
+    &["binary", "columns", "csv", "form", "html", "json", "mcp", "metrics", "ndjson", "pairs", "text", "xml"];
 
 pub(in crate::config) static EXTRACT: Keys = Keys {
     of: "`extract`",
@@ -23,6 +23,11 @@ pub(in crate::config) static EXTRACT: Keys = Keys {
             "header",
             Either(&[Section(&HEADER), NAMES, Text]),
             "Headers of the reply; a single one as its value.",
+        ),
+        key(
+            "html",
+            Either(&[Section(&HTML), Nothing]),
+            "A page: by CSS selectors, a table's rows, or its text.",
         ),
         key("json", Either(&[Section(&JSON), Nothing]), "A JSON document."),
         key(
@@ -184,6 +189,52 @@ pub(in crate::config) static HEADER: Keys = Keys {
     list: &[
         key("names", NAMES, "Names of headers; `status` is the HTTP status."),
         key("fields", FIELDS, "Named fields with types."),
+    ],
+};
+
+pub(in crate::config) static HTML: Keys = Keys {
+    of: "`html`",
+    id: "html",
+    list: &[
+        key(
+            "select",
+            Map(&Either(&[Text, Section(&SELECTED)])),
+            "Names, and a CSS selector for each: the text of the first element that it finds, or what a map says.",
+        ),
+        key(
+            "each",
+            Text,
+            "A CSS selector: `select` is for each element that it finds, and the result a list.",
+        ),
+        ALLOW_EMPTY,
+        key(
+            "table",
+            Either(&[Text, Flag]),
+            "A table: `true` for the first of the page, or a CSS selector for it or for what it is in.",
+        ),
+        key(
+            "as",
+            Word(&["rows", "pairs"]),
+            "What the table becomes: a list of objects by its headings, or one object of names and values. Default `rows`.",
+        ),
+        key("columns", NAMES, "Names of the table's columns, instead of its headings."),
+        key("without", Text, "A CSS selector: what it finds is taken out of the page beforehand."),
+        key("fields", FIELDS, "Named fields with types."),
+    ],
+};
+
+pub(in crate::config) static SELECTED: Keys = Keys {
+    of: "a name of `select`",
+    id: "selected",
+    list: &[
+        key("css", Text, "A CSS selector. With `each` it may be left out: the element itself."),
+        key("attribute", Text, "The attribute that is taken, of elements that have it. Default: the text."),
+        key(
+            "all",
+            Flag,
+            "Whether it is a list of all that is found, or of none. Default `false`: the first.",
+        ),
+        key("optional", Flag, "Whether it may be missing from a page. Default `false`."),
     ],
 };
 

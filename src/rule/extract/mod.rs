@@ -6,6 +6,7 @@ mod csv;
 mod form;
 mod grok;
 mod header;
+mod html;
 mod json;
 mod mcp;
 mod metrics;
@@ -30,6 +31,7 @@ pub use self::{
     form::Form,
     grok::{GrokError, GrokPatterns},
     header::{Header, HeaderShape},
+    html::{Count, CssError, CssSelector, EachElement, Html, Selected, Table, TableShape, Take},
     json::Json,
     mcp::Mcp,
     metrics::{Metrics, MetricsShape, NamePattern},
@@ -74,6 +76,8 @@ pub enum ExtractorKind {
     Grok(Regex),
     /// Headers and status.
     Header(Header),
+    /// A page.
+    Html(Html),
     /// A JSON document.
     Json(Json),
     /// The answer of an MCP server.
@@ -139,11 +143,13 @@ impl ExtractorKind {
             Self::Grok(regex) | Self::Regex(regex) if !matches!(regex.each, Each::First) => Gives::Many,
             Self::Pairs(pairs) if pairs.blocks.is_some() => Gives::Many,
             Self::Metrics(metrics) if metrics.shape != MetricsShape::Object => Gives::Many,
+            Self::Html(html) if html.gives_many() => Gives::Many,
             Self::Xml(Xml { pick: Pick::Each(_), .. }) => Gives::Many,
             Self::Columns(_) | Self::Csv(_) | Self::NdJson(_) => Gives::Many,
             Self::Form(_)
             | Self::Grok(_)
             | Self::Header(_)
+            | Self::Html(_)
             | Self::Json(_)
             | Self::Mcp(_)
             | Self::Metrics(_)
@@ -160,6 +166,7 @@ impl ExtractorKind {
             Self::Binary(_) | Self::Text(_) => Finds::NoFields,
             Self::Header(Header { shape: HeaderShape::Value, .. }) => Finds::NoFields,
             Self::Header(header) => Finds::Names(header.names.iter().map(String::as_str).collect()),
+            Self::Html(html) => html.finds(),
             Self::Columns(columns) => match &columns.layout {
                 ColumnLayout::Words(names) | ColumnLayout::Widths { names: Some(names), .. } => {
                     Finds::Names(names.iter().map(String::as_str).collect())
@@ -197,6 +204,7 @@ impl ExtractorKind {
             Self::Form(_) => "form",
             Self::Grok(_) => "grok",
             Self::Header(_) => "header",
+            Self::Html(_) => "html",
             Self::Json(_) => "json",
             Self::Mcp(_) => "mcp",
             Self::Metrics(_) => "metrics",
@@ -232,6 +240,7 @@ impl Extractor {
             ExtractorKind::Csv(csv) => csv.extract(reading).map(Extracted::Value),
             ExtractorKind::Form(form) => form.extract(reading).map(Extracted::Value),
             ExtractorKind::Header(header) => header.extract(reading).map(Extracted::Value),
+            ExtractorKind::Html(html) => html.extract(reading.text()?).map(Extracted::Value),
             ExtractorKind::Json(json) => json.extract(reading),
             ExtractorKind::Mcp(mcp) => mcp.extract(reading),
             ExtractorKind::Metrics(metrics) => metrics.extract(reading.text()?).map(Extracted::Value),

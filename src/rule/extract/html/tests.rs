@@ -1,0 +1,214 @@
+use std::time::{Duration, Instant};
+
+use super::*;
+
+fn css(source: &str) -> CssSelector {
+    CssSelector::parse(source).unwrap_or_else(|error| panic!("{source}: {error}"))
+}
+
+fn first(name: &str, source: &str) -> Selected {
+    Selected { name: name.to_owned(), css: Some(css(source)), attribute: None, count: Count::First }
+}
+
+fn itself(name: &str) -> Selected {
+    Selected { css: None, ..first(name, "x") }
+}
+
+fn table(shape: TableShape) -> Take {
+    Take::Table(Table { css: None, shape })
+}
+
+fn each(source: &str, select: Vec<Selected>) -> Take {
+    Take::Each(EachElement { css: css(source), select, allow_empty: false })
+}
+
+fn read(take: &Take, text: &str) -> Result<Value, String> {
+    Html { without: None, take: take.clone() }.extract(text)
+}
+
+#[track_caller]
+fn check(take: &Take, text: &str, expected: Result<&str, &str>) {
+    match (read(take, text), expected) {
+        (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
+        (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+        (found, _) => {
+            let found = format!("{found:?}");
+            panic!("found {found:.200}");
+        }
+    }
+}
+
+#[test]
+fn the_text_is_what_a_browser_shows() {
+    let page = "<html><head><title>no</title><style>b{}</style></head><body>\n <h1>State &amp;\n more</h1>Up<br>since\
+                <script>no()</script> <b>noon</b><p>One&nbsp;&nbsp; two</p>three<table><tr><td>a<td>b<tr><td>c</table>\
+                <pre> x\n  y</pre>";
+    check(
+        &Take::Text,
+        page,
+        Ok(r#""State & more\n\nUp\nsince noon\n\nOne   two\n\nthree\na\tb\nc\n x\n  y""#),
+    );
+    check(&Take::Text, " \n", Err("found an empty reply"));
+}
+
+#[test]
+fn selectors_find_texts_attributes_and_lists() {
+    let page = "<h1> A  b </h1><ul><li><a href=1>x</a><li>y<li><a href=2>z</a></ul>";
+    let link = |count| Selected {
+        name: "link".to_owned(),
+        css: Some(css("a")),
+        attribute: Some("href".to_owned()),
+        count,
+    };
+    let select = Take::Select(vec![first("title", "h1"), link(Count::All)]);
+    check(&select, page, Ok(r#"{"title":"A b","link":["1","2"]}"#));
+    let records = |count| each("li", vec![itself("t"), link(count)]);
+    check(
+        &records(Count::First),
+        page,
+        Err("record 2: `link`: expected an element `a` with `href`, found none"),
+    );
+    check(&records(Count::FirstOrNone), page, Ok(r#"[{"t":"x","link":"1"},{"t":"y"},{"t":"z","link":"2"}]"#));
+    check(&Take::Select(vec![first("a", "h2")]), page, Err("expected an element `h2`, found none"));
+}
+
+#[test]
+fn what_is_taken_out_is_not_found() {
+    let page = "<html lang=no><ul><li>a<b>x</b><li class=old>b</ul>";
+    let without = |source, take| Html { without: Some(css(source)), take }.extract(page);
+    assert_eq!(without(".old, b", each("li", vec![itself("t")])).unwrap().to_string(), r#"[{"t":"a"}]"#);
+    assert_eq!(without("*", Take::Text).unwrap(), "");
+    let lang = Selected { attribute: Some("lang".to_owned()), ..first("lang", "html") };
+    check(&Take::Select(vec![lang]), page, Ok(r#"{"lang":"no"}"#));
+}
+
+#[test]
+fn a_table_is_rows_by_its_headings() {
+    let rows = table(TableShape::Rows(Vec::new()));
+    check(
+        &rows,
+        "<table><tr><th>A<th>B<tr><td>1<td>2<tr><td>3</table>",
+        Ok(r#"[{"A":"1","B":"2"},{"A":"3"}]"#),
+    );
+    check(
+        &rows,
+        "<table><tr><td>A<td>A<td><tr><td>1<td>2<td>3</table>",
+        Ok(r#"[{"A":"1","A 2":"2","column 3":"3"}]"#),
+    );
+    let spans = "<table><tr><th rowspan=2>Host<th colspan=2>Load<tr><th>1<th>5\
+                 <tr><td rowspan=2>a<td>x<td>y<tr><td colspan=2>z<tfoot><tr><td>sum</table>";
+    check(
+        &rows,
+        spans,
+        Ok(r#"[{"Host":"a","Load 1":"x","Load 5":"y"},{"Host":"a","Load 1":"z","Load 5":"z"}]"#),
+    );
+    let given = table(TableShape::Rows(vec!["x".to_owned(), "y".to_owned()]));
+    check(&given, "<table><tr><td>1<td>2<tr><th colspan=2><hr></table>", Ok(r#"[{"x":"1","y":"2"}]"#));
+    check(&rows, "<p>none", Err("expected a table, found none"));
+    check(&rows, "<table></table>", Ok("[]"));
+}
+
+#[test]
+fn a_table_is_pairs_of_name_and_value() {
+    let page = "<table><tr><th colspan=2>About<tr><th>Up:<td>3 d<tr><td>Load<td>1<td>2<tr><th>A<td>1<th>B<td>2</table>";
+    check(&table(TableShape::Pairs), page, Ok(r#"{"Up":"3 d","Load":["1","2"],"A":"1","B":"2"}"#));
+}
+
+#[test]
+fn a_selector_that_is_none_says_where() {
+    for (source, at, part) in [
+        ("a > > b", 2, "expected"),
+        ("a[href", 6, "expected `]`, found the end"),
+        ("", 0, "expected"),
+        ("a:hover2", 1, "expected"),
+        ("a:is(b c)", 6, "found several"),
+        ("a:has(b ~ c)", 8, "found `~`"),
+        ("a ~ b", 2, "found `~`"),
+        ("a:not(:is(b))", 9, "no parentheses inside"),
+    ] {
+        let error = CssSelector::parse(source).expect_err(source);
+        assert!(error.message.contains(part), "{source}: {error:?}");
+        assert!(error.at.abs_diff(at) <= 2, "{source}: {error:?}");
+    }
+    for source in [
+        "a:nth-child(2n + 1)",
+        "tr:nth-child(odd) td",
+        "a:has(> b)",
+        "a:is(b, c)",
+        "a[x~='y (z'] + b",
+        "tr:not(:nth-child(-n+2))",
+        "#a\\~b",
+    ] {
+        css(source);
+    }
+}
+
+#[track_caller]
+fn is_quick(take: &Take, page: &str) {
+    let begun = Instant::now();
+    let found = read(take, page).map(|value| value.to_string().len());
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?} for {} bytes: {found:?}", page.len());
+}
+
+/// Long enough that what is not linear in it is not quick.
+const LARGE: usize = 1 << 16;
+
+#[test]
+fn hostile_pages_end_soon() {
+    check(&Take::Text, &"<div>".repeat(LARGE / 5), Err("nested at most 512 deep"));
+    let bold: String = (0..LARGE / 16).map(|index| format!("<p><b a={index}>x</p>")).collect();
+    check(&Take::Text, &bold, Err("nested at most 512 deep"));
+    let attributes: String = (0..LARGE / 8).map(|index| format!(" a{index}")).collect();
+    check(&Take::Text, &format!("<p{attributes}>"), Err("at most 1000 attributes"));
+    check(&Take::Text, &format!("<!-- <a x=\" --><p{attributes}>"), Err("at most 1000 attributes"));
+    let bodies: String = (0..LARGE / 16).map(|index| format!("<body a{index}>")).collect();
+    check(&Take::Text, &bodies, Err("at most 1000 attributes"));
+    let rows = table(TableShape::Rows(Vec::new()));
+    check(&rows, &format!("<table>{}", "<tr><td colspan=1000>x".repeat(2000)), Err("at most 1000000 cells"));
+    check(
+        &rows,
+        &format!("<table>{}", "<tr><td colspan=600>x<td colspan=600>x"),
+        Err("at most 1000 columns"),
+    );
+    let wide = "<tr><td colspan=1000>x".repeat(LARGE / 22);
+    check(&rows, &format!("<table>{wide}"), Err("expected at most 1000000 cells"));
+    let tall = format!("<table><tr><td rowspan=65534>{}{}", "x".repeat(LARGE), "<tr><td>y".repeat(60_000));
+    check(&rows, &tall, Err("takes less work"));
+    let heading = format!("<table><tr><th colspan=1000>{}", "x".repeat(LARGE));
+    check(&rows, &heading, Err("takes less work"));
+    let nested = format!("{}{}", "<div>".repeat(500), "x".repeat(4 * LARGE));
+    check(&each("div", vec![itself("t")]), &nested, Err("takes less work"));
+}
+
+#[test]
+fn large_pages_are_read_soon() {
+    is_quick(&Take::Text, &"<p>word ".repeat(LARGE / 8));
+    is_quick(&Take::Text, &"<a ".repeat(LARGE / 3));
+    is_quick(&Take::Text, &format!("<p title=\"{}\">", "a b/".repeat(LARGE / 4)));
+    is_quick(&Take::Text, &"<table><tr><td>x".repeat(100));
+    is_quick(&Take::Text, &format!("{}{}", "<div>".repeat(400), "<p>x".repeat(LARGE / 40)));
+    is_quick(&Take::Text, &"word & ".repeat(LARGE / 7));
+    is_quick(&Take::Text, &format!("<table>{}", "x<br>".repeat(LARGE / 5)));
+    is_quick(&Take::Text, &"<a href=x>y".repeat(LARGE / 11));
+    is_quick(&Take::Text, &"</p>".repeat(LARGE / 4));
+    is_quick(
+        &table(TableShape::Rows(Vec::new())),
+        &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)),
+    );
+    is_quick(&table(TableShape::Pairs), &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)));
+    is_quick(&each("tr", vec![first("a", "td")]), &format!("<table>{}", "<tr><td>a<td>b".repeat(LARGE / 14)));
+    for source in [
+        "i:has(b)",
+        "div i",
+        "i:nth-last-child(2)",
+        "i + i",
+        "i:not(.x):last-of-type",
+        "div:has(b) div:has(i) i",
+    ] {
+        let page = format!("{}{}", "<div>".repeat(200), "<i></i>".repeat(LARGE / 28));
+        is_quick(&Take::Select(vec![Selected { count: Count::All, ..first("a", source) }]), &page);
+    }
+    let nested = "<div>".repeat(500);
+    is_quick(&each("div", vec![first("a", "div, i")]), &format!("{nested}<i>{}", "x<br>".repeat(LARGE / 40)));
+}
