@@ -432,6 +432,29 @@ fn an_error_that_a_filter_raises_is_told_to_the_client() {
     );
 }
 
+/// What is checked is the tree and what is sent is its text, so that no reading of the text can come between.
+#[test]
+fn the_parsers_own_keys_do_no_harm_as_names_of_a_page() {
+    for (kind, inside) in [("Number", "5"), ("Number", "x"), ("RawValue", "[1")] {
+        let key = format!("$serde_json::private::{kind}");
+        let page = format!("<table><tr><td>{key}<td>{inside}</table>");
+        for schema in [None, Some(json!({"type": "object"})), Some(json!({"type": ["number", "null"]}))] {
+            let take = Take::Table(Table { css: None, shape: TableShape::Pairs });
+            let mut rule = success(ExtractorKind::Html(Html { without: None, take }), None, None);
+            let Action::Success(action) = &mut rule.action else { unreachable!() };
+            action.limit = Some(Limit { rows: Some(1), ..Limit::default() });
+            let refuses = schema.as_ref().is_some_and(|schema| schema["type"] != "object");
+            let result = run(&translator(vec![rule], schema), &reply(200, "text/html", page.clone()));
+            assert_eq!(result.is_error(), refuses);
+            let mut out = Vec::new();
+            write_result(&result, Shapes::ObjectsOnly, &mut out);
+            let out = String::from_utf8(out).unwrap();
+            let expected = format!(r#""structuredContent":{{"{key}":"{inside}"}}"#);
+            assert!(refuses || out.contains(&expected), "{out}");
+        }
+    }
+}
+
 fn any_reply() -> impl Strategy<Value = Reply> {
     let status = prop_oneof![Just(200_u16), 100_u16..=999];
     let media_type = prop_oneof![

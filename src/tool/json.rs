@@ -185,6 +185,8 @@ fn escape_length(escape: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -214,6 +216,18 @@ mod tests {
         for kind in ["Number", "RawValue"] {
             assert!(check(&format!(r#"{{"a": {{"$serde_json::private::{kind}": "5"}}}}"#)).is_err());
             check(&format!(r#"{{"\u0024serde_json::private::{kind}": "x", "a": 1}}"#)).unwrap().parse();
+        }
+    }
+
+    /// Names of a page or of a CSV file may be anything, and trees are made of them without the parser.
+    #[test]
+    fn a_tree_with_the_parsers_own_keys_is_written_as_it_is() {
+        for (kind, inside, read) in
+            [("Number", "5", json!(5)), ("Number", "x", Value::Null), ("RawValue", "[1", Value::Null)]
+        {
+            let text = JsonText::of(&json!({ format!("$serde_json::private::{kind}"): inside }));
+            assert_eq!(text.as_str(), format!(r#"{{"$serde_json::private::{kind}":"{inside}"}}"#));
+            assert_eq!(text.parse(), read);
         }
     }
 
