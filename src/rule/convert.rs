@@ -46,15 +46,44 @@ pub(crate) fn to_number(text: &str) -> Option<Value> {
     Some(Value::Number(number))
 }
 
-/// A whole number as JSON; `5.0` is one, as it is in JSON Schema.
+/// A whole number as JSON; `5.0` is one, as it is in JSON Schema, and `1.5e10`, as programs write large ones, is
+/// written out.
 pub(crate) fn to_integer(text: &str) -> Option<Value> {
     let number = to_number(text)?;
     let written = number.to_string();
+    if written.contains(['e', 'E']) {
+        let whole = without_exponent(&written)?;
+        return if whole.contains('.') { None } else { to_number(&whole) };
+    }
     let whole = match written.split_once('.') {
         Some((_, fraction)) => fraction.bytes().all(|digit| digit == b'0'),
-        None => !written.contains(['e', 'E']),
+        None => true,
     };
     whole.then_some(number)
+}
+
+/// A decimal number with its point where its exponent puts it, and no zeros at the end of its fraction; a number
+/// without an exponent as it is. `None` where it would have more digits than anybody reads.
+pub(crate) fn without_exponent(number: &str) -> Option<String> {
+    const MOST_DIGITS: i64 = 40;
+    let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else { return Some(number.to_owned()) };
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |digits| ("-", digits));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let all_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let point = i64::try_from(whole.len()).ok()?.checked_add(exponent.parse().ok()?)?;
+    if digits.is_empty() || !all_digits || !(-MOST_DIGITS..=MOST_DIGITS).contains(&point) {
+        return None;
+    }
+    let (whole, fraction) = match usize::try_from(point) {
+        Ok(point) if point >= digits.len() => (format!("{digits:0<point$}"), String::new()),
+        Ok(point) => (digits[..point].to_owned(), digits[point..].to_owned()),
+        Err(_) => (String::new(), "0".repeat(usize::try_from(-point).ok()?) + &digits),
+    };
+    let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+    let whole = if whole.is_empty() { "0" } else { whole };
+    let dot = if fraction.is_empty() { "" } else { "." };
+    Some(format!("{sign}{whole}{dot}{fraction}"))
 }
 
 /// True or false by the words of a rule.
@@ -207,7 +236,34 @@ mod tests {
     fn a_whole_number_may_be_written_with_a_fraction_of_zeros() {
         assert_eq!(to_integer("5.0").unwrap().to_string(), "5.0");
         assert_eq!(to_integer("5.5"), None);
-        assert_eq!(to_integer("1e3"), None);
+        for (text, expected) in [
+            ("1e3", Some("1000")),
+            ("-1.5E+2", Some("-150")),
+            ("1.25e1", None),
+            ("1e999999999999", None),
+            ("5e-1", None),
+        ] {
+            assert_eq!(to_integer(text).map(|value| value.to_string()).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_exponent_is_written_out() {
+        for (text, expected) in [
+            ("1.795269446e+09", Some("1795269446")),
+            ("1.5", Some("1.5")),
+            ("12.50e1", Some("125")),
+            ("12.5e0", Some("12.5")),
+            ("12.5e-3", Some("0.0125")),
+            ("-0.1e-1", Some("-0.01")),
+            ("0e5", Some("0")),
+            ("1e41", None),
+            ("1e-42", None),
+            ("e5", None),
+            ("1e5e5", None),
+        ] {
+            assert_eq!(without_exponent(text).as_deref(), expected, "{text}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use minijinja::{
 use regex::Regex;
 use serde_json::Value as Json;
 
-use super::verdict::safe_words;
+use super::{convert::without_exponent, verdict::safe_words};
 
 /// One compiled Jinja template.
 ///
@@ -240,6 +240,12 @@ fn from_number(number: &serde_json::Number) -> Value {
         return Value::from(integer);
     }
     let text = number.to_string();
+    // `2.7e+11` is a whole number, and reads better as one.
+    if text.contains('e')
+        && let Some(integer) = without_exponent(&text).and_then(|text| text.parse::<i64>().ok())
+    {
+        return Value::from(integer);
+    }
     let mantissa = text.split(['e', 'E']).next().unwrap_or(&text);
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
     let digits = digits.trim_matches('0').len();

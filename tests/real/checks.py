@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Compare what glossator's tools say with what the servers say of themselves.
 
-checks.py nginx|apache SERVER GLOSSATOR
+checks.py nginx|apache|haproxy|node SERVER GLOSSATOR
 checks.py gone SERVER GLOSSATOR TOOL
 """
 
+import csv
+import datetime
+import io
 import json
 import re
 import sys
@@ -187,6 +190,59 @@ def apache(server, base):
         report("... and sees the worker that answers it", counted["sending"] >= 1, counted)
 
 
+# -- HAProxy ----------------------------------------------------------------------
+
+
+def haproxy_says(server):
+    _, text = http(f"{server}/stats;csv")
+    rows = list(csv.DictReader(io.StringIO(text.removeprefix("# "))))
+    return [row for row in rows if row["svname"] not in ("FRONTEND", "BACKEND")]
+
+
+def haproxy(server, base):
+    # The one server that nobody listens at is down after its first check.
+    for _ in range(100):
+        said = haproxy_says(server)
+        if {row["status"] for row in said} == {"UP", "DOWN"}:
+            break
+        time.sleep(0.1)
+    status, first = rest(base, "haproxy_servers")
+    equal("haproxy_servers over REST is answered with HTTP 200", 200, status)
+    equal("... and is no error", False, first.get("isError", False))
+    servers = first["structuredContent"]["servers"]
+    equal("... names the servers of the page", [row["svname"] for row in said], [one["name"] for one in servers])
+    words = {"UP": "up", "DOWN": "down"}
+    equal("... and their states in our words", [words[row["status"]] for row in said], [one["state"] for one in servers])
+    equal("... with failed checks as numbers", [int(row["chkfail"]) for row in said], [one["failed_checks"] for one in servers])
+    equal("... and tells people which is down", "Down: absent.", first["content"][1]["text"])
+    report("... under a table", first["content"][0]["text"].startswith("| backend | name |"), first["content"][0])
+    for modern in (True, False):
+        result = call(base, "haproxy_servers", modern)
+        equal("... the same there", [one["name"] for one in servers], [one["name"] for one in result["structuredContent"]["servers"]])
+
+
+# -- node_exporter ----------------------------------------------------------------
+
+
+def node(server, base):
+    _, page = http(f"{server}/metrics")
+    sample = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+    status, first = rest(base, "machine_status")
+    equal("machine_status over REST is answered with HTTP 200", 200, status)
+    structured = first["structuredContent"]
+    equal("... memory is the page's, in whole bytes", int(float(sample["node_memory_MemTotal_bytes"])), structured["memory"])
+    report("... as an integer", type(structured["memory"]) is int, structured["memory"])
+    started = datetime.datetime.fromisoformat(structured["started"]).timestamp()
+    equal("... and the moment it was started", float(sample["node_boot_time_seconds"]), started)
+    result = call(base, "machine_disks", modern=True)
+    found = {disk["mounted_on"]: disk["bytes"] for disk in result["structuredContent"]["disks"]}
+    size = re.compile(r'node_filesystem_size_bytes\{.*mountpoint="([^"]*)".*\}')
+    said = {match[1]: float(value) for name, value in sample.items() if (match := size.fullmatch(name))}
+    equal("machine_disks has the file systems of the page", said, {name: float(size) for name, size in found.items()})
+    schema = advertised(base, "machine_status").get("outputSchema", {})
+    equal("outputSchema says what the moment is", "date-time", schema["properties"]["started"].get("format"))
+
+
 # -- gone -------------------------------------------------------------------------
 
 
@@ -206,7 +262,7 @@ def gone(server, base, tool):
 
 def main():
     what, *rest_of = sys.argv[1:]
-    {"nginx": nginx, "apache": apache, "gone": gone}[what](*rest_of)
+    {"nginx": nginx, "apache": apache, "haproxy": haproxy, "node": node, "gone": gone}[what](*rest_of)
     return 1 if broken else 0
 
 

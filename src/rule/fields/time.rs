@@ -7,6 +7,8 @@ use jiff::{
     tz::{Offset, TimeZone},
 };
 
+use crate::rule::convert::without_exponent;
+
 /// How dates and times are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TimeForm {
@@ -142,9 +144,11 @@ impl TimeForm {
 
     /// A decimal number of units of 10 to the `power` nanoseconds since 1970. What is finer is cut off.
     fn epoch(&self, text: &str, power: usize) -> Option<Found> {
+        // Exporters of metrics write `1.7e+09`.
+        let text = without_exponent(text)?;
         let (negative, digits) = match text.strip_prefix('-') {
             Some(digits) => (true, digits),
-            None => (false, text),
+            None => (false, text.as_str()),
         };
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
         let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -256,10 +260,11 @@ mod tests {
         check("%d.%m.%Y %H:%M", "", "21.11.2026 09:30", Err("`zone`"));
         check("%d.%m.%Y %H:%M", "UTC", "2026-11-21", Err("of the form `%d.%m.%Y %H:%M`"));
         check("unix", "", "1700000000", Ok("2023-11-14T22:13:20Z"));
+        check("unix", "", "1.7e+09", Ok("2023-11-14T22:13:20Z"));
         check("unix", "", "-0.5", Ok("1969-12-31T23:59:59.5Z"));
         check("unix", "Europe/Oslo", "1700000000", Ok("2023-11-14T23:13:20+01:00"));
         check("unix-ms", "", "1700000000123", Ok("2023-11-14T22:13:20.123Z"));
-        for text in ["", "1e9", "99999999999999", "1.x", "+5", "9999999999999999999999"] {
+        for text in ["", "99999999999999", "1.x", "+5", "9999999999999999999999"] {
             check("unix", "", text, Err("seconds since 1970"));
         }
     }
