@@ -400,7 +400,7 @@ mod tests {
     fn a_long_text_is_looked_through_in_linear_time() {
         // Each `KEY` begins a match that has no end: far more of them than are shown.
         let redaction = redaction(&["(?s)KEY.*END|token"]);
-        let text = "KEYtoken".repeat(1 << 17);
+        let text = "KEYtoken".repeat(1 << 15);
         assert!(!redaction.capped(&text, 2048).contains("token"));
     }
 }

@@ -242,6 +242,28 @@ fn a_block_for_each_row_does_no_more_work_than_one_block_may() {
 }
 
 #[test]
+fn what_a_route_keeps_to_itself_is_in_no_note_and_its_replacing_is_a_step() {
+    let secret = SecretPattern::new(&Pattern::compile(r"card \d+").unwrap()).unwrap();
+    let mut translator = translator(vec![success(ExtractorKind::Json(Json), None, None)], None);
+    translator.redaction = Redaction::new(vec![secret]);
+    let (tool, args) = ("pay".parse().unwrap(), json!({}));
+    let facts = Facts { tool: &tool, args: &args };
+    // In whatever charset it is.
+    let unreadable = reply(200, "application/json", "no card 1234");
+    let utf16: Vec<u8> = "no card 1234".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for reply in [unreadable, reply(200, "application/json; charset=utf-16le", utf16)] {
+        let notes = translate(&translator, facts, &reply, &mut Trace::off()).notes;
+        assert!(notes.iter().any(Note::is_body));
+        assert!(notes.iter().all(|note| !note.to_string().contains("1234")), "{notes:?}");
+    }
+    let mut trace = Trace::on();
+    let refused = reply(402, "text/plain", "card 1234 was refused");
+    translate(&translator, facts, &refused, &mut trace);
+    let step = trace.into_steps().pop().unwrap();
+    assert_eq!((step.what.as_str(), step.found.as_str()), ("redact", "words were replaced in the text"));
+}
+
+#[test]
 fn an_error_hidden_in_a_200_is_seen_by_a_condition_and_captures_reach_the_template() {
     let text = Matcher { text: Some(Pattern::compile("^ERR (?<why>.*)").unwrap()), ..Matcher::default() };
     let json = Matcher { json: Some(Jq::compile("has(\"error\")").unwrap()), ..Matcher::default() };
