@@ -135,7 +135,7 @@ fn ranked(sorted: &samples::Sorted<'_>) -> Vec<Reader> {
             {
                 return None;
             }
-            let explained = score::explained(&values, &sorted.texts);
+            let explained = if candidate.reads_all { 1.0 } else { score::explained(&values, &sorted.texts) };
             Some(Reader { candidate, values, explained })
         })
         .collect();

@@ -122,10 +122,14 @@ impl Draft<'_> {
         let mut why = candidate.why.clone();
         if samples == 0 {
             why = "there is no success among the samples".to_owned();
-        } else if self.sorted.texts.is_some() && !candidate.is_last_resort && !candidate.is_weak {
+        } else if self.sorted.texts.is_some()
+            && !(candidate.is_last_resort || candidate.is_weak || candidate.reads_all)
+        {
             let percent = (self.reader.explained * 100.0).floor();
-            let plural = if samples == 1 { "the sample" } else { "every sample" };
-            let _ = write!(why, "; it finds {percent} % of the words of {plural}, or more");
+            let _ = match samples {
+                1 => write!(why, "; it finds {percent} % of the words of the sample"),
+                _ => write!(why, "; it finds {percent} % or more of the words of every sample"),
+            };
         }
         Finding { part: "extract".into(), value: candidate.name().to_owned(), sure, why }
     }

@@ -12,7 +12,9 @@ pub(super) fn candidates(texts: &[&str]) -> Vec<Candidate> {
         let mut seen = std::collections::HashSet::new();
         let header_is_good = names.len() > 1
             && names.iter().all(|name| name.parse::<f64>().is_err() && seen.insert(*name))
-            && !header.contains([':', '=', ',', ';']);
+            && !header.contains([':', '=', ',', ';'])
+            // `vmstat` groups its columns in a line of their own.
+            && !header.contains("--");
         // Values may be left out or have blanks in them; most lines still have about as many words as there are names.
         let about =
             rows.iter().filter(|row| row.split_whitespace().count() + names.len() / 4 >= names.len()).count();

@@ -7,6 +7,8 @@ mod documents;
 mod lines;
 mod pairs;
 mod repeated;
+mod whole;
+mod wording;
 
 use serde_json::{Value, json};
 
@@ -27,6 +29,8 @@ pub(super) struct Candidate {
     pub(super) is_last_resort: bool,
     /// Whether it gives a block of content rather than a value.
     pub(super) is_block: bool,
+    /// Whether it names every word of the text, the constant ones in its pattern.
+    pub(super) reads_all: bool,
 }
 
 impl Candidate {
@@ -42,6 +46,7 @@ impl Candidate {
             is_weak: false,
             is_last_resort: false,
             is_block: false,
+            reads_all: false,
         }
     }
 
@@ -71,7 +76,11 @@ pub(super) fn all(sorted: &Sorted<'_>) -> Vec<Candidate> {
         found.extend(pairs::candidates(&texts));
         found.extend(columns::candidates(&texts));
         found.extend(lines::form(&texts, &media_type));
-        found.extend(repeated::candidates(&texts));
+        found.extend(whole::candidate(&texts));
+        // A pattern that reads one document as a line of words is of no use.
+        if !found.iter().any(|candidate| candidate.is_strict) {
+            found.extend(repeated::candidates(&texts));
+        }
     }
     found.push(last_resort(sorted));
     found

@@ -15,8 +15,8 @@ pub(super) fn candidates(texts: &[&str]) -> Vec<Candidate> {
             ":" => json!("pairs"),
             _ => json!({ "pairs": { "separator": separator } }),
         };
-        let shown = if separator == "\t" { "a tab" } else { separator };
-        let why = format!("{:.0} % of the lines or more are a key, `{shown}` and a value", share * 100.0);
+        let shown = if separator == "\t" { "a tab".to_owned() } else { format!("`{separator}`") };
+        let why = format!("{:.0} % of the lines or more are a key, {shown} and a value", share * 100.0);
         let indented = texts.iter().any(|text| has_nesting(text, separator));
         if indented {
             let nested = json!({ "pairs": { "separator": separator, "indented": "nested" } });

@@ -2,7 +2,11 @@
 
 use serde_json::json;
 
-use super::{super::types::slug, Candidate, full_lines};
+use super::{
+    super::types::slug,
+    Candidate, full_lines,
+    wording::{capture, is_capture_name, tells},
+};
 
 /// More words than that make no pattern that somebody reads.
 const MOST_WORDS: usize = 20;
@@ -43,8 +47,7 @@ fn pattern(lines: &[Vec<&str>], is_single: bool) -> Option<String> {
         same && !word.contains(|c: char| c.is_ascii_digit()) && first.len() > 1
     };
     // What names a value: the word before it, else the word after it, else one further before.
-    let telling =
-        |index: usize| is_constant(index) && !SMALL_WORDS.contains(&first[index].to_lowercase().as_str());
+    let telling = |index: usize| is_constant(index) && tells(first[index]);
     let label = |index: usize| {
         let before = (0..index).rev().take_while(|other| is_constant(*other));
         let near = index.checked_sub(1).filter(|other| telling(*other));
@@ -58,20 +61,12 @@ fn pattern(lines: &[Vec<&str>], is_single: bool) -> Option<String> {
             parts.push(regex::escape(word));
             continue;
         }
-        let words = || lines.iter().map(|line| line[index]);
         let name = match label(index).filter(|name| !names.contains(name) && is_capture_name(name)) {
             Some(name) => name,
             None if first.len() == 1 => "value".to_owned(),
             None => format!("value{}", index + 1),
         };
-        // Marks round a number, such as `50%`, `[10` or `5,`, are the same in every line.
-        let number = |word: &str| word.trim_matches(MARKS).parse::<f64>().is_ok();
-        let marks = marks_of(word);
-        let captured = if words().all(number) && words().all(|other| marks_of(other) == marks) {
-            format!("{}(?<{name}>[-+]?[0-9.]+){}", regex::escape(marks.0), regex::escape(marks.1))
-        } else {
-            format!(r"(?<{name}>\S+)")
-        };
+        let captured = capture(&name, lines.iter().map(|line| line[index]));
         names.push(name);
         parts.push(captured);
     }
@@ -83,22 +78,4 @@ fn pattern(lines: &[Vec<&str>], is_single: bool) -> Option<String> {
         return None;
     }
     Some(format!(r"^\s*{}\s*$", parts.join(r"\s+")))
-}
-
-/// Words that name nothing.
-const SMALL_WORDS: [&str; 16] =
-    ["is", "are", "was", "were", "with", "and", "of", "at", "in", "on", "to", "the", "for", "by", "a", "="];
-
-/// Names of captures are letters, digits and `_`.
-fn is_capture_name(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-const MARKS: [char; 14] = ['%', '[', ']', '(', ')', ',', ';', ':', '"', '\'', '°', '$', '€', '!'];
-
-fn marks_of(word: &str) -> (&str, &str) {
-    let start = word.len() - word.trim_start_matches(MARKS).len();
-    let end = word.trim_end_matches(MARKS).len().max(start);
-    (&word[..start], &word[end..])
 }
