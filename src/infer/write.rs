@@ -124,6 +124,8 @@ impl Draft<'_> {
             why = "there is no success among the samples".to_owned();
         } else if self.sorted.texts.is_some()
             && !(candidate.is_last_resort || candidate.is_weak || candidate.reads_all)
+            // Of a page most words are markup.
+            && candidate.name() != "html"
         {
             let percent = (self.reader.explained * 100.0).floor();
             let _ = match samples {

@@ -36,24 +36,43 @@ pub(super) fn candidates(texts: &[&str], media_type: &str) -> Vec<Candidate> {
 
 fn html(texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
-    let tables = texts
-        .iter()
-        .map(|text| text.to_ascii_lowercase().matches("<table").count())
-        .min()
-        .unwrap_or_default();
-    if tables > 0 {
-        let why = format!(
-            "every sample is HTML with a table{}",
-            if tables > 1 { "; the first is taken" } else { "" }
+    let tables: Option<Vec<String>> = texts.iter().map(|text| first_table(text)).collect();
+    if let Some(tables) = tables {
+        let more = texts.iter().any(|text| text.to_ascii_lowercase().matches("<table").count() > 1);
+        let more = if more { "; the first of several is taken" } else { "" };
+        let rows = Candidate::strict(
+            json!({ "html": { "table": true } }),
+            format!("every sample is HTML with a table{more}"),
         );
-        found.push(Candidate::strict(json!({ "html": { "table": true } }), why));
+        let pairs = Candidate::strict(
+            json!({ "html": { "table": true, "as": "pairs" } }),
+            format!("every sample is HTML with a table of names and values{more}"),
+        );
+        if tables.iter().all(|table| is_of_pairs(table)) {
+            found.push(pairs);
+        } else {
+            found.push(rows);
+        }
     }
-    found.push(Candidate::strict(
-        json!({ "html": { "select": "body" } }),
-        "every sample is HTML: the text of its body",
-    ));
-    found.push(Candidate::strict(json!("html"), "every sample is HTML: its text"));
+    let text = Candidate::strict(json!("html"), "every sample is HTML: its text, as a browser shows it");
+    found.push(Candidate { is_weak: true, ..text });
     found
+}
+
+/// The source of a page's first table, in lower case.
+fn first_table(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase();
+    let table = &text[text.find("<table")?..];
+    let end = table.find("</table").unwrap_or(table.len());
+    Some(table[..end].to_owned())
+}
+
+/// Whether every row of a table has two cells, and the first of them is no heading of a column.
+fn is_of_pairs(table: &str) -> bool {
+    let cells =
+        |row: &str| (row.matches("<th>").count() + row.matches("<th ").count(), row.matches("<td").count());
+    let rows: Vec<_> = table.split("<tr").skip(1).map(cells).collect();
+    !rows.is_empty() && rows.iter().all(|row| matches!(row, (1, 1) | (0, 2)))
 }
 
 fn xml(texts: &[&str]) -> Vec<Candidate> {

@@ -23,7 +23,7 @@ pub(super) struct Candidate {
     pub(super) why: String,
     /// Whether its form can't be met by chance.
     pub(super) is_strict: bool,
-    /// Whether it names its parts by their places alone.
+    /// Whether it names its parts by their places alone, or has no parts.
     pub(super) is_weak: bool,
     /// Whether it reads anything at all.
     pub(super) is_last_resort: bool,
@@ -71,14 +71,14 @@ pub(super) fn all(sorted: &Sorted<'_>) -> Vec<Candidate> {
         let media_type = sorted.successes[0].reply.media_type().unwrap_or_default();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         found.extend(documents::candidates(&texts, &media_type));
-        found.extend(lines::metrics(&texts));
-        found.extend(delimited::candidates(&texts, &media_type));
-        found.extend(pairs::candidates(&texts));
-        found.extend(columns::candidates(&texts));
-        found.extend(lines::form(&texts, &media_type));
-        found.extend(whole::candidate(&texts));
-        // A pattern that reads one document as a line of words is of no use.
-        if !found.iter().any(|candidate| candidate.is_strict) {
+        // A document has lines too, and whoever reads it by them reads it wrongly.
+        if found.is_empty() {
+            found.extend(lines::metrics(&texts));
+            found.extend(delimited::candidates(&texts, &media_type));
+            found.extend(pairs::candidates(&texts));
+            found.extend(columns::candidates(&texts));
+            found.extend(lines::form(&texts, &media_type));
+            found.extend(whole::candidate(&texts));
             found.extend(repeated::candidates(&texts));
         }
     }

@@ -184,7 +184,9 @@ pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     // `5 m` is rather five metres, and `3 h` a word of somebody's own.
     let may_be_length = texts.iter().all(|text| unit(text) == "m");
     let certain = texts.iter().any(has_days) || (texts.iter().all(has_letters) && !may_be_length);
-    if !certain && !(named && texts.iter().all(|text| text.contains(':') || has_letters(text))) {
+    let says_more = |text: &&str| text.contains(':') || has_letters(text);
+    let likely = named && texts.iter().all(says_more);
+    if !certain && !likely {
         return None;
     }
     let millis = texts.iter().all(|text| unit(text) == "ms");
