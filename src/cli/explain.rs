@@ -47,11 +47,8 @@ pub(super) struct ExplainArguments {
 pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Result<(), Failure> {
     let loaded = arguments.config.load(Vec::new(), screen)?;
     let named = |file: &&RouteFile| file.route.definition.name.as_str() == arguments.route;
-    let file = loaded.routes.iter().find(named).ok_or_else(|| {
-        let names = loaded.routes.iter().map(|file| format!("`{}`", file.route.definition.name));
-        let names: Vec<_> = names.collect();
-        Failure::told(format!("there is no route `{}`; there are {}", arguments.route, names.join(", ")))
-    })?;
+    let file =
+        loaded.routes.iter().find(named).ok_or_else(|| super::no_such_route(&arguments.route, &loaded))?;
     let given = given_arguments(arguments.args.as_deref())?;
     match &arguments.reply {
         Some(path) => explain_reply(arguments, file, given, recorded(arguments, path)?, screen),

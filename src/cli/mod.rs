@@ -137,3 +137,10 @@ impl ConfigArgument {
         })
     }
 }
+
+/// A route that was asked for, and is none.
+fn no_such_route(name: &str, loaded: &Loaded) -> Failure {
+    let names: Vec<_> =
+        loaded.routes.iter().map(|file| format!("`{}`", file.route.definition.name)).collect();
+    Failure::told(format!("there is no route `{name}`; there are {}", names.join(", ")))
+}

@@ -21,8 +21,11 @@ use crate::{
 pub(super) struct TestArguments {
     #[command(flatten)]
     config: ConfigArgument,
-    /// Only examples whose name has this in it; names are `ROUTE/EXAMPLE`
+    /// Only examples whose name has this in it; names are `ROUTE/EXAMPLE`, an example without a name is its number
     filter: Option<String>,
+    /// Only the examples of this route; may be said several times
+    #[arg(long = "route", value_name = "ROUTE")]
+    routes: Vec<String>,
     /// Write what is found into the files, in the place of what the examples expect; read the difference
     #[arg(long)]
     update: bool,
@@ -33,13 +36,24 @@ pub(super) struct TestArguments {
 
 pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(), Failure> {
     let loaded = arguments.config.load(Vec::new(), screen)?;
+    let of_route = |name: &str| loaded.routes.iter().any(|file| file.route.definition.name.as_str() == name);
+    if let Some(unknown) = arguments.routes.iter().find(|name| !of_route(name)) {
+        return Err(super::no_such_route(unknown, &loaded));
+    }
+    let is_meant = |name: &str, route: &Route| {
+        let route = route.definition.name.as_str();
+        (arguments.routes.is_empty() || arguments.routes.iter().any(|meant| meant == route))
+            && arguments.filter.as_ref().is_none_or(|filter| name.contains(filter))
+    };
     let verdicts: Vec<Verdict> = examples(&loaded)
-        .filter(|(name, ..)| arguments.filter.as_ref().is_none_or(|filter| name.contains(filter)))
+        .filter(|(name, _, route, _)| is_meant(name, route))
         .map(|(name, index, route, example)| Verdict::of(name, index, route, example))
         .collect();
     if let Some(filter) = arguments.filter.as_ref().filter(|_| verdicts.is_empty()) {
+        let routes: Vec<_> = arguments.routes.iter().map(|name| format!("`{name}`")).collect();
+        let of = if routes.is_empty() { String::new() } else { format!(" of {}", routes.join(", ")) };
         return Err(Failure::told(format!(
-            "no example has `{filter}` in its name, which is `ROUTE/EXAMPLE`"
+            "no example{of} has `{filter}` in its name, which is `ROUTE/EXAMPLE`"
         )));
     }
     let (accepted, refused) = if arguments.update { update(&verdicts) } else { (Vec::new(), Vec::new()) };
