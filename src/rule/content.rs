@@ -262,6 +262,20 @@ pub(super) fn render(
     Ok(shown)
 }
 
+/// Which blocks are left out by their conditions, in words; `None` when none is.
+pub(super) fn left_out(blocks: &[BlockTemplate], known: &Known<'_>) -> Option<String> {
+    let structure = known.structured.map_or(Value::Null, |structured| structured.value(Shapes::ObjectsOnly));
+    let words: Vec<_> = blocks
+        .iter()
+        .enumerate()
+        .filter(|(_, block)| !block.is_for(&structure, known))
+        .filter_map(|(index, block)| {
+            Some(format!("block {}: `{}` does not hold", index + 1, block.when.as_ref()?.source()))
+        })
+        .collect();
+    (!words.is_empty()).then(|| words.join("\n"))
+}
+
 fn too_many(found: usize) -> String {
     format!("a result may have {BLOCK_LIMIT} blocks of content, and this reply gives {found}")
 }

@@ -87,9 +87,11 @@ impl<'a> Finding<'a> {
         {
             trace.step(|| {
                 let characters = decoded.as_str().chars().count();
-                let found =
-                    format!("{characters} characters of {}, says {}", decoded.charset, decoded.because);
-                ("decode".into(), found)
+                let because = match decoded.because {
+                    "default" => "since nothing names a charset".to_owned(),
+                    teller => format!("as {teller} says"),
+                };
+                ("decode".into(), format!("{characters} characters of {}, {because}", decoded.charset))
             });
         }
         if let (Extract::Parts(parts), Ok(Extracted::Value(value))) = (extract, found) {

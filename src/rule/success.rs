@@ -131,6 +131,11 @@ impl Job<'_> {
             ContentTemplate::Blocks(blocks) => {
                 let known =
                     Known { reading, captures, value: value.as_ref(), structured: structured.as_ref() };
+                if let Some(left_out) =
+                    self.trace.is_on().then(|| content::left_out(blocks, &known)).flatten()
+                {
+                    self.trace.step(|| ("left out".into(), left_out));
+                }
                 content::render(blocks, &known, &asked)?
             }
         };

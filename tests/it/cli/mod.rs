@@ -1,5 +1,8 @@
 //! The program as a person starts it.
 
+mod explain;
+mod infer;
+
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
@@ -22,6 +25,27 @@ fn succeeds(arguments: &[&str]) -> String {
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(output.status.success(), "{arguments:?} gave {}\n{out}{err}", output.status);
     out
+}
+
+/// A file of one's own that is gone when the test is.
+struct TemporaryFile(std::path::PathBuf);
+
+impl TemporaryFile {
+    fn new(name: &str, contents: impl AsRef<[u8]>) -> Self {
+        let file = std::env::temp_dir().join(format!("glossator-it-{}-{name}", std::process::id()));
+        std::fs::write(&file, contents).unwrap();
+        Self(file)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// Every sample configuration is good, and so are the examples in it.
@@ -90,6 +114,49 @@ fn an_example_that_does_not_hold_fails_with_its_place_and_both_sides() {
     assert_eq!(failed.status.code(), Some(1), "{out}");
     for part in ["test tool/1 ... FAILED", ":8:", "- six", "+ five", "0 passed, 1 failed in 1 route"] {
         assert!(out.contains(part), "{part} is missing in\n{out}");
+    }
+}
+
+#[test]
+fn examples_are_chosen_by_route_and_by_name() {
+    let example = "      - { name: cold, given: { type: text/plain, body: \"1\" }, expect: { text: \"1\" } }\n      \
+                   - { name: warm, given: { type: text/plain, body: \"2\" }, expect: { text: \"2\" } }\n";
+    let route =
+        |name: &str| format!("  {name}:\n    description: d\n    request: GET old/x\n    tests:\n{example}");
+    let routes = format!(
+        "upstreams: {{ old: http://127.0.0.1:9 }}\nroutes:\n{}{}{}",
+        route("a"),
+        route("a_cold"),
+        route("b")
+    );
+    let file = TemporaryFile::new("choose.yaml", routes);
+    let run = |more: &[&str]| {
+        let arguments: Vec<&str> = ["test", "--config", file.path()].iter().chain(more).copied().collect();
+        let output = glossator(&arguments);
+        (output.status.code(), [output.stdout, output.stderr].concat())
+    };
+    for (more, passed, routes) in [
+        (&[][..], 6, "3 routes"),
+        (&["--route", "a"], 2, "1 route"),
+        (&["--route", "a", "--route", "b"], 4, "2 routes"),
+        (&["cold"], 4, "3 routes"),
+        (&["cold", "--route", "a"], 1, "1 route"),
+        (&["b/"], 2, "1 route"),
+        (&["b/warm"], 1, "1 route"),
+    ] {
+        let (code, out) = run(more);
+        let out = String::from_utf8(out).unwrap();
+        let last = format!("{passed} passed, 0 failed in {routes}\n");
+        assert!(code == Some(0) && out.ends_with(&last), "{more:?}: {out}");
+    }
+    for (more, part) in [
+        (&["--route", "c"][..], "there is no route `c`; there are `a`, `a_cold`, `b`"),
+        (&["hot"], "no example has `hot` in its name"),
+        (&["b/", "--route", "a"], "no example of `a` has `b/` in its name"),
+    ] {
+        let (code, out) = run(more);
+        let out = String::from_utf8(out).unwrap();
+        assert!(code == Some(2) && out.contains(part), "{more:?}: {out}");
     }
 }
 

@@ -1,0 +1,129 @@
+//! `glossator infer`, and what `check` and `test` say of the file that it writes.
+
+use serde_json::{Value, json};
+
+use super::{TemporaryFile, glossator, succeeds};
+
+/// Two reports of a boiler, and an error with a success status.
+fn samples(test: &str) -> [TemporaryFile; 3] {
+    let reply = |name: &str, body: &str| {
+        let recording = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n{body}");
+        TemporaryFile::new(&format!("{test}-{name}"), recording)
+    };
+    [
+        reply("1.http", "Boiler: north\nTemp: 81.5 °C\nChecked: 2026-11-21T09:30:00Z\nBurning: yes\n"),
+        reply("2.http", "Boiler: south\nTemp: 79 °C\nChecked: 2026-11-21T09:31:00Z\nBurning: no\n"),
+        reply("3.http", "ERR 17 NO SUCH BOILER\n"),
+    ]
+}
+
+/// Checks a proposal by the commands that an operator would use.
+#[track_caller]
+fn holds(test: &str, yaml: &str, examples: usize) {
+    let file = TemporaryFile::new(&format!("{test}.yaml"), yaml);
+    let checked: Value =
+        serde_json::from_str(&succeeds(&["check", "--config", file.path(), "--output", "json"])).unwrap();
+    assert_eq!(checked["problems"], json!([]), "{yaml}");
+    let tested = succeeds(&["test", "--config", file.path()]);
+    assert!(tested.ends_with(&format!("{examples} passed, 0 failed in 1 route\n")), "{tested}");
+}
+
+#[test]
+fn what_is_proposed_of_several_replies_passes_check_and_test() {
+    let samples = samples("several");
+    let mut arguments =
+        vec!["infer", "--name", "get_boiler", "--url", "http://plant.example:81/boiler/{id}?unit=C"];
+    arguments.extend(samples.iter().map(TemporaryFile::path));
+    let yaml = succeeds(&arguments);
+    for part in [
+        "legacy: \"http://plant.example:81\"",
+        "  get_boiler:",
+        "request: \"GET legacy/boiler/{id}?unit=C\"",
+        "temp: { from: Temp, type: number, suffix: \"°C\", description: In °C. }",
+        "checked: { from: Checked, type: date-time }",
+        "burning: { from: Burning, type: boolean, \"true\": [\"yes\"], \"false\": [\"no\"] }",
+        "error: \"{{ why }}\"",
+        "isError: true",
+    ] {
+        assert!(yaml.contains(part), "{part} is missing in\n{yaml}");
+    }
+    holds("several", &yaml, 3);
+}
+
+#[test]
+fn the_same_is_told_to_programs() {
+    let samples = samples("json");
+    let mut arguments = vec!["infer", "--request", "POST /boilers/{id}"];
+    arguments.extend(samples.iter().map(TemporaryFile::path));
+    let yaml = succeeds(&arguments);
+    arguments.extend(["--output", "json"]);
+    let told: Value = serde_json::from_str(&succeeds(&arguments)).unwrap();
+    assert_eq!(told["config"].as_str().unwrap().trim_end(), yaml.trim_end());
+    assert!(
+        yaml.contains("request: \"POST legacy/boilers/{id}\"") && yaml.contains("  get_boilers:"),
+        "{yaml}"
+    );
+    let findings = told["findings"].as_array().unwrap();
+    let about = |part: &str| findings.iter().find(|finding| finding["part"] == part).unwrap();
+    assert_eq!((&about("extract")["value"], &about("extract")["sure"]), (&json!("pairs"), &json!("sure")));
+    assert_eq!(about("field temp")["value"], "number");
+    assert!(findings.iter().all(|finding| finding["why"].as_str().is_some_and(|why| !why.is_empty())));
+    holds("json", &yaml, 3);
+}
+
+#[test]
+fn what_a_browser_kept_names_the_tool_and_its_request() {
+    let entry = |method: &str, url: &str, status: u16, kind: &str, body: &str| {
+        json!({ "request": { "method": method, "url": url }, "response": { "status": status,
+            "headers": [{ "name": "Content-Type", "value": kind }], "content": { "mimeType": kind, "text": body } } })
+    };
+    let orders = "http://shop.example/api/orders?day=monday";
+    let har = json!({ "log": { "entries": [
+        entry("GET", "http://shop.example/", 200, "text/html", "<html><body>Shop</body></html>"),
+        entry("GET", orders, 200, "application/json", r#"{"orders": [{"id": 1, "sum": 5.5}]}"#),
+        entry("GET", "http://shop.example/logo.png", 404, "text/plain", "no"),
+        entry("GET", "http://shop.example/api/orders?day=friday", 404, "application/json", r#"{"error": "closed"}"#),
+        entry("GET", orders, 200, "application/json", r#"{"orders": [{"id": 2, "sum": 7}, {"id": 3, "sum": 1}]}"#),
+    ] } });
+    let file = TemporaryFile::new("shop.har", har.to_string());
+    let yaml = succeeds(&["infer", file.path()]);
+    for part in [
+        "from 3 samples",
+        "legacy: \"http://shop.example\"",
+        "  get_orders:",
+        "api/orders?day=monday",
+        "extract: json",
+    ] {
+        assert!(yaml.contains(part), "{part} is missing in\n{yaml}");
+    }
+    holds("har", &yaml, 3);
+    let one = succeeds(&["infer", file.path(), "--entry", "3", "--name", "get_logo"]);
+    assert!(one.contains("from 1 sample.") && one.contains("  get_logo:"), "{one}");
+    holds("har-one", &one, 1);
+}
+
+#[test]
+fn a_recording_that_curl_has_decompressed_is_read_as_it_is() {
+    let recording = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\nContent-Length: 33\r\n\r\nTemp: 5\nWind: 7\n";
+    let file = TemporaryFile::new("decompressed.http", recording);
+    let yaml = succeeds(&["infer", file.path()]);
+    assert!(yaml.contains("pairs:") && !yaml.contains("gzip"), "{yaml}");
+    holds("decompressed", &yaml, 1);
+}
+
+#[test]
+fn what_gives_no_route_is_a_wrong_use() {
+    let samples = samples("wrong");
+    let sample = samples[0].path();
+    for (arguments, part) in [
+        (vec!["infer"], "FILE"),
+        (vec!["infer", "/nowhere.http"], "/nowhere.http"),
+        (vec!["infer", sample, "--name", "no name"], "`--name`, `--url` and `--request` give no route"),
+        (vec!["infer", sample, "--request", "GET /a b c"], "`--request` takes `METHOD /path`"),
+    ] {
+        let output = glossator(&arguments);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && told.contains(part), "{arguments:?}: {told}");
+        assert!(output.stdout.is_empty());
+    }
+}
