@@ -98,6 +98,10 @@ impl Metrics {
     /// How many labels one sample may have.
     const LABELS_OF_ONE_LIMIT: usize = 1_000;
 
+    /// How long types and help texts may be in all samples together, in bytes: each sample repeats those of its
+    /// metric, so that one long text would be there a hundred thousand times.
+    const REPEATED_LIMIT_BYTES: usize = 32 << 20;
+
     /// The type of a metric that has none.
     const UNTYPED: &str = "untyped";
 
@@ -115,7 +119,8 @@ impl Metrics {
 
     pub(super) fn extract(&self, text: &str) -> Result<Value, String> {
         let mut families: HashMap<&str, Family<'_>> = HashMap::new();
-        let mut gathered = Gathered { metrics: self, rows: Vec::new(), object: Map::new() };
+        let mut gathered =
+            Gathered { metrics: self, rows: Vec::new(), object: Map::new(), repeated_bytes: 0 };
         let (mut seen, mut taken, mut labels, mut ended) = (0_usize, 0_usize, 0_usize, false);
         for (index, line) in text.lines().enumerate() {
             let at_line = |error: String| format!("line {}: {error}", index + 1);
@@ -194,6 +199,7 @@ struct Gathered<'m> {
     metrics: &'m Metrics,
     rows: Vec<Value>,
     object: Map<String, Value>,
+    repeated_bytes: usize,
 }
 
 impl Gathered<'_> {
@@ -201,10 +207,18 @@ impl Gathered<'_> {
         match self.metrics.shape {
             MetricsShape::Samples => {
                 let family = family_of(&sample.name, families);
+                let help = family.help.filter(|_| self.metrics.help);
+                self.repeated_bytes += family.kind.map_or(0, str::len) + help.map_or(0, str::len);
+                if self.repeated_bytes > Metrics::REPEATED_LIMIT_BYTES {
+                    return Err(format!(
+                        "expected at most {} bytes of types and help in all samples, found more",
+                        Metrics::REPEATED_LIMIT_BYTES
+                    ));
+                }
                 let mut members = Map::new();
                 members.insert("name".into(), sample.name.as_ref().into());
                 members.insert("type".into(), family.kind.unwrap_or(Metrics::UNTYPED).into());
-                if let (true, Some(help)) = (self.metrics.help, family.help) {
+                if let Some(help) = help {
                     members.insert("help".into(), unescaped(help).into());
                 }
                 members.insert("labels".into(), Value::Object(sample.labels));
@@ -589,6 +603,11 @@ mod tests {
         check(&all(), &format!("a{{{labels}}} 1\n").repeat(3_000), Err("expected at most 1000000 labels"));
         let many: String = (0..2_000).map(|index| format!("l{index}=\"\",")).collect();
         sample(&format!("a{{{many}}} 1"), Err("expected at most 1000 labels"));
+        let long = "h".repeat(100 << 10);
+        let repeated = format!("# HELP a {long}\n# TYPE a {long}\n{}", "a 1\n".repeat(90_000));
+        check(&all(), &repeated, Err("line 330: expected at most 33554432 bytes of types and help"));
+        let helped = Metrics { help: true, ..all() };
+        check(&helped, &repeated, Err("line 166: expected at most 33554432 bytes of types and help"));
         for long in ["a", "a{", "a{b=\"", "{\"", "\\", "a{x=\"\\"] {
             let text = format!("{long}{}", long.repeat((256 << 10) / long.len()));
             assert!(all().extract(&text).is_err());
