@@ -86,7 +86,7 @@ impl Csv {
         };
         let mut reader = reader.from_reader(table.as_bytes().chain(END));
         let mut rows = match &self.names {
-            CsvNames::Given(names) => Some(Rows::named(names, self.uneven)),
+            CsvNames::Given(names) => Some(Rows::named(names.clone(), self.uneven, text)),
             CsvNames::FirstLine | CsvNames::Marked(_) => None,
         };
         let mut record = StringRecord::new();
@@ -108,7 +108,7 @@ impl Csv {
                 Some(rows) => rows.add(&cells.collect::<Vec<_>>(), line)?,
                 None => {
                     let names = record.iter().map(|name| name.trim().to_owned()).collect();
-                    rows = Some(Rows::under(line(), names, self.uneven)?);
+                    rows = Some(Rows::under(line(), names, self.uneven, text)?);
                 }
             }
         }
@@ -273,6 +273,10 @@ mod tests {
         let long = format!("{}\n{}", "n".repeat(100_000), "1\n".repeat(5000));
         check(&plain(), &long, Err("with its names in every row, found more"));
         check(&plain(), &format!("a\n{}", "1\n".repeat(100_001)), Err("at most 100000 rows"));
+        // A reply of 60 KB may not take half a gigabyte.
+        let header: Vec<_> = (0..900).map(|number| number.to_string()).collect();
+        let short = format!("{}\n{}", header.join(","), "1\n".repeat(28_000));
+        check(&Csv { uneven: Uneven::Pad, ..plain() }, &short, Err("expected a table of at most 24"));
         let header: Vec<_> = (0..50_000).map(|number| number.to_string()).collect();
         let wide = format!("{}\n{}", header.join(","), "1\n".repeat(1000));
         check(&Csv { uneven: Uneven::Pad, ..plain() }, &wide, Err("found more"));

@@ -6,13 +6,19 @@ use serde_json::{Map, Value};
 
 use super::RECORD_LIMIT;
 
-/// How much a table may take when every row repeats the names of its columns, in bytes: many short rows under long
-/// names would take a thousand times the reply.
+/// How much memory a table may take, in bytes, however long its reply is.
 // An eighth in unit tests, as a debug build is slow.
-const TABLE_LIMIT_BYTES: usize = if cfg!(test) { 16 << 20 } else { 128 << 20 };
+const TABLE_LIMIT_BYTES: usize = if cfg!(test) { 32 << 20 } else { 256 << 20 };
 
-/// What a cell takes beside its text and its name, in bytes; about.
-const CELL_BYTES: usize = 32;
+/// How much memory any table may take, in bytes.
+const SHORT_TABLE_LIMIT_BYTES: usize = 16 << 20;
+
+/// How much more memory a table may take for each byte of its reply: a cell of two bytes takes that much. Short rows
+/// that are padded, or under long names, would take a thousand times the reply.
+const TABLE_BYTES_PER_BYTE: usize = 128;
+
+/// What a cell takes beside its text and its name, in bytes: as was measured with cells of a few bytes.
+const CELL_BYTES: usize = 144;
 
 /// What becomes of rows with more or fewer cells than there are columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,15 +40,21 @@ pub(super) struct Rows {
     uneven: Uneven,
     rows: Vec<Value>,
     bytes: usize,
+    limit_bytes: usize,
 }
 
 impl Rows {
-    /// Begins a table with the names that a header has; an empty one at its end is none.
+    /// Begins a table with the names that a header has; an empty one at its end is none. `text` is the whole reply.
     ///
     /// # Errors
     ///
     /// A sentence, when a column has no name or two have the same.
-    pub(super) fn under(header_line: usize, mut names: Vec<String>, uneven: Uneven) -> Result<Self, String> {
+    pub(super) fn under(
+        header_line: usize,
+        mut names: Vec<String>,
+        uneven: Uneven,
+        text: &str,
+    ) -> Result<Self, String> {
         let spare = names.len() > 1 && names.last().is_some_and(String::is_empty);
         if spare {
             names.pop();
@@ -59,12 +71,14 @@ impl Rows {
                 "line {header_line}: expected names of columns that differ, found `{twice}` twice; `columns` gives names"
             ));
         }
-        Ok(Self { names, spare, uneven, rows: Vec::new(), bytes: 0 })
+        Ok(Self { spare, ..Self::named(names, uneven, text) })
     }
 
-    /// Begins a table with the names that a rule gives, which were checked with it.
-    pub(super) fn named(names: &[String], uneven: Uneven) -> Self {
-        Self { names: names.to_vec(), spare: false, uneven, rows: Vec::new(), bytes: 0 }
+    /// Begins a table with the names that a rule gives, which were checked with it. `text` is the whole reply.
+    pub(super) fn named(names: Vec<String>, uneven: Uneven, text: &str) -> Self {
+        let allowed = text.len().saturating_mul(TABLE_BYTES_PER_BYTE).saturating_add(SHORT_TABLE_LIMIT_BYTES);
+        let limit_bytes = allowed.min(TABLE_LIMIT_BYTES);
+        Self { names, spare: false, uneven, rows: Vec::new(), bytes: 0, limit_bytes }
     }
 
     /// Adds a row; `line` is asked for where an error needs it.
@@ -96,10 +110,11 @@ impl Rows {
             self.bytes += name.len() + cell.len() + CELL_BYTES;
             row.insert(name.clone(), cell.into());
         }
-        if self.bytes > TABLE_LIMIT_BYTES {
+        if self.bytes > self.limit_bytes {
             return Err(format!(
-                "line {}: expected a table of at most {TABLE_LIMIT_BYTES} bytes with its names in every row, found more",
-                line()
+                "line {}: expected a table of at most {} bytes with its names in every row, found more",
+                line(),
+                self.limit_bytes
             ));
         }
         self.rows.push(Value::Object(row));

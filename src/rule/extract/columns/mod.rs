@@ -71,7 +71,7 @@ impl Columns {
         let mut table = lines.iter().filter(|line| !is_rule(line.text));
         match &self.layout {
             ColumnLayout::Words(names) => {
-                let mut rows = Rows::named(names, self.uneven);
+                let mut rows = Rows::named(names.clone(), self.uneven, text);
                 for line in table {
                     rows.add(&split_words(line.text, names.len()), || line.number)?;
                 }
@@ -88,10 +88,10 @@ impl Columns {
                     .collect();
                 let cut = |line: &Line<'_>| cut_at(&expanded(line.text), &starts);
                 let mut rows = match names {
-                    Some(names) => Rows::named(names, self.uneven),
+                    Some(names) => Rows::named(names.clone(), self.uneven, text),
                     None => {
                         let header = table.next().ok_or_else(no_header)?;
-                        Rows::under(header.number, cut(header), self.uneven)?
+                        Rows::under(header.number, cut(header), self.uneven, text)?
                     }
                 };
                 for line in table {
@@ -99,7 +99,7 @@ impl Columns {
                 }
                 Ok(rows.into_value())
             }
-            ColumnLayout::Header => self.under_header(&lines),
+            ColumnLayout::Header => self.under_header(&lines, text),
         }
     }
 
@@ -147,7 +147,7 @@ impl Columns {
         Ok(table)
     }
 
-    fn under_header(&self, lines: &[Line<'_>]) -> Result<Value, String> {
+    fn under_header(&self, lines: &[Line<'_>], text: &str) -> Result<Value, String> {
         let at = lines.iter().position(|line| !is_rule(line.text)).ok_or_else(no_header)?;
         let header = expanded(lines[at].text);
         let number = lines[at].number;
@@ -161,7 +161,7 @@ impl Columns {
             Some(rule) => Header::ruled(&header, &rule),
             None => Header::over(&header, body().map(|line| line.text), self.first.as_deref()),
         };
-        let mut rows = Rows::under(number, header.names().to_vec(), self.uneven)?;
+        let mut rows = Rows::under(number, header.names().to_vec(), self.uneven, text)?;
         // A long cell moves those after it. Where every cell is one word, they can be counted.
         let all_words = LazyCell::new(|| {
             body().filter_map(|line| header.cells(&expanded(line.text))).all(|cells| {
