@@ -84,7 +84,26 @@ struct Open {
 
 enum Inside {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, key: Option<Key>, seen: HashMap<String, usize> },
+    Map(OpenMap),
+}
+
+/// A map that has not ended yet.
+#[derive(Default)]
+struct OpenMap {
+    entries: Vec<Entry>,
+    /// Where each key stands in `entries`.
+    seen: HashMap<String, usize>,
+    /// What `<<` names, to be put in at the end.
+    merge: Option<Entry>,
+    /// The key whose value has not come yet.
+    key: Option<OpenKey>,
+}
+
+/// A key that waits for its value.
+enum OpenKey {
+    Name(Key),
+    /// A plain `<<`.
+    Merge(Key),
 }
 
 /// A value that aliases may name, and what it costs to repeat it.
@@ -138,7 +157,18 @@ impl<'r, 'f> Tree<'r, 'f> {
             Event::Scalar(text, style, anchor, tag) => {
                 let kind = self.scalar(&text, style, tag.as_deref(), span)?;
                 self.spend(1, text.len(), span)?;
-                self.put(Node { span, kind, secret: false }, anchor)?;
+                // In quotes it is a name like any other (YAML 1.1, merge key: what a plain `<<` resolves to).
+                if let Some(Inside::Map(map @ OpenMap { key: None, .. })) =
+                    self.open.last_mut().map(|open| &mut open.inside)
+                    && text == "<<"
+                    && style == ScalarStyle::Plain
+                    && tag.is_none()
+                    && anchor == 0
+                {
+                    map.key = Some(OpenKey::Merge(Key { text: text.into_owned(), span }));
+                } else {
+                    self.put(Node { span, kind, secret: false }, anchor)?;
+                }
             }
             Event::SequenceStart(_, anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), span)?;
@@ -146,17 +176,13 @@ impl<'r, 'f> Tree<'r, 'f> {
             }
             Event::MappingStart(_, anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), span)?;
-                self.open(
-                    span,
-                    anchor,
-                    Inside::Map { entries: Vec::new(), key: None, seen: HashMap::new() },
-                )?;
+                self.open(span, anchor, Inside::Map(OpenMap::default()))?;
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some(Open { start, anchor, inside }) = self.open.pop() {
                     let kind = match inside {
                         Inside::List(items) => Kind::List(items),
-                        Inside::Map { entries, .. } => Kind::Map(self.merged(entries)),
+                        Inside::Map(map) => Kind::Map(self.merged(map)),
                     };
                     let span = Span { file: self.file, start, end: span.end.max(start) };
                     self.put(Node { span, kind, secret: false }, anchor)?;
@@ -263,48 +289,51 @@ impl<'r, 'f> Tree<'r, 'f> {
                 }
             }
             Some(Inside::List(items)) => items.push(node),
-            Some(Inside::Map { entries, key, seen }) => match key.take() {
-                None => *key = Some(self::key(self.report, &node)),
-                Some(key) => {
-                    let span = if matches!(node.kind, Kind::Nothing) { key.span } else { node.span };
-                    add_entry(self.report, entries, seen, Entry { key, value: Node { span, ..node } });
+            Some(Inside::Map(map)) => match map.key.take() {
+                None => map.key = Some(OpenKey::Name(key(self.report, &node))),
+                Some(OpenKey::Name(key)) => {
+                    add_entry(self.report, map, Entry { value: at_key(node, &key), key })
+                }
+                Some(OpenKey::Merge(key)) => {
+                    let entry = Entry { value: at_key(node, &key), key };
+                    match &map.merge {
+                        None => map.merge = Some(entry),
+                        Some(first) => refuse_second(self.report, first, &entry),
+                    }
                 }
             },
         }
         Some(())
     }
 
-    /// Puts in what `<<` names; keys that are written out win.
-    fn merged(&self, entries: Vec<Entry>) -> Vec<Entry> {
-        if !entries.iter().any(|entry| entry.key.text == "<<") {
-            return entries;
-        }
-        let (merges, mut out): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|entry| entry.key.text == "<<");
-        for Entry { key, value } in merges {
-            let maps = match value.kind {
-                Kind::Map(entries) => vec![entries],
-                Kind::List(items) if items.iter().all(|item| item.as_map().is_some()) => {
-                    items.iter().filter_map(Node::as_map).map(<[Entry]>::to_vec).collect()
-                }
-                Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
-                    let message = format!("`<<` takes a map, or a list of maps; found {}", value.found());
-                    self.report.error(
-                        key.span,
-                        message,
-                        "name an anchor that stands on a map: `<<: *common`",
-                    );
-                    continue;
-                }
-            };
-            for entry in maps.into_iter().flatten() {
-                if !out.iter().any(|known| known.key.text == entry.key.text) {
-                    out.push(entry);
-                }
+    /// The entries with what `<<` names; keys that are written out win.
+    fn merged(&self, map: OpenMap) -> Vec<Entry> {
+        let OpenMap { entries: mut out, merge, .. } = map;
+        let Some(Entry { key, value }) = merge else { return out };
+        let maps = match value.kind {
+            Kind::Map(entries) => vec![entries],
+            Kind::List(items) if items.iter().all(|item| item.as_map().is_some()) => {
+                items.iter().filter_map(Node::as_map).map(<[Entry]>::to_vec).collect()
+            }
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
+                let message = format!("`<<` takes a map, or a list of maps; found {}", value.found());
+                self.report.error(key.span, message, "name an anchor that stands on a map: `<<: *common`");
+                return out;
+            }
+        };
+        for entry in maps.into_iter().flatten() {
+            if !out.iter().any(|known| known.key.text == entry.key.text) {
+                out.push(entry);
             }
         }
         out
     }
+}
+
+/// The value of a key; nothing stands where its key does.
+fn at_key(value: Node, key: &Key) -> Node {
+    let span = if matches!(value.kind, Kind::Nothing) { key.span } else { value.span };
+    Node { span, ..value }
 }
 
 fn key(report: &Report<'_>, node: &Node) -> Key {
@@ -331,15 +360,19 @@ fn key(report: &Report<'_>, node: &Node) -> Key {
     Key { text: text.unwrap_or_default(), span: node.span }
 }
 
-fn add_entry(report: &Report<'_>, entries: &mut Vec<Entry>, seen: &mut HashMap<String, usize>, entry: Entry) {
-    if let Some(&first) = seen.get(&entry.key.text) {
-        let line = report.files().place(entries[first].key.span).line;
-        let message = format!("the key `{}` is here twice, first in line {line}", entry.key.text);
-        report.error(entry.key.span, message, "keep one of them");
+fn add_entry(report: &Report<'_>, map: &mut OpenMap, entry: Entry) {
+    if let Some(&first) = map.seen.get(&entry.key.text) {
+        refuse_second(report, &map.entries[first], &entry);
         return;
     }
-    seen.insert(entry.key.text.clone(), entries.len());
-    entries.push(entry);
+    map.seen.insert(entry.key.text.clone(), map.entries.len());
+    map.entries.push(entry);
+}
+
+fn refuse_second(report: &Report<'_>, first: &Entry, second: &Entry) {
+    let line = report.files().place(first.key.span).line;
+    let message = format!("the key `{}` is here twice, first in line {line}", second.key.text);
+    report.error(second.key.span, message, "keep one of them");
 }
 
 impl Cost {
@@ -405,6 +438,22 @@ mod tests {
             "a: &x { b: 1, c: 2 }\nd: { <<: *x, c: 3 }\ne: *x\n",
             Ok(r#"{"a":{"b":1,"c":2},"d":{"c":3,"b":1},"e":{"b":1,"c":2}}"#),
         );
+        check(
+            "a: &x { b: 1 }\nc: &y { b: 2, d: 3 }\ne: { <<: [*x, *y] }\n",
+            Ok(r#"{"a":{"b":1},"c":{"b":2,"d":3},"e":{"b":1,"d":3}}"#),
+        );
+        check("a: { <<: 5 }\n", Err("1:6 `<<` takes a map, or a list of maps; found the number `5`"));
+        check("<<: {}\n<<: {}\n", Err("2:1 the key `<<` is here twice, first in line 1"));
+    }
+
+    #[test]
+    fn only_a_plain_merge_key_merges() {
+        check(r#"{ "<<": { "a": 1 }, '<<<': 2 }"#, Ok(r#"{"<<":{"a":1},"<<<":2}"#));
+        check("'<<': 5\n", Ok(r#"{"<<":5}"#));
+        check("!!str <<: 5\n", Ok(r#"{"<<":5}"#));
+        check("a: <<\nb: [<<]\n", Ok(r#"{"a":"<<","b":["<<"]}"#));
+        check("a: &x { b: 1 }\n\"<<\": 5\n<<: *x\n", Ok(r#"{"a":{"b":1},"<<":5,"b":1}"#));
+        check("'<<': 1\n\"<<\": 2\n", Err("2:1 the key `<<` is here twice, first in line 1"));
     }
 
     #[test]

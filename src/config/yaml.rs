@@ -231,6 +231,7 @@ mod tests {
             "\u{7f}",
             "?",
             ": ",
+            "<<",
         ] {
             check(&json!(text));
             check(&json!({ text: [text, { "a": text }] }));
@@ -265,8 +266,6 @@ mod tests {
     proptest! {
         #[test]
         fn any_value_comes_back(value in any_value()) {
-            // A merge key is no name; see `file`.
-            prop_assume!(!value.to_string().contains("\"<<\""));
             check(&value);
         }
     }
