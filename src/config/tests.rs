@@ -421,7 +421,7 @@ fn presets_have_words_for_odd_replies() {
         reply::Reply,
         rule::{Facts, Trace, translate},
     };
-    const BODIES: [&str; 30] = [
+    const BODIES: &[&str] = &[
         "",
         "{}",
         "[]",
@@ -452,23 +452,58 @@ fn presets_have_words_for_odd_replies() {
         "OK",
         "CRITICAL",
         " | ",
+        "OK - x=1 | a=1 'b\nUNKNOWN | =;;; ''=1 'c=5",
+        "[",
+        "[] x",
+        "Error:",
+        "error: x, y\n1,2",
+        "no rows\n",
+        "a,b\n\"",
+        "{\"error\": {\"message\": {\"value\": 5}}}",
+        "{\"odata.error\": {\"message\": []}}",
+        "{\"d\": [5], \"value\": 5}",
+        "{\"title\": 5, \"detail\": {}, \"errors\": {\"a\": {}, \"b\": [[], 5], \"c\": null}}",
+        "{\"type\": [], \"errors\": [5, {}, {\"detail\": [1]}], \"code\": [1]}",
+        "{\"errors\": \"x\"}",
+        "<html>",
+        "<!DOCTYPE html><title> </title><h1></h1>",
+        "<Envelope/>",
+        "<Envelope><Body/></Envelope>",
+        "<Envelope><Body><Fault/></Body></Envelope>",
+        "<Envelope><Body><Fault>x</Fault></Body></Envelope>",
+        "<Envelope><Body><Fault><faultcode/><faultstring><a/></faultstring></Fault></Body></Envelope>",
+        "<Envelope><Body><Fault><faultstring>a</faultstring><faultstring>b</faultstring></Fault></Body></Envelope>",
+        "<Envelope><Body><Fault><Code>x</Code><Reason/></Fault></Body></Envelope>",
+        "<Envelope><Body><Fault><Code><Value><a/></Value></Code><Reason><Text/><Text>b</Text></Reason></Fault></Body></Envelope>",
+        "<Envelope><Body><Fault><Code/><Code/><Reason>x</Reason></Fault></Body></Envelope>",
+        "<Envelope><Body><a:b/></Body></Envelope>",
+        "<r status='fail'/>",
+        "<r status='fail'><error/><error/></r>",
+        "<r><status>error</status><error><code/><code>5</code></error></r>",
+        "<r><status>error</status><err code='' msg=''>x</err><message><a/></message></r>",
+        "<r status='a' ><status>error</status></r>",
+        "<r><status>OK</status></r>",
     ];
     for name in tree(rules::PRESETS)["rules"].as_object().unwrap().keys() {
         let with = if name == "json_failure" { "with: { holds: 'true' }" } else { "with: {}" };
         let loaded = loaded(&format!("{MINIMAL}    reply: {{ use: {name}, {with} }}\n"));
         let route = &loaded.routes[0].route;
         let args = json!({ "city": "Oslo" });
-        for body in BODIES {
+        let statuses = [http::StatusCode::OK, http::StatusCode::INTERNAL_SERVER_ERROR];
+        for (&body, status) in BODIES.iter().flat_map(|body| statuses.map(|status| (body, status))) {
+            let mut headers = http::HeaderMap::new();
+            if name == "problem_json" {
+                headers.insert("content-type", http::HeaderValue::from_static("application/problem+json"));
+            }
             let facts = Facts { tool: &route.definition.name, args: &args };
-            let reply =
-                Reply { status: http::StatusCode::OK, headers: http::HeaderMap::new(), body: body.into() };
+            let reply = Reply { status, headers, body: body.into() };
             let notes = translate(&route.translator, facts, &reply, &mut Trace::off()).notes;
             let wordless: Vec<_> = notes
                 .iter()
                 .map(ToString::to_string)
                 .filter(|note| note.contains("filled in") || note.contains("empty text"))
                 .collect();
-            assert!(wordless.is_empty(), "{name} of {body:?}: {wordless:?}");
+            assert!(wordless.is_empty(), "{name} of {status}, {body:?}: {wordless:?}");
         }
     }
 }

@@ -233,6 +233,41 @@ fn explain_tells_every_step() {
     assert!(request.contains("POST /visits") && request.contains("station=1&day=monday"), "{request}");
 }
 
+#[test]
+fn explain_names_the_named_rules_that_decided() {
+    let folder = std::env::temp_dir().join(format!("glossator-it-named-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (config, recording) = (folder.join("config.yaml"), folder.join("reply.http"));
+    std::fs::write(
+        &config,
+        "upstreams: { old: http://127.0.0.1:9000 }\nrules:\n  report: { extract: json }\n\
+         defaults:\n  reply: { use: error_key }\nroutes:\n  \
+         call:\n    description: d\n    request: POST /x\n    reply: { use: jsonrpc }\n  \
+         read:\n    description: d\n    request: GET /x\n    reply: [{ when: { status: 404 }, error: none }, { use: report }]\n  \
+         rest:\n    description: d\n    request: GET /y\n",
+    )
+    .unwrap();
+    let explain = |route: &str, body: &str, output: &[&str]| {
+        std::fs::write(
+            &recording,
+            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{body}"),
+        )
+        .unwrap();
+        let (config, recording) = (config.to_str().unwrap(), recording.to_str().unwrap());
+        succeeds(&[&["explain", route, "--reply", recording, "--config", config], output].concat())
+    };
+    let failed = explain("call", r#"{"error": {"message": "no such block"}}"#, &[]);
+    assert!(failed.contains("from jsonrpc > json_failure: holds"), "{failed}");
+    let done = explain("call", r#"{"result": 5}"#, &[]);
+    assert!(done.contains("from jsonrpc > json_failure: does not hold: `json` is not as"), "{done}");
+    assert!(done.contains("from jsonrpc: holds"), "{done}");
+    let read = explain("read", "5", &[]);
+    assert!(read.contains("from report: holds"), "{read}");
+    let rest = explain("rest", r#"{"error": "away"}"#, &["--output", "json"]);
+    assert!(rest.contains("from defaults > error_key > json_failure: holds"), "{rest}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 /// An editor says the same as `check`.
 #[test]
 fn schema_admits_a_good_file_and_refuses_a_wrong_one() {
