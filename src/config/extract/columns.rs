@@ -61,6 +61,7 @@ pub(super) const FORM: Form = Form {
             from: pattern("from"),
             until: pattern("until"),
             uneven: uneven(section),
+            allow_empty: section.flag("allow_empty").unwrap_or(false),
         };
         (section.report.errors() == before).then_some(ExtractorKind::Columns(columns))
     },

@@ -41,8 +41,16 @@ pub(super) const FORM: Form = Form {
             (None, None) => CsvNames::FirstLine,
         };
         let trim = section.flag("trim").unwrap_or(false);
-        let csv =
-            Csv { delimiter, quote, comment, names, skip: skip(section), trim, uneven: uneven(section) };
+        let csv = Csv {
+            delimiter,
+            quote,
+            comment,
+            names,
+            skip: skip(section),
+            trim,
+            uneven: uneven(section),
+            allow_empty: section.flag("allow_empty").unwrap_or(false),
+        };
         let quote_byte = match quote {
             Quote::With(quote) => Some(quote),
             Quote::Never => None,

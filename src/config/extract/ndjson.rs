@@ -9,7 +9,9 @@ use crate::{
 pub(super) const FORM: Form = Form {
     name: "ndjson",
     keys: &NDJSON,
-    alone: Alone::Is(|| ExtractorKind::NdJson(NdJson)),
+    alone: Alone::Is(|| ExtractorKind::NdJson(NdJson::default())),
     short: None,
-    options: |_| Some(ExtractorKind::NdJson(NdJson)),
+    options: |section| {
+        Some(ExtractorKind::NdJson(NdJson { allow_empty: section.flag("allow_empty").unwrap_or(false) }))
+    },
 };

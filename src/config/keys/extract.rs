@@ -124,6 +124,7 @@ pub(in crate::config) static COLUMNS: Keys = Keys {
             "A regular expression: the table ends before the next line that it matches. `^$` is a blank line.",
         ),
         key("uneven", Word(UNEVEN), UNEVEN_MEANS),
+        ALLOW_EMPTY,
         key("fields", FIELDS, "Named fields with types."),
     ],
 };
@@ -150,6 +151,7 @@ pub(in crate::config) static CSV: Keys = Keys {
         key("quote", Text, "The character that cells are put in quotes with, or `none`. Default `\"`."),
         key("trim", Flag, "Whether white space at both ends of a cell is left out. Default `false`."),
         key("uneven", Word(UNEVEN), UNEVEN_MEANS),
+        ALLOW_EMPTY,
         key("fields", FIELDS, "Named fields with types."),
     ],
 };
@@ -180,8 +182,11 @@ pub(in crate::config) static GROK: Keys = Keys {
     ],
 };
 
-pub(in crate::config) static NDJSON: Keys =
-    Keys { of: "`ndjson`", id: "ndjson", list: &[key("fields", FIELDS, "Named fields with types.")] };
+pub(in crate::config) static NDJSON: Keys = Keys {
+    of: "`ndjson`",
+    id: "ndjson",
+    list: &[ALLOW_EMPTY, key("fields", FIELDS, "Named fields with types.")],
+};
 
 pub(in crate::config) static HEADER: Keys = Keys {
     of: "`header`",

@@ -10,8 +10,8 @@ use crate::rule::reading::Reading;
 
 /// Reads rows of cells into a list of objects of strings (RFC 4180, and what is sent in its name).
 ///
-/// Lines end in LF, CR LF or CR; blank lines are passed over. A table without rows gives an empty list, an empty
-/// reply is an error.
+/// Lines end in LF, CR LF or CR; blank lines are passed over. A table without rows gives an empty list; a reply without
+/// a table is an error, unless the rule allows it.
 #[derive(Debug, Clone, Default)]
 pub struct Csv {
     /// What stands between cells, ASCII; by the media type where there is none: a tab in tab-separated values, else a
@@ -29,6 +29,8 @@ pub struct Csv {
     pub trim: bool,
     /// What becomes of rows with more or fewer cells than there are columns.
     pub uneven: Uneven,
+    /// Whether a reply without a table gives an empty list: an empty one, or one without the line that names the columns.
+    pub allow_empty: bool,
 }
 
 /// What cells are put in quotes with.
@@ -73,9 +75,12 @@ impl Csv {
 
     fn read(&self, text: &str, delimiter: u8) -> Result<Value, String> {
         if text.trim().is_empty() {
-            return Err("expected a table, found an empty reply".to_owned());
+            return self.without_table("expected a table, found an empty reply".to_owned());
         }
-        let table = self.table(text)?;
+        let table = match self.table(text) {
+            Ok(table) => table,
+            Err(why) => return self.without_table(why),
+        };
         let begin = text.len() - table.len();
         let length = (table.len() + END.len()) as u64;
         let mut reader = ReaderBuilder::new();
@@ -114,8 +119,14 @@ impl Csv {
         }
         match rows {
             Some(rows) => Ok(rows.into_value()),
-            None => Err("expected a line with the names of the columns, found none".to_owned()),
+            None => {
+                self.without_table("expected a line with the names of the columns, found none".to_owned())
+            }
         }
+    }
+
+    fn without_table(&self, why: String) -> Result<Value, String> {
+        if self.allow_empty { Ok(Value::Array(Vec::new())) } else { Err(why) }
     }
 
     /// The text from the header on, its mark left out; from the first row on where there is no header.
@@ -198,6 +209,14 @@ mod tests {
         check(&plain(), "city,temp\n", Ok("[]"));
         check(&plain(), " \r\n", Err("found an empty reply"));
         check(&Csv { skip: 1, ..plain() }, "title\n", Err("expected a line with the names"));
+        let marked = || Csv { names: CsvNames::Marked("# ".into()), ..plain() };
+        for csv in [plain(), marked(), Csv { names: given(&["a"]), ..plain() }, Csv { skip: 3, ..plain() }] {
+            check(&csv, " \r\n", Err("found an empty reply"));
+            check(&Csv { allow_empty: true, ..csv }, " \r\n", Ok("[]"));
+        }
+        check(&Csv { allow_empty: true, ..marked() }, "No proxies.\n", Ok("[]"));
+        check(&Csv { allow_empty: true, skip: 3, ..plain() }, "No proxies.\n", Ok("[]"));
+        check(&Csv { allow_empty: true, ..plain() }, "a,b\n1\n", Err("line 2: expected 2 cells, found 1"));
         check(
             &Csv { skip: 3, ..plain() },
             "title\na,b\n",

@@ -5,9 +5,13 @@ use crate::{rule::reading::Reading, tool::JsonText};
 
 /// Reads a JSON document a line into a list; keys stay in order and numbers keep their text.
 ///
-/// Blank lines are passed over, and so are the record separators of RFC 7464. An empty reply is an error.
+/// Blank lines are passed over, and so are the record separators of RFC 7464. An empty reply is an error, unless the
+/// rule allows it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NdJson;
+pub struct NdJson {
+    /// Whether an empty reply gives an empty list.
+    pub allow_empty: bool,
+}
 
 impl NdJson {
     pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Extracted, String> {
@@ -32,7 +36,7 @@ impl NdJson {
             }
             list.extend_from_slice(line.as_bytes());
         }
-        if documents == 0 {
+        if documents == 0 && !self.allow_empty {
             return Err("expected a JSON document a line, found an empty reply".to_owned());
         }
         list.push(b']');
@@ -55,11 +59,16 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Result<&str, &str>) {
+        check_with(NdJson::default(), text, expected);
+    }
+
+    #[track_caller]
+    fn check_with(ndjson: NdJson, text: &str, expected: Result<&str, &str>) {
         let body = Bytes::copy_from_slice(text.as_bytes());
         let reply = Reply { status: StatusCode::OK, headers: HeaderMap::new(), body };
         let (tool, args, body) = ("tool".parse().unwrap(), json!({}), Body::new(&reply, 1 << 20));
         let reading = Reading::new(&reply, &body, Facts { tool: &tool, args: &args }, None);
-        match (NdJson.extract(&reading), expected) {
+        match (ndjson.extract(&reading), expected) {
             (Ok(Extracted::Raw(json)), Ok(expected)) => assert_eq!(json.as_str(), expected),
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),
@@ -83,6 +92,10 @@ mod tests {
         check(&format!("{}{}", "[".repeat(200), "]".repeat(200)), Err("line 1"));
         check(&format!("{}{}", "[".repeat(127), "]".repeat(127)), Err(""));
         check(" \n", Err("found an empty reply"));
+        let lenient = NdJson { allow_empty: true };
+        check_with(lenient, " \n", Ok("[]"));
+        check_with(lenient, "", Ok("[]"));
+        check_with(lenient, "none\n", Err("line 1: expected a JSON document"));
         check(&"1\n".repeat(100_001), Err("at most 100000 documents"));
     }
 }

@@ -21,8 +21,8 @@ const LINE_LIMIT_BYTES: usize = 1 << 20;
 
 /// Reads a table into a list of objects of strings, cells without the white space around them.
 ///
-/// Blank lines and lines of `-----` are passed over. A table without rows gives an empty list, an empty reply is an
-/// error.
+/// Blank lines and lines of `-----` are passed over. A table without rows gives an empty list; a reply without a table is
+/// an error, unless the rule allows it.
 #[derive(Debug, Default)]
 pub struct Columns {
     /// Where cells begin and end.
@@ -37,6 +37,8 @@ pub struct Columns {
     pub until: Option<Pattern>,
     /// What becomes of rows whose cells can't be told apart, or are too few.
     pub uneven: Uneven,
+    /// Whether a reply without a table gives an empty list: an empty one, or one in which no line begins it.
+    pub allow_empty: bool,
 }
 
 /// Where cells begin and end.
@@ -64,10 +66,13 @@ struct Line<'t> {
 
 impl Columns {
     pub(super) fn extract(&self, text: &str) -> Result<Value, String> {
-        if text.trim().is_empty() {
+        if text.trim().is_empty() && !self.allow_empty {
             return Err("expected a table, found an empty reply".to_owned());
         }
         let lines = self.lines(text)?;
+        if self.allow_empty && lines.iter().all(|line| is_rule(line.text)) {
+            return Ok(Value::Array(Vec::new()));
+        }
         let mut table = lines.iter().filter(|line| !is_rule(line.text));
         match &self.layout {
             ColumnLayout::Words(names) => {
@@ -103,11 +108,14 @@ impl Columns {
         }
     }
 
-    /// The lines of the table, blank ones left out.
+    /// The lines of the table, blank ones left out; none where there is no table and there need not be one.
     fn lines<'t>(&self, text: &'t str) -> Result<Vec<Line<'t>>, String> {
         let mut lines = text.lines().enumerate().map(|(index, text)| Line { number: index + 1, text });
         for found in 0..self.skip {
             if lines.next().is_none() {
+                if self.allow_empty {
+                    return Ok(Vec::new());
+                }
                 let skip = self.skip;
                 return Err(format!(
                     "expected {skip} lines before the table, which are skipped, found {found}"
@@ -117,6 +125,9 @@ impl Columns {
         let mut begun = None;
         if let Some(from) = &self.from {
             begun = lines.find(|line| from.regex().is_match(line.text));
+            if begun.is_none() && self.allow_empty {
+                return Ok(Vec::new());
+            }
             if begun.is_none() {
                 return Err(format!(
                     "expected a line that matches `{from}`, where the table begins, found none"
@@ -259,6 +270,25 @@ mod tests {
 
     fn pattern(source: &str) -> Option<Pattern> {
         Some(Pattern::compile(source).unwrap())
+    }
+
+    #[test]
+    fn a_reply_without_a_table_is_an_empty_list_where_the_rule_allows_it() {
+        let widths = |names: Option<Vec<String>>| Columns {
+            layout: ColumnLayout::Widths { widths: vec![3, 4], names },
+            ..Columns::default()
+        };
+        let from = || Columns { from: pattern("^NAME"), ..Columns::default() };
+        let skip = || Columns { skip: 3, ..Columns::default() };
+        let names = Some(vec!["a".to_owned(), "b".to_owned()]);
+        for columns in [under_header(), of_words("a b"), widths(None), widths(names), from(), skip()] {
+            check(&columns, " \r\n", Err("found an empty reply"));
+            check(&Columns { allow_empty: true, ..columns }, " \r\n", Ok("[]"));
+        }
+        check(&Columns { allow_empty: true, ..from() }, "No volumes.\n", Ok("[]"));
+        check(&Columns { allow_empty: true, ..skip() }, "No volumes.\n", Ok("[]"));
+        check(&Columns { allow_empty: true, ..under_header() }, "-----\n", Ok("[]"));
+        check(&Columns { allow_empty: true, ..of_words("a b") }, "x\n", Err("expected 2 cells, found 1"));
     }
 
     #[test]
