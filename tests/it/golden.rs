@@ -60,3 +60,9 @@ fn result_of(case: &Path) -> String {
     }
     serde_json::to_string_pretty(&written).unwrap() + "\n"
 }
+
+#[test]
+fn the_routes_of_the_fuzz_target_load() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/routes.yaml");
+    config::load(&Sources::of_path(file)).unwrap_or_else(|problems| panic!("{problems}"));
+}
