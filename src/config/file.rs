@@ -84,7 +84,7 @@ struct Open {
 
 enum Inside {
     List(Vec<Node>),
-    Map(OpenMap),
+    Map(Box<OpenMap>),
 }
 
 /// A map that has not ended yet.
@@ -158,8 +158,8 @@ impl<'r, 'f> Tree<'r, 'f> {
                 let kind = self.scalar(&text, style, tag.as_deref(), span)?;
                 self.spend(1, text.len(), span)?;
                 // In quotes it is a name like any other (YAML 1.1, merge key: what a plain `<<` resolves to).
-                if let Some(Inside::Map(map @ OpenMap { key: None, .. })) =
-                    self.open.last_mut().map(|open| &mut open.inside)
+                if let Some(Inside::Map(map)) = self.open.last_mut().map(|open| &mut open.inside)
+                    && map.key.is_none()
                     && text == "<<"
                     && style == ScalarStyle::Plain
                     && tag.is_none()
@@ -176,13 +176,13 @@ impl<'r, 'f> Tree<'r, 'f> {
             }
             Event::MappingStart(_, anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), span)?;
-                self.open(span, anchor, Inside::Map(OpenMap::default()))?;
+                self.open(span, anchor, Inside::Map(Box::default()))?;
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some(Open { start, anchor, inside }) = self.open.pop() {
                     let kind = match inside {
                         Inside::List(items) => Kind::List(items),
-                        Inside::Map(map) => Kind::Map(self.merged(map)),
+                        Inside::Map(map) => Kind::Map(self.merged(*map)),
                     };
                     let span = Span { file: self.file, start, end: span.end.max(start) };
                     self.put(Node { span, kind, secret: false }, anchor)?;

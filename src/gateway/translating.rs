@@ -19,9 +19,13 @@ use crate::{
     tool::Arguments,
 };
 
-/// From this size on a reply is translated on a thread of its own. Below it the longest rules take about half a
-/// millisecond, which is a fair time for a thread that serves other calls too.
+/// From this size on a reply that no rule looks into is translated on a thread of its own. Below it that takes about
+/// half a millisecond, which is a fair time for a thread that serves other calls too.
 const LARGE_REPLY_BYTES: usize = 64 << 10;
+
+/// The same for a reply that rules look into: a pattern looked for again and again, or a filter, may take a time that
+/// grows with the square of its length.
+const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
 
 /// How many large replies are translated at once, so that their trees do not fill the memory.
 #[derive(Debug, Clone)]
@@ -56,7 +60,11 @@ impl Translating {
     ) -> Result<Translation, Untranslated> {
         // A short reply that is compressed may be a long one.
         let compressed = reply.headers.contains_key(header::CONTENT_ENCODING);
-        if reply.body.len() < LARGE_REPLY_BYTES && !compressed {
+        let large = match route.translator.rules.is_empty() {
+            true => LARGE_REPLY_BYTES,
+            false => LARGE_FOR_RULES_BYTES,
+        };
+        if reply.body.len() < large && !compressed {
             return translate(route, arguments, &reply);
         }
         let route = Arc::clone(route);

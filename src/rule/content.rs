@@ -339,9 +339,38 @@ impl Payload {
     }
 }
 
+/// The structure as JSON text with a line per member; on one line where it nests so deep that its indentation would
+/// be most of it.
 pub(super) fn pretty(structured: &Structured) -> String {
+    /// How much longer than the compact text it may be.
+    const MOST_TIMES_LONGER: usize = 8;
     let value = structured.value(Shapes::ObjectsOnly);
-    serde_json::to_string_pretty(&value).expect("a tree of JSON values has string keys only")
+    let compact = value.to_string();
+    let mut out = Bounded { text: Vec::new(), most: compact.len().saturating_mul(MOST_TIMES_LONGER) };
+    match serde_json::to_writer_pretty(&mut out, &value) {
+        Ok(()) => String::from_utf8(out.text).unwrap_or(compact),
+        Err(_) => compact,
+    }
+}
+
+/// Takes so many bytes and no more.
+struct Bounded {
+    text: Vec<u8>,
+    most: usize,
+}
+
+impl std::io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if bytes.len() > self.most - self.text.len() {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 fn template_failed(error: &TemplateError) -> String {
@@ -355,5 +384,22 @@ fn base64_text(text: String) -> Result<String, String> {
     match BASE64_STANDARD.decode(&text) {
         Ok(_) => Ok(text),
         Err(error) => Err(format!("expected Base64 data, found text that is not ({error})")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::JsonText;
+
+    #[test]
+    fn indentation_is_never_most_of_a_text() {
+        let shown = |text: &str| pretty(&Structured::new(JsonText::check(&text.to_owned().into()).unwrap()));
+        assert_eq!(
+            shown(r#"{"a":[1,{}],"b":{"c":[]}}"#),
+            "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": {\n    \"c\": []\n  }\n}"
+        );
+        let deep = format!("{{\"a\":{}1{}}}", "[".repeat(60), "]".repeat(60));
+        assert_eq!(shown(&deep), deep);
     }
 }
