@@ -1,10 +1,12 @@
 //! How a reply becomes a tool result: the declared rules of a route, compiled once, applied to every reply.
 //!
-//! In reading order: [`Translator`] holds a route's rules; [`translate`] applies them to a
-//! [`Reply`](crate::reply::Reply); each
-//! rule has a [`Matcher`] (when it holds), an [`Extractor`](extract::Extractor) (bytes to a value), a [`Jq`]
-//! filter (value to structure) and [`Template`]s (text); [`OutputSchema`] types and enforces the structure;
-//! `verdict` makes errors of what no rule looked for.
+//! In reading order: [`Translator`] holds a route's [`rules`](Rule); [`translate`] applies them to a
+//! [`Reply`](crate::reply::Reply). A `reading` of the reply undoes its `coding` and decodes its charset, which it may
+//! have `declared` itself. Each rule has a [`Matcher`] (when it holds); `finding` runs its extractors
+//! ([`extract`]: bytes to a value, typed by [`Fields`]). `success` makes the structure ([`Jq`]), holds it to the
+//! [`OutputSchema`], shortens it ([`Limit`]) and shows it ([`ContentTemplate`]); `failure` makes a tool error, of what an
+//! MCP server calls one `told` does, and `verdict` of what no rule looked for. [`Redaction`] is the one way out for the
+//! words of errors. `names` are what [`Template`]s see.
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 
