@@ -185,16 +185,21 @@ where
             let (repeatable, deadline) = (attempts.ask.repeatable, attempts.ask.due.at);
             for attempt in 1.. {
                 let Some(at) = shared.again_at(&outcome, repeatable, attempt, deadline) else { break };
+                sleep_until(at).await;
+                let next = attempts.next().await;
+                // Turned away by ourselves: the upstream has not been asked, so what it said before is the answer.
+                if matches!(next, Err(UpstreamError::Resting { .. } | UpstreamError::Busy { .. })) {
+                    break;
+                }
                 match &outcome {
                     Ok(reply) => warn!(
-                        upstream = %shared.upstream, attempt, status = reply.status.as_u16(), "retrying upstream"
+                        upstream = %shared.upstream, attempt, status = reply.status.as_u16(), "upstream was asked again"
                     ),
                     Err(error) => warn!(
-                        upstream = %shared.upstream, attempt, error = %Chain(error), "retrying upstream"
+                        upstream = %shared.upstream, attempt, error = %Chain(error), "upstream was asked again"
                     ),
                 }
-                sleep_until(at).await;
-                outcome = attempts.next().await;
+                outcome = next;
             }
             outcome
         })
@@ -278,6 +283,14 @@ mod tests {
         let script = Script::new([come_back(429, "7"), status(200)]);
         call(&retry(&script), ask(30 * SECOND)).await.unwrap();
         assert_eq!(begun.elapsed(), 7 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_upstream_said_counts_when_we_turn_the_next_attempt_away() {
+        let resting = Err(UpstreamError::Resting { upstream: name(), rest: SECOND });
+        let script = Script::new([status(503), resting]);
+        let reply = call(&retry(&script), ask(30 * SECOND)).await.unwrap();
+        assert_eq!(reply.status.as_u16(), 503);
     }
 
     #[tokio::test(start_paused = true)]

@@ -93,6 +93,8 @@ impl Job<'_> {
         captures: &Captures,
         finding: &Finding<'_>,
     ) -> ToolResult {
+        // The text may be meant to hide what the reply says; whoever looks after the route should find it all the same.
+        self.note_body(reading);
         let fault = fault_of(reading, rule.status);
         let code_names = rule.code.iter().flat_map(CodeTemplate::names);
         let asked: Vec<&str> = rule.text.names().iter().chain(code_names).map(String::as_str).collect();

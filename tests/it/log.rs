@@ -63,3 +63,22 @@ async fn a_request_that_is_refused_has_one_line() {
         assert_eq!(lines[0]["message"], "refused a request", "{id}");
     }
 }
+
+#[tokio::test]
+async fn what_a_rule_hides_from_clients_is_in_the_log_for_whoever_asks_for_every_detail() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ERR table orders is locked")).await;
+    let rules = "[{ when: { text: '^ERR' }, error: The operation failed. }, { extract: text }]";
+    let config = |level: &str| {
+        format!(
+            "{}\nlog: {{ level: {level}, format: json }}\n",
+            config(&upstream).replace("{ extract: json }", rules)
+        )
+    };
+    for (level, shown) in [("debug", true), ("info", false)] {
+        let program = Program::start(&config(level), &[]).await;
+        let response = program.connect().await.ask("POST /tools/get_thing", &[], "").await;
+        assert!(!response.text().contains("locked"), "{}", response.text());
+        let log = program.log().await;
+        assert_eq!(log.iter().any(|line| line.to_string().contains("orders is locked")), shown, "{log:?}");
+    }
+}
