@@ -106,8 +106,8 @@ async fn a_post_takes_arguments_from_a_json_body() {
 async fn a_body_that_is_no_json_object_is_told_apart() {
     let (proxy, upstream) = echo("POST /weather", json!({ "type": "object" })).await;
     check_error(&proxy.call("echo", "[1]").await, 400, "found an array");
-    check_error(&proxy.call("echo", "{\"a\":").await, 400, "Invalid JSON body: ");
-    check_error(&proxy.call("echo", &"[".repeat(100_000)).await, 400, "Invalid JSON body: ");
+    check_error(&proxy.call("echo", "{\"a\":").await, 400, "Invalid JSON body");
+    check_error(&proxy.call("echo", &"[".repeat(100_000)).await, 400, "Invalid JSON body");
     let form = proxy.ask("POST /weather", &["Content-Type: application/x-www-form-urlencoded"], "a=b").await;
     check_error(&form, 415, "expected a body of type `application/json`");
     assert_eq!(upstream.state().asked.len(), 0);

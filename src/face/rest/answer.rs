@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::manifest;
+use super::{decode::DecodeError, manifest};
 use crate::{
     gateway::Snapshot,
     route::{Envelope, ErrorStatus, Route},
@@ -200,6 +200,17 @@ fn text_of(result: &ToolResult) -> Option<String> {
 /// An error of the face itself, the same in both envelopes.
 pub(super) fn error(status: StatusCode, message: &str) -> Response<Body> {
     value(status, &json!({ "error": message }))
+}
+
+/// An error of a request that could not be read. Of JSON that is none, clients know the words; the place is beside them.
+pub(super) fn unread(error: &DecodeError) -> Response<Body> {
+    match error {
+        DecodeError::NotJson { what } => value(
+            error.status(),
+            &json!({ "error": DecodeError::INVALID_JSON, "details": { "reason": what } }),
+        ),
+        _ => self::error(error.status(), &error.to_string()),
+    }
 }
 
 /// An error of a request that is handed through; 503 says when to come back.

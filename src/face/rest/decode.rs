@@ -22,7 +22,7 @@ pub(super) enum DecodeError {
         "expected a body of type `application/json`, found `{found}`; send the header `Content-Type: application/json`"
     )]
     MediaType { found: String },
-    #[error("Invalid JSON body: {what}")]
+    #[error("{}: {what}", Self::INVALID_JSON)]
     NotJson { what: String },
     #[error("expected a JSON object with the arguments, found {found}")]
     NotAnObject { found: &'static str },
@@ -33,6 +33,8 @@ pub(super) enum DecodeError {
 }
 
 impl DecodeError {
+    pub(super) const INVALID_JSON: &str = "Invalid JSON body";
+
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Body(error) => error.status(),

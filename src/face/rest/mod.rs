@@ -141,7 +141,10 @@ impl Rest {
     ) -> Response<Body> {
         let arguments = match decode::arguments(&self.door, route, in_path, &parts, body).await {
             Ok(arguments) => arguments,
-            Err(error) => return refuse(&request_id, error.status(), &error.to_string()),
+            Err(error) => {
+                log_refusal(Face::Rest, &request_id, error.status(), error.to_string());
+                return answer::unread(&error);
+            }
         };
         let manner = answer::Manner::of(route, &parts.headers);
         let call = Call { arguments, headers: &parts.headers, request_id, face: Face::Rest };

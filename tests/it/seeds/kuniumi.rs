@@ -92,7 +92,8 @@ async fn what_reaches_no_function_is_json_too() {
     let broken = seed.post("/functions/Add", "{\"x\": ").await;
     assert_eq!(broken.status, 400);
     assert_eq!(broken.header("content-type").as_deref(), Some("application/json"));
-    assert!(broken.json()["error"].as_str().unwrap().starts_with("Invalid JSON body"), "{}", broken.text());
+    assert_eq!(broken.json()["error"], "Invalid JSON body");
+    assert!(broken.json()["details"]["reason"].as_str().unwrap().contains("line 1"), "{}", broken.text());
     let missing = seed.post("/functions/NonExistent", "{}").await;
     assert_eq!((missing.status, missing.json()["error"].is_string()), (404, true));
     for revision in REVISIONS {
