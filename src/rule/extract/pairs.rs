@@ -71,8 +71,8 @@ impl Pairs {
     /// The separator where a rule names none.
     pub const DEFAULT_SEPARATOR: &'static str = ":";
 
-    /// A section by its name in brackets, `[name]`.
-    pub const BRACKETS: &'static str = r"^\[(?<name>[^\[\]]+)\]\s*$";
+    /// A section by its name in brackets, `[name]`, with or without a comment behind it.
+    pub const BRACKETS: &'static str = r"^\[(?<name>[^\[\]]+)\]\s*(?:[#;].*)?$";
 
     /// How many objects may be one in another; each may be in a list too, and the whole stays below the depth
     /// of JSON that is read.
@@ -397,6 +397,13 @@ mod tests {
             Ok(r#"{"Subject":"one\ntwo","List":"a: 1\n b","stray":"x","End":"y"}"#),
         );
         check(&indented(Indented::Fold), "dn: ou=a,\n dc=b \n c\n", Ok(r#"{"dn":"ou=a,dc=b c"}"#));
+    }
+
+    #[test]
+    fn a_comment_behind_the_name_of_a_section_is_no_part_of_it() {
+        let text = "[a]\nx=1\n[b] ; second\nx=2\n[c]# third [3]\nx=3\n[d] \t\nx=4\n";
+        let expected = r#"{"a":{"x":"1"},"b":{"x":"2"},"c":{"x":"3"},"d":{"x":"4"}}"#;
+        check(&sectioned(), text, Ok(expected));
     }
 
     #[test]
