@@ -268,6 +268,14 @@ fn time(section: &Section<'_, '_>, wants_time: bool) -> Option<TimeForm> {
             }
         },
     };
+    if let Some((node, text)) = section.text_node("format").filter(|_| wants_time && zone.is_none())
+        && !format.may_have_an_offset()
+    {
+        let message = format!("a `date-time` of the form `{text}` has no offset from UTC, and no `zone`");
+        let help = "write `zone: Europe/Oslo`, where its clock stands, or `zone: UTC`; or take `type: date`";
+        report.error(node.span, message, help);
+        return None;
+    }
     Some(TimeForm { format, zone })
 }
 

@@ -4,7 +4,7 @@ use jiff::{
     Timestamp, Zoned,
     civil::{Date, DateTime},
     fmt::{rfc2822, strtime, temporal::DateTimeParser},
-    tz::{Offset, TimeZone},
+    tz::{AmbiguousOffset, Offset, TimeZone},
 };
 
 use crate::rule::convert::without_exponent;
@@ -71,6 +71,17 @@ impl TimeFormat {
         }
         Ok(Self::Directives(text.to_owned()))
     }
+
+    /// Whether a text of this form can say how far its clock is from UTC.
+    pub fn may_have_an_offset(&self) -> bool {
+        let Self::Directives(directives) = self else { return true };
+        let sample = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
+        let read = strtime::format(directives, &sample).and_then(|written| {
+            let read = strtime::parse(directives, &written)?;
+            Ok(read.timestamp().is_some() || read.offset().is_some() || read.iana_time_zone().is_some())
+        });
+        read.unwrap_or(false)
+    }
 }
 
 /// A date, a time where there is one, and the offset where there is one.
@@ -82,6 +93,7 @@ struct Found {
 
 /// What is expected in place of a text that is none.
 const NO_TIME: &str = "a date and time";
+const A_DATE: &str = "a date";
 
 impl TimeForm {
     /// Reads a date and time, as RFC 3339 with the offset of its clock.
@@ -90,24 +102,27 @@ impl TimeForm {
     ///
     /// What is expected.
     pub(super) fn date_time(&self, text: &str) -> Result<String, String> {
-        let found = self.find(text.trim()).ok_or_else(|| self.expected(NO_TIME))?;
+        let found = self.find(text.trim(), NO_TIME)?;
         let (instant, offset) = match (found.instant, found.time, &self.zone) {
             (Some(instant), ..) => instant,
             (None, None, _) => return Err("a date with a time".to_owned()),
             (None, Some(time), Some(Zone(zone))) => {
-                let zoned = time.to_zoned(zone.clone()).map_err(|_| self.expected(NO_TIME))?;
+                let moment = zone.to_ambiguous_zoned(time);
+                if matches!(moment.offset(), AmbiguousOffset::Gap { .. }) {
+                    return Err("a time that its `zone` has (the clocks go forward over this one)".to_owned());
+                }
+                // Of an hour that comes twice, the first.
+                let zoned = moment.earlier().map_err(|_| self.expected(NO_TIME))?;
                 (zoned.timestamp(), zoned.offset())
             }
             (None, Some(_), None) => {
                 return Err("a date and time with its offset from UTC (or name its `zone`)".to_owned());
             }
         };
-        let written = if offset == Offset::UTC {
+        // RFC 3339 has no seconds in an offset; zones of the nineteenth century do.
+        let written = if offset == Offset::UTC || offset.seconds() % 60 != 0 {
             instant.to_string()
         } else {
-            // RFC 3339 has no seconds in an offset; zones of the nineteenth century do.
-            let minutes = offset.seconds() / 60 * 60;
-            let offset = Offset::from_seconds(minutes).map_err(|_| self.expected(NO_TIME))?;
             instant.display_with_offset(offset).to_string()
         };
         if has_four_digits(&written) { Ok(written) } else { Err(self.expected("a year from 0 to 9999 in")) }
@@ -119,7 +134,7 @@ impl TimeForm {
     ///
     /// What is expected.
     pub(super) fn date(&self, text: &str) -> Result<String, String> {
-        let found = self.find(text.trim()).ok_or_else(|| self.expected("a date"))?;
+        let found = self.find(text.trim(), A_DATE)?;
         let written = found.date.to_string();
         if has_four_digits(&written) { Ok(written) } else { Err(self.expected("a year from 0 to 9999 in")) }
     }
@@ -133,13 +148,21 @@ impl TimeForm {
         }
     }
 
-    fn find(&self, text: &str) -> Option<Found> {
-        match &self.format {
+    /// What a text says; `what` is what is expected of it.
+    fn find(&self, text: &str, what: &str) -> Result<Found, String> {
+        let found = match &self.format {
             TimeFormat::Usual => usual(text),
             TimeFormat::Directives(directives) => by_directives(directives, text),
             TimeFormat::Unix => self.epoch(text, 9),
             TimeFormat::UnixMillis => self.epoch(text, 6),
+        };
+        let found = found.ok_or_else(|| self.expected(what))?;
+        // `%Y` reads `26` as the year 26, which nobody means.
+        let year = found.date.year();
+        if (0..100).contains(&year) && !text.contains(&format!("{year:04}")) {
+            return Err(format!("{what} whose year has four digits (a year of two is `%y` in `format`)"));
         }
+        Ok(found)
     }
 
     /// A decimal number of units of 10 to the `power` nanoseconds since 1970. What is finer is cut off.
@@ -197,7 +220,10 @@ fn by_directives(directives: &str, text: &str) -> Option<Found> {
         return Some(Found::at(instant, read.offset().unwrap_or(Offset::UTC)));
     }
     if read.iana_time_zone().is_some() {
-        return read.to_zoned().ok().map(|zoned| Found::of_zoned(&zoned));
+        let zoned = read.to_zoned().ok()?;
+        // What the clocks of the zone pass over would become another time.
+        let stands = read.to_datetime().is_ok_and(|written| written == zoned.datetime());
+        return stands.then(|| Found::of_zoned(&zoned));
     }
     let time = if read.hour().is_some() { Some(read.to_datetime().ok()?) } else { None };
     Found::of_parts(read.to_date().ok()?, time, read.offset())
@@ -266,6 +292,56 @@ mod tests {
         check("unix-ms", "", "1700000000123", Ok("2023-11-14T22:13:20.123Z"));
         for text in ["", "99999999999999", "1.x", "+5", "9999999999999999999999"] {
             check("unix", "", text, Err("seconds since 1970"));
+        }
+    }
+
+    #[test]
+    fn a_time_that_no_clock_showed_is_an_error_and_an_hour_that_comes_twice_is_the_first() {
+        let german = "%d.%m.%Y %H:%M";
+        for time in ["02:00", "02:30", "02:59"] {
+            check(
+                german,
+                "Europe/Berlin",
+                &format!("29.03.2026 {time}"),
+                Err("the clocks go forward over this"),
+            );
+        }
+        check(german, "Europe/Berlin", "29.03.2026 01:59", Ok("2026-03-29T01:59:00+01:00"));
+        check(german, "Europe/Berlin", "29.03.2026 03:00", Ok("2026-03-29T03:00:00+02:00"));
+        check(german, "Europe/Berlin", "25.10.2026 02:30", Ok("2026-10-25T02:30:00+02:00"));
+        check("", "Europe/Berlin", "2026-03-29 02:30", Err("the clocks go forward over this"));
+        check("%Y-%m-%d %H:%M %Q", "", "2026-03-29 02:30 Europe/Berlin", Err("of the form"));
+        check("%Y-%m-%d %H:%M %Q", "", "2026-03-29 03:30 Europe/Berlin", Ok("2026-03-29T03:30:00+02:00"));
+        assert_eq!(form(german, "Europe/Berlin").date("29.03.2026 02:30").unwrap(), "2026-03-29");
+    }
+
+    #[test]
+    fn an_offset_with_seconds_is_written_in_utc() {
+        // Local mean time of Berlin, 53 minutes and 28 seconds before UTC.
+        check("", "Europe/Berlin", "1890-01-01 12:00", Ok("1890-01-01T11:06:32Z"));
+        check("", "Europe/Berlin", "1900-01-01 12:00", Ok("1900-01-01T12:00:00+01:00"));
+    }
+
+    #[test]
+    fn a_year_of_two_digits_is_no_year_of_four() {
+        check("%d.%m.%Y %H:%M", "UTC", "21.11.26 09:30", Err("`%y`"));
+        check("%d.%m.%y %H:%M", "UTC", "21.11.26 09:30", Ok("2026-11-21T09:30:00Z"));
+        check("%d.%m.%Y %H:%M", "UTC", "01.01.0001 00:00", Ok("0001-01-01T00:00:00Z"));
+        assert!(form("%d.%m.%Y", "").date("21.11.26").unwrap_err().contains("`%y`"));
+    }
+
+    #[test]
+    fn a_format_says_whether_it_may_have_an_offset() {
+        for (format, expected) in [
+            ("", true),
+            ("unix", true),
+            ("%s", true),
+            ("%Y-%m-%d %H:%M %z", true),
+            ("%Y-%m-%d %H:%M %Q", true),
+            ("%Y-%m-%dT%H:%M:%SZ", false),
+            ("%d.%m.%Y %H:%M", false),
+        ] {
+            assert_eq!(form(format, "").format.may_have_an_offset(), expected, "{format}");
         }
     }
 
