@@ -367,7 +367,11 @@ pub(in crate::config) static FIELD: Keys = Keys {
         key("ignore_case", Flag, "`values`: whether `OK` and `ok` are the same. Default `false`."),
         key("prefix", OneOrMore(&Text), "`number`, `integer`: what may stand before it, such as `$`."),
         key("suffix", OneOrMore(&Text), "`number`, `integer`: what may stand behind it, such as `%`."),
-        key("decimal", Word(&[".", ","]), "What stands before a fraction. Default `.`."),
+        key(
+            "decimal",
+            Word(&[".", ","]),
+            "`number`, `integer`, `size`: what stands before a fraction. Default `.`.",
+        ),
         key(
             "thousands",
             Word(&[",", ".", " ", "'", "_"]),
@@ -379,7 +383,11 @@ pub(in crate::config) static FIELD: Keys = Keys {
             Text,
             "`date-time`, `date`: where times without an offset are, as in `Europe/Oslo` or `+01:00`.",
         ),
-        key("unit", Text, "`duration`, `size`: what a bare number counts. Default `s`, `B`."),
+        key(
+            "unit",
+            Text,
+            "`duration`, `size`: what a bare number counts, such as `ms` or `KiB`. Default `s`, `B`.",
+        ),
         key("in", Word(&["s", "ms"]), "`duration`: what the result counts. Default `s`."),
         key("clock", Word(&["h:mm", "m:ss"]), "`duration`: what `4:05` means."),
         key(

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{DurationForm, Fields, Misfit, NumberForm, SizeForm, TimeForm, Values, each_record, short};
+use super::{
+    DurationForm, Fields, Misfit, NumberForm, SizeForm, TimeForm, TimeUnit, Values, each_record, short,
+};
 use crate::rule::convert::{Booleans, to_boolean, to_integer, to_number};
 
 /// What a value is, and what it is called for people.
@@ -69,6 +71,10 @@ impl FieldType {
     /// The JSON Schema of what is given.
     pub fn schema(&self) -> Map<String, Value> {
         let mut schema = self.kind.schema();
+        // A number alone does not say what it counts.
+        if let Some(unit) = self.kind.unit().filter(|_| self.description.is_none()) {
+            schema.insert("description".into(), unit.into());
+        }
         if !self.nulls.is_empty() {
             admit_null(&mut schema);
         }
@@ -157,6 +163,24 @@ fn admit_null(schema: &mut Map<String, Value>) {
 }
 
 impl FieldKind {
+    /// What the number counts, for a field that does not say it itself.
+    fn unit(&self) -> Option<&'static str> {
+        match self {
+            Self::Duration(form) if form.gives == TimeUnit::SECOND => Some("In seconds."),
+            Self::Duration(_) => Some("In milliseconds."),
+            Self::Size(_) => Some("In bytes."),
+            Self::Any
+            | Self::Boolean(_)
+            | Self::Date(_)
+            | Self::DateTime(_)
+            | Self::Integer(_)
+            | Self::Number(_)
+            | Self::Object(_)
+            | Self::String
+            | Self::Values(_) => None,
+        }
+    }
+
     fn schema(&self) -> Map<String, Value> {
         let mut schema = Map::new();
         let kind = match self {
