@@ -195,10 +195,14 @@ fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) 
     }
 }
 
-/// A value in a message: short ones as they are, long ones by their kind.
+/// A value in a message: short ones as they are, long ones by their kind. A text that could be taken for another
+/// kind of value is in quotes: `"20"` for a text, `20` for a number.
 pub(super) fn shown(value: &Value) -> String {
     const LONGEST_SHOWN: usize = 60;
     match value {
+        Value::String(text) if text.chars().count() <= LONGEST_SHOWN && could_be_other(text) => {
+            format!("`{value}`")
+        }
         Value::String(text) if text.chars().count() <= LONGEST_SHOWN => format!("`{text}`"),
         Value::Number(number) if number.as_str().len() > LONGEST_SHOWN => {
             format!("a number of {} digits", number.as_str().len())
@@ -207,6 +211,11 @@ pub(super) fn shown(value: &Value) -> String {
         Value::String(text) => format!("a string of {} characters", text.chars().count()),
         Value::Array(_) | Value::Object(_) => kind_of(value).to_owned(),
     }
+}
+
+/// Whether a text, without quotes, looks like a number, a flag, null, or nothing at all.
+fn could_be_other(text: &str) -> bool {
+    text.trim().is_empty() || serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 fn listed(options: &Value) -> String {
@@ -326,6 +335,14 @@ mod tests {
             "must have at most 9 characters; found a string of 70 characters",
         );
         words(json!({"pattern": "^[a-z]+$"}), json!("A"), "must match `^[a-z]+$`; found `A`");
+    }
+
+    #[test]
+    fn a_text_that_looks_like_another_value_is_in_quotes() {
+        words(json!({"type": "integer"}), json!("20"), "must be an integer; found `\"20\"`");
+        words(json!({"type": "boolean"}), json!("true"), "must be a boolean; found `\"true\"`");
+        words(json!({"enum": ["1", 2]}), json!(1), "must be one of `\"1\"`, `2`; found `1`");
+        words(json!({"minLength": 1}), json!(""), "must have at least 1 character; found `\"\"`");
     }
 
     #[test]
