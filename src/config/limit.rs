@@ -1,5 +1,7 @@
 //! `limit`: how much of a success is shown.
 
+use serde_json::Value;
+
 use super::{
     keys::{LIMIT, MORE},
     language,
@@ -9,7 +11,10 @@ use super::{
     schemas::Asked,
     section::Section,
 };
-use crate::rule::{Limit, ListPath, More};
+use crate::{
+    route::InputSchema,
+    rule::{Limit, ListPath, More},
+};
 
 /// Reads `limit`. `None` when something is wrong with it; that has been reported then.
 pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Option<Limit> {
@@ -27,13 +32,36 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Opti
     if section.get("rows").is_none() && section.get("characters").is_none() {
         section.missing("`limit` limits nothing".to_owned(), "write `rows: 50`, or `characters: 20000`");
     }
-    Some(Limit { rows, characters, of: whole(of)?, note: whole(note)?, more: whole(more)? })
+    Some(Limit {
+        rows,
+        characters,
+        of: whole(of)?,
+        note: whole(note)?,
+        more: whole(more)?,
+        text_arguments: Vec::new(),
+    })
+}
+
+/// Has the next value of an argument written as a text, where `input` says that it is one.
+pub(super) fn write_as_input_asks(limit: &mut Limit, input: &InputSchema) {
+    let Limit { more: Some(more), text_arguments, .. } = limit else { return };
+    let properties = input.document().get("properties");
+    let is_text = |name: &&String| {
+        let kind = properties.and_then(|properties| properties.get(name)?.get("type"));
+        let admits = |wanted: &str| match kind {
+            Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == wanted),
+            Some(kind) => kind == wanted,
+            None => false,
+        };
+        admits("string") && !admits("integer") && !admits("number")
+    };
+    *text_arguments = more.arguments().filter(is_text).cloned().collect();
 }
 
 fn more(section: &Section<'_, '_>, used: &mut Asked) -> Option<More> {
     let mut argument = |name: &'static str| {
         section.text_node(name).map(|(node, text)| {
-            used.add(text, true, node.span);
+            used.add_count(text, node.span);
             text.to_owned()
         })
     };

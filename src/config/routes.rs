@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     examples::{self, Example, Position},
     keys::{ANNOTATIONS, ROUTE},
-    language,
+    language, limit,
     node::{Entry, Kind},
     promise,
     reply::{self, Compiled},
@@ -23,7 +23,10 @@ use super::{
 };
 use crate::{
     route::{Envelope, ErrorStatus, InputSchema, Route, UpstreamName},
-    rule::{Otherwise, Redaction, SecretPattern, SecretPatternError, TranslationLimits, Translator, Wrap},
+    rule::{
+        Action, Otherwise, Redaction, SecretPattern, SecretPatternError, SuccessRule, TranslationLimits,
+        Translator, Wrap,
+    },
     tool::{ErrorFormat, ToolDefinition, ToolName},
 };
 
@@ -189,7 +192,12 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let defaults = around.defaults;
     let reply_limit_bytes =
         reply_limit.or_else(|| upstream?.reply_limit_bytes).unwrap_or(defaults.reply_limit_bytes);
-    let rules = rules?;
+    let mut rules = rules?;
+    for compiled in &mut rules {
+        if let Action::Success(SuccessRule { limit: Some(own), .. }) = &mut compiled.rule.action {
+            limit::write_as_input_asks(own, &input);
+        }
+    }
     let rule_origins = rules.iter().map(|rule| rule.via.as_ref().map(|via| via.names.clone())).collect();
     let route = Route {
         definition: ToolDefinition {

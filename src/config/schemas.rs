@@ -28,9 +28,19 @@ pub(super) struct Asked {
 pub(super) struct AskedArgument {
     pub(super) name: String,
     pub(super) optional: bool,
+    pub(super) kind: ArgumentKind,
     pub(super) span: Span,
     /// For whom it is asked, where it stands elsewhere.
     pub(super) context: Option<Context>,
+}
+
+/// What an argument is, where no schema says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ArgumentKind {
+    /// A text.
+    Text,
+    /// A whole number: it counts rows or pages, and clients are told its next value.
+    Count,
 }
 
 impl Asked {
@@ -38,16 +48,34 @@ impl Asked {
     pub(super) fn add(&mut self, name: &str, optional: bool, span: Span) {
         match self.arguments.iter_mut().find(|known| known.name == name) {
             Some(known) => known.optional &= optional,
-            None => {
-                self.arguments.push(AskedArgument { name: name.to_owned(), optional, span, context: None })
-            }
+            None => self.arguments.push(AskedArgument {
+                name: name.to_owned(),
+                optional,
+                kind: ArgumentKind::Text,
+                span,
+                context: None,
+            }),
         }
+    }
+
+    /// Notes an argument that counts rows or pages; nobody needs it.
+    pub(super) fn add_count(&mut self, name: &str, span: Span) {
+        self.add(name, true, span);
+        self.set_count(name);
+    }
+
+    fn set_count(&mut self, name: &str) {
+        let known = self.arguments.iter_mut().filter(|known| known.name == name);
+        known.for_each(|known| known.kind = ArgumentKind::Count);
     }
 
     /// Notes an argument of a rule; who asks for it may stand elsewhere.
     pub(super) fn add_for(&mut self, argument: &AskedArgument, context: Option<&Context>) {
         let known = self.has(&argument.name);
         self.add(&argument.name, argument.optional, argument.span);
+        if argument.kind == ArgumentKind::Count {
+            self.set_count(&argument.name);
+        }
         if let Some(added) = self.arguments.last_mut().filter(|_| !known) {
             added.context = context.cloned();
         }
@@ -80,7 +108,7 @@ pub(super) fn input(
                 asked.all,
                 "there is no argument",
             );
-            inferred(asked)
+            inferred(asked, used)
         }
     };
     match InputSchema::new(&document) {
@@ -94,11 +122,15 @@ pub(super) fn input(
     }
 }
 
-fn inferred(asked: &Asked) -> Map<String, Value> {
+fn inferred(asked: &Asked, used: &Asked) -> Map<String, Value> {
+    let kind_of = |name: &str| match used.arguments.iter().find(|argument| argument.name == name) {
+        Some(AskedArgument { kind: ArgumentKind::Count, .. }) => "integer",
+        Some(AskedArgument { kind: ArgumentKind::Text, .. }) | None => "string",
+    };
     let properties: Map<_, _> = asked
         .arguments
         .iter()
-        .map(|argument| (argument.name.clone(), serde_json::json!({ "type": "string" })))
+        .map(|argument| (argument.name.clone(), serde_json::json!({ "type": kind_of(&argument.name) })))
         .collect();
     let required: Vec<Value> = asked
         .arguments

@@ -28,6 +28,8 @@ pub struct Limit {
     pub note: Option<Template>,
     /// How a client asks for the rest.
     pub more: Option<More>,
+    /// Which arguments of `more` are texts: those that the tool's input schema wants as one.
+    pub text_arguments: Vec<String>,
 }
 
 /// The arguments by which a client asks for other rows.
@@ -67,6 +69,8 @@ pub(super) struct Cut {
     unit: &'static str,
     shown: usize,
     total: usize,
+    /// How many lines of text are shown, and of how many, where that was cut as well.
+    text: Option<(usize, usize)>,
     /// The arguments that give the rest.
     next: Map<String, Value>,
 }
@@ -106,8 +110,13 @@ impl ListPath {
 
 impl fmt::Display for Cut {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { unit, shown, total, next } = self;
-        write!(formatter, "{shown} of {total} {unit} are shown.")?;
+        let Self { unit, shown, total, text, next } = self;
+        match text {
+            Some((lines, all)) => {
+                write!(formatter, "{shown} of {total} {unit} and {lines} of {all} lines of text are shown.")?;
+            }
+            None => write!(formatter, "{shown} of {total} {unit} are shown.")?,
+        }
         if next.is_empty() {
             return Ok(());
         }
@@ -117,10 +126,20 @@ impl fmt::Display for Cut {
 }
 
 impl Cut {
+    /// The same, with what was left out of the text beside it; there is one note of both.
+    pub(super) fn and_text(mut self, text: &Self) -> Self {
+        let is_said = (self.unit, self.shown, self.total) == (text.unit, text.shown, text.total);
+        self.text = (!is_said).then_some((text.shown, text.total));
+        self
+    }
+
     /// For programs.
     pub(super) fn meta(&self) -> Value {
-        let Self { unit, shown, total, next } = self;
+        let Self { unit, shown, total, text, next } = self;
         let mut meta = json!({ "unit": unit, "shown": shown, "leftOut": total - shown, "total": total });
+        if let Some((shown, total)) = text {
+            meta["text"] = json!({ "unit": LINES, "shown": shown, "leftOut": total - shown, "total": total });
+        }
         if !next.is_empty() {
             meta["next"] = Value::Object(next.clone());
         }
@@ -134,7 +153,7 @@ impl Cut {
     /// A sentence for the log, and the note by default.
     pub(super) fn note(&self, limit: &Limit, args: &Value) -> Result<String, (String, String)> {
         let Some(template) = &limit.note else { return Ok(self.to_string()) };
-        let Self { unit, shown, total, next } = self;
+        let Self { unit, shown, total, text: _, next } = self;
         let numbers =
             json!({ "unit": unit, "shown": shown, "left_out": total - shown, "total": total, "next": next });
         let names = Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(args))]);
@@ -145,8 +164,17 @@ impl Cut {
 }
 
 impl More {
+    /// The names of its arguments.
+    pub fn arguments(&self) -> impl Iterator<Item = &String> {
+        let (first, second) = match self {
+            Self::Offset { argument, .. } => (argument, None),
+            Self::Page { argument, size, .. } => (argument, Some(size)),
+        };
+        std::iter::once(first).chain(second)
+    }
+
     /// The arguments that ask for what comes after the rows that are shown.
-    fn next(&self, args: &Value, shown: usize) -> Map<String, Value> {
+    fn next(&self, args: &Value, shown: usize, texts: &[String]) -> Map<String, Value> {
         let shown = shown as u64;
         // An argument may be a text, when nobody gave it a type; what is no number has no next.
         let current = |name: &str, first: u64| match args.get(name) {
@@ -165,7 +193,13 @@ impl More {
                 Some(vec![(argument.clone(), first + seen.checked_div(shown)?), (size.clone(), shown)])
             }),
         };
-        next.into_iter().flatten().map(|(name, value)| (name, value.into())).collect()
+        // What is sent back must be what the input schema asks for.
+        let is_text = |name: &String| texts.contains(name) || args.get(name).is_some_and(Value::is_string);
+        let written = |(name, value): (String, u64)| match is_text(&name) {
+            true => (name, Value::String(value.to_string())),
+            false => (name, value.into()),
+        };
+        next.into_iter().flatten().map(written).collect()
     }
 }
 
@@ -255,10 +289,10 @@ impl Limit {
             })?,
         };
         let next = match &self.more {
-            Some(more) if rows.unit() == ROWS => more.next(args, shown),
+            Some(more) if rows.unit() == ROWS => more.next(args, shown, &self.text_arguments),
             Some(_) | None => Map::new(),
         };
-        Ok((cut, Some(Cut { unit: rows.unit(), shown, total, next })))
+        Ok((cut, Some(Cut { unit: rows.unit(), shown, total, text: None, next })))
     }
 
     /// The blocks with as many lines of text as fit, and what was left out. JSON of the structure is left alone: it
@@ -318,7 +352,7 @@ impl Limit {
                  less, if the arguments allow it."
             ));
         }
-        let cut = (shown < total).then(|| Cut { unit: LINES, shown, total, next: Map::new() });
+        let cut = (shown < total).then(|| Cut { unit: LINES, shown, total, text: None, next: Map::new() });
         Ok((content, cut))
     }
 
@@ -513,6 +547,12 @@ mod tests {
             json!([1, 2, 3]),
             Ok(("[1,2]", Some("2 of 3 rows are shown. For the next, call again with `start`: 12."))),
         );
+        let offset = More::Offset { argument: "start".into(), first: 0 };
+        check(
+            &Limit { more: Some(offset), text_arguments: vec!["start".into()], ..rows(2) },
+            json!([1, 2, 3]),
+            Ok(("[1,2]", Some("2 of 3 rows are shown. For the next, call again with `start`: \"12\"."))),
+        );
         // Two pages of 20 and these 10 rows are 50: what comes next is page 6 of 10 rows each.
         let page = More::Page { argument: "page".into(), size: "per".into(), first: 1 };
         let (_, cut) = Limit { more: Some(page), ..rows(10) }
@@ -521,7 +561,7 @@ mod tests {
         assert_eq!(
             cut.unwrap().meta(),
             json!({
-                "unit": "rows", "shown": 10, "leftOut": 10, "total": 20, "next": {"page": 6, "per": 10}
+                "unit": "rows", "shown": 10, "leftOut": 10, "total": 20, "next": {"page": "6", "per": 10}
             })
         );
     }

@@ -33,7 +33,7 @@ pub struct SuccessRule {
 }
 
 /// A structure within its limit, what was left out, and the text of the reply where that is the whole value.
-type Limited = (Option<Structured>, Vec<Cut>, Option<Bytes>);
+type Limited = (Option<Structured>, Option<Cut>, Option<Bytes>);
 
 /// Why a reply gives no success.
 pub(super) enum Failed {
@@ -122,9 +122,9 @@ impl Job<'_> {
             templates.iter().flat_map(|template| template.names()).map(String::as_str).collect();
         let wants_value = asked.contains(&"value");
         let (structured, value) = self.structure(rule, reading, captures, found, wants_value)?;
-        let (structured, mut cuts, whole_text) = match (&rule.limit, structured) {
+        let (structured, cut, whole_text) = match (&rule.limit, structured) {
             (Some(limit), Some(structured)) => self.limited(rule, limit, reading, structured, whole_text)?,
-            (_, structured) => (structured, Vec::new(), whole_text),
+            (_, structured) => (structured, None, whole_text),
         };
         let mut shown = match &rule.content {
             ContentTemplate::Default => Vec::new(),
@@ -140,31 +140,35 @@ impl Job<'_> {
             }
         };
         // What a server answered as content stays as it is, unless it shows what is left out now.
-        if shown.is_empty() && cuts.is_empty() {
+        if shown.is_empty() && cut.is_none() {
             let text = if structured.is_some() { TextKind::Json } else { TextKind::Made };
             shown.extend(answered.into_iter().map(|content| Shown { content, text }));
         }
         if shown.is_empty() {
             shown.push(self.default_block(reading, block.take(), whole_text, structured.as_ref()));
         }
-        let mut content = match &rule.limit {
-            None => shown.into_iter().map(|shown| shown.content).collect(),
+        let (mut content, cut): (Vec<_>, _) = match &rule.limit {
+            None => (shown.into_iter().map(|shown| shown.content).collect(), cut),
             Some(limit) => {
-                let (content, cut) = limit.texts(shown).map_err(Failed::TooLong)?;
-                // Of one text that was cut before, the rest needs no word.
-                cuts.extend(cut.filter(|_| cuts.is_empty() || rule.content.has_own_text()));
-                content
+                let (content, of_text) = limit.texts(shown).map_err(Failed::TooLong)?;
+                let cut = match (cut, of_text) {
+                    // Of one text that was cut before, the rest needs no word.
+                    (Some(cut), Some(text)) if rule.content.has_own_text() => Some(cut.and_text(&text)),
+                    (Some(cut), _) => Some(cut),
+                    (None, of_text) => of_text,
+                };
+                (content, cut)
             }
         };
         self.trace.step(|| ("content".into(), content_words(&content)));
         let mut meta = None;
-        for (limit, cut) in rule.limit.iter().flat_map(|limit| cuts.iter().map(move |cut| (limit, cut))) {
+        if let Some((limit, cut)) = rule.limit.as_ref().zip(cut) {
             let note = cut.note(limit, reading.facts.args).unwrap_or_else(|(why, note)| {
                 self.note(why);
                 note
             });
             self.trace.step(|| ("limit".into(), note.clone()));
-            meta.get_or_insert_with(|| cut.meta());
+            meta = Some(cut.meta());
             content.extend((!note.trim().is_empty()).then(|| Content::text(note)));
         }
         let mut result = ToolResult::new(Outcome::Success, content);
@@ -192,7 +196,7 @@ impl Job<'_> {
             (Some(Value::String(text)), Some(_)) => Some(text.into()),
             (_, whole_text) => whole_text,
         };
-        Ok((Some(structured), cut.into_iter().collect(), whole_text))
+        Ok((Some(structured), cut, whole_text))
     }
 
     fn default_block(
