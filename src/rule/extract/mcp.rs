@@ -1,5 +1,9 @@
 //! `mcp`: what an MCP server answered to `tools/call`, with the JSON that it wrote as text read out of it.
 
+use base64::{
+    Engine, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
 use bytes::Bytes;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
@@ -169,6 +173,22 @@ fn lifted(text: &str) -> Extracted {
     }
 }
 
+/// Base64 as clients read it, who do not miss the padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Data that is no Base64 would break the client's whole result.
+fn check_base64(kind: &str, data: Option<&Value>) -> Result<(), String> {
+    match data.and_then(Value::as_str).map(|text| BASE64.decode(text)) {
+        None | Some(Ok(_)) => Ok(()),
+        Some(Err(error)) => {
+            Err(format!("expected Base64 data in a block `{kind}`, found text that is not ({error})"))
+        }
+    }
+}
+
 /// One block, left as it came.
 fn sent(message: &JsonText, block: &RawValue) -> Result<Content, String> {
     let members: SentMembers = read(block.get())?;
@@ -182,13 +202,16 @@ fn sent(message: &JsonText, block: &RawValue) -> Result<Content, String> {
             if !is_text(&members.data) || !is_text(&members.mime_type) {
                 return missing("`data` and `mimeType`");
             }
+            check_base64(&members.kind, members.data.as_ref())?;
         }
         "resource_link" if members.uri.is_none() || members.name.is_none() => {
             return missing("`uri` and `name`");
         }
         "resource_link" => {}
         "resource" => match &members.resource {
-            Some(SentResource { uri: Some(_), text, blob }) if text.is_some() || blob.is_some() => {}
+            Some(SentResource { uri: Some(_), text, blob }) if text.is_some() || blob.is_some() => {
+                check_base64("resource", blob.as_ref())?;
+            }
             Some(_) | None => return missing("a `resource` with `uri` and `text` or `blob`"),
         },
         other => {
@@ -311,6 +334,13 @@ mod tests {
         check(r#"{"result": {"tools": []}}"#, Err("missing field `content`"));
         check(r#"{"content": [{"type": "hologram"}]}"#, Err("found `hologram`"));
         check(r#"{"content": [{"type": "image", "data": 5}]}"#, Err("expected `data` and `mimeType`"));
+        let image = |data: &str| {
+            format!(r#"{{"content": [{{"type": "image", "mimeType": "image/png", "data": "{data}"}}]}}"#)
+        };
+        check(&image("AAA=AAA="), Err("expected Base64 data in a block `image`"));
+        check(&image("AAA"), Ok("none"));
+        let blob = r#"{"content": [{"type": "resource", "resource": {"uri": "a:b", "blob": "%"}}]}"#;
+        check(blob, Err("expected Base64 data in a block `resource`"));
         check(r#"{"content": [{"type": "resource", "resource": {"uri": "x"}}]}"#, Err("`text` or `blob`"));
         check(r#"{"content": [5]}"#, Err("JSON of another kind"));
     }
