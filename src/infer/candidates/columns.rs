@@ -15,10 +15,16 @@ pub(super) fn candidates(texts: &[&str]) -> Vec<Candidate> {
             && !header.contains([':', '=', ',', ';'])
             // `vmstat` groups its columns in a line of their own.
             && !header.contains("--");
+        // Lines of `key: value` under a title.
+        let are_pairs = !header.trim().contains("  ")
+            && rows
+                .iter()
+                .filter(|row| row.contains(char::is_alphanumeric))
+                .all(|row| row.split_whitespace().next().is_some_and(|word| word.ends_with(':')));
         // Values may be left out or have blanks in them; most lines still have about as many words as there are names.
         let about =
             rows.iter().filter(|row| row.split_whitespace().count() + names.len() / 4 >= names.len()).count();
-        header_is_good && !rows.is_empty() && about * 10 >= rows.len() * 8
+        header_is_good && !are_pairs && !rows.is_empty() && about * 10 >= rows.len() * 8
     };
     if texts.iter().all(is_table) {
         vec![Candidate::likely(

@@ -5,13 +5,16 @@ use std::io::Read;
 use csv::{ReaderBuilder, StringRecord};
 use serde_json::Value;
 
-use super::rows::{Rows, Uneven, after_lines};
+use super::{
+    Typing,
+    rows::{Heading, Rows, Uneven, after_lines},
+};
 use crate::rule::reading::Reading;
 
 /// Reads rows of cells into a list of objects of strings (RFC 4180, and what is sent in its name).
 ///
 /// Lines end in LF, CR LF or CR; blank lines are passed over. A table without rows gives an empty list; a reply without
-/// a table is an error, unless the rule allows it.
+/// a table is an error, unless the rule allows it: nothing, a page of HTML, or one line that names no columns.
 #[derive(Debug, Clone, Default)]
 pub struct Csv {
     /// What stands between cells, ASCII; by the media type where there is none: a tab in tab-separated values, else a
@@ -64,16 +67,16 @@ pub enum CsvNames {
 const END: &[u8] = b"\n\0";
 
 impl Csv {
-    pub(super) fn extract(&self, reading: &Reading<'_>) -> Result<Value, String> {
+    pub(super) fn extract(&self, reading: &Reading<'_>, typing: &Typing) -> Result<Value, String> {
         let media_type = reading.reply().media_type();
         let delimiter = self.delimiter.unwrap_or(match media_type.as_deref() {
             Some("text/tab-separated-values" | "text/tsv") => b'\t',
             _ => b',',
         });
-        self.read(reading.text()?, delimiter)
+        self.read(reading.text()?, delimiter, typing)
     }
 
-    fn read(&self, text: &str, delimiter: u8) -> Result<Value, String> {
+    fn read(&self, text: &str, delimiter: u8, typing: &Typing) -> Result<Value, String> {
         if text.trim().is_empty() {
             return self.without_table("expected a table, found an empty reply".to_owned());
         }
@@ -94,6 +97,7 @@ impl Csv {
             CsvNames::Given(names) => Some(Rows::named(names.clone(), self.uneven, text)),
             CsvNames::FirstLine | CsvNames::Marked(_) => None,
         };
+        let mut heading = None;
         let mut record = StringRecord::new();
         while reader
             .read_record(&mut record)
@@ -113,13 +117,18 @@ impl Csv {
                 Some(rows) => rows.add(&cells.collect::<Vec<_>>(), line)?,
                 None => {
                     let names = record.iter().map(|name| name.trim().to_owned()).collect();
-                    rows = Some(Rows::under(line(), names, self.uneven, text)?);
+                    let is_marked = matches!(self.names, CsvNames::Marked(_));
+                    let is_certain = is_marked || self.allow_empty;
+                    let header = Heading { line: line(), is_certain };
+                    rows = Some(Rows::under(header.line, names, self.uneven, text)?);
+                    heading = Some(header);
                 }
             }
         }
-        match rows {
-            Some(rows) => Ok(rows.into_value()),
-            None => {
+        match (rows, heading) {
+            (Some(rows), Some(heading)) => rows.into_value_under(&heading, typing),
+            (Some(rows), None) => Ok(rows.into_value()),
+            (None, _) => {
                 self.without_table("expected a line with the names of the columns, found none".to_owned())
             }
         }
@@ -167,10 +176,11 @@ impl Csv {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::fields::{Field, FieldKind, FieldType, Fields};
 
     #[track_caller]
     fn check(csv: &Csv, text: &str, expected: Result<&str, &str>) {
-        match (csv.read(text, csv.delimiter.unwrap_or(b',')), expected) {
+        match (csv.read(text, csv.delimiter.unwrap_or(b','), &Typing::AsFound), expected) {
             (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),
@@ -223,6 +233,38 @@ mod tests {
             Err("expected 3 lines before the table, which are skipped, found 2"),
         );
         check(&Csv { names: given(&["a"]), skip: 1, ..plain() }, "title\n", Ok("[]"));
+    }
+
+    #[test]
+    fn a_message_or_a_page_in_place_of_a_table_is_an_error() {
+        for line in
+            ["df: /x: No such file or directory", "Datenbank nicht erreichbar", "error: unsupported option"]
+        {
+            check(&plain(), line, Err(&format!("line 1: expected a table, found one line `{line}`")));
+            check(&Csv { allow_empty: true, ..plain() }, line, Ok("[]"));
+        }
+        check(
+            &plain(),
+            "<html><body>Login",
+            Err("line 1: expected a table, found markup: `<html><body>Login`"),
+        );
+        check(&plain(), "<!DOCTYPE html>\n<p>x\n", Err("found markup"));
+        check(
+            &Csv { names: given(&["a"]), ..plain() },
+            "<html>\n<p>x\n",
+            Err("line 1: expected a table, found markup"),
+        );
+        check(&Csv { names: CsvNames::Marked("# ".into()), ..plain() }, "# a\n", Ok("[]"));
+        check(&plain(), "<DATE>,<TIME>\n1,2\n", Ok(r#"[{"<DATE>":"1","<TIME>":"2"}]"#));
+    }
+
+    #[test]
+    fn a_header_has_what_the_fields_need_even_without_rows() {
+        let typing =
+            Typing::Fields(Fields::new(vec![Field::new("temp", FieldType::from(FieldKind::String))]));
+        assert_eq!(plain().read("city,temp\n", b',', &typing).unwrap().to_string(), "[]");
+        let error = plain().read("Error,no database\n", b',', &typing).unwrap_err();
+        assert!(error.contains("line 1: field `temp` is missing: expected `temp`"), "{error}");
     }
 
     #[test]

@@ -236,8 +236,10 @@ impl Extractor {
     fn find(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
         match &self.kind {
             ExtractorKind::Binary(binary) => binary.extract(reading),
-            ExtractorKind::Columns(columns) => columns.extract(reading.text()?).map(Extracted::Value),
-            ExtractorKind::Csv(csv) => csv.extract(reading).map(Extracted::Value),
+            ExtractorKind::Columns(columns) => {
+                columns.extract(reading.text()?, &self.typing).map(Extracted::Value)
+            }
+            ExtractorKind::Csv(csv) => csv.extract(reading, &self.typing).map(Extracted::Value),
             ExtractorKind::Form(form) => form.extract(reading).map(Extracted::Value),
             ExtractorKind::Header(header) => header.extract(reading).map(Extracted::Value),
             ExtractorKind::Html(html) => html.extract(reading.text()?).map(Extracted::Value),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::RECORD_LIMIT;
+use super::{RECORD_LIMIT, Typing};
 
 /// How much memory a table may take, in bytes, however long its reply is.
 // An eighth in unit tests, as a debug build is slow.
@@ -32,6 +32,17 @@ pub enum Uneven {
     Skip,
 }
 
+/// How much of a line an error shows, in characters.
+const SHOWN: usize = 80;
+
+/// The line that names the columns of a table.
+pub(super) struct Heading {
+    /// Its number in the reply.
+    pub line: usize,
+    /// Whether it must be one: the rule says how it begins, or that there need be no table, or a line is drawn under it.
+    pub is_certain: bool,
+}
+
 /// Rows that are gathered to a list of objects of strings.
 pub(super) struct Rows {
     names: Vec<String>,
@@ -48,13 +59,17 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// A sentence, when a column has no name or two have the same.
+    /// A sentence, when a column has no name, two have the same, or the header is the first tag of a page.
     pub(super) fn under(
         header_line: usize,
         mut names: Vec<String>,
         uneven: Uneven,
         text: &str,
     ) -> Result<Self, String> {
+        // A page of HTML that comes in place of a table: its first line would be a header, and the others rows.
+        if let Some(first) = names.first().filter(|_| is_markup(&names)) {
+            return Err(format!("line {header_line}: expected a table, found markup: `{}`", shown(first)));
+        }
         let spare = names.len() > 1 && names.last().is_some_and(String::is_empty);
         if spare {
             names.pop();
@@ -87,6 +102,9 @@ impl Rows {
     ///
     /// A sentence with the line, when the row has other cells than the table or the table grows too large.
     pub(super) fn add(&mut self, cells: &[&str], line: impl Fn() -> usize) -> Result<(), String> {
+        if let Some(first) = cells.first().filter(|first| self.rows.is_empty() && begins_page(first)) {
+            return Err(format!("line {}: expected a table, found markup: `{}`", line(), shown(first)));
+        }
         let expected = self.names.len();
         let surplus = cells.get(expected..).unwrap_or_default();
         let blank = surplus.iter().all(|cell| cell.is_empty());
@@ -121,9 +139,57 @@ impl Rows {
         Ok(())
     }
 
+    /// All rows under a header, as a list.
+    ///
+    /// # Errors
+    ///
+    /// A sentence with the line, when there are no rows and the header can't be that of the table: it has no column for
+    /// a field that must be there, or is one name, as a message in place of the table would be.
+    pub(super) fn into_value_under(self, heading: &Heading, typing: &Typing) -> Result<Value, String> {
+        let line = heading.line;
+        if self.rows.is_empty() {
+            let found = self.names.iter().map(|name| (name.clone(), Value::from(""))).collect();
+            typing.check_names(&found).map_err(|error| format!("line {line}: {error}"))?;
+            let is_known =
+                heading.is_certain || typing.paths().iter().any(|path| path.find(&found).is_some());
+            if let ([name], false) = (self.names.as_slice(), is_known) {
+                return Err(format!("line {line}: expected a table, found one line `{}`", shown(name)));
+            }
+        }
+        Ok(self.into_value())
+    }
+
     /// All rows, as a list.
     pub(super) fn into_value(self) -> Value {
         Value::Array(self.rows)
+    }
+}
+
+/// Whether a header is the first line of a page, or of a part of one. Exports of prices name their columns
+/// `<DATE>,<TIME>`, which is none.
+fn is_markup(names: &[String]) -> bool {
+    let Some(first) = names.first() else { return false };
+    let in_brackets =
+        names.len() > 1 && names.iter().all(|name| name.starts_with('<') && name.ends_with('>'));
+    begins_page(first) || is_tag(first) && !in_brackets
+}
+
+fn is_tag(line: &str) -> bool {
+    let after = line.strip_prefix('<').and_then(|rest| rest.chars().next());
+    after.is_some_and(|first| first.is_ascii_alphabetic() || matches!(first, '!' | '?' | '/'))
+}
+
+/// Whether a row is the first line of a page; rows may well begin with another tag (`<none>`).
+fn begins_page(cell: &str) -> bool {
+    ["<!doctype", "<html", "<?xml"]
+        .iter()
+        .any(|page| cell.get(..page.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(page)))
+}
+
+fn shown(line: &str) -> String {
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
     }
 }
 

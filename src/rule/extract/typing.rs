@@ -31,6 +31,31 @@ impl Typing {
         }
     }
 
+    /// The paths to what is typed.
+    pub(super) fn paths(&self) -> Vec<&Path> {
+        match self {
+            Self::AsFound | Self::Value { from: None, .. } => Vec::new(),
+            Self::Fields(fields) => fields.iter().map(|field| &field.from).collect(),
+            Self::Value { from: Some(path), .. } => vec![path],
+        }
+    }
+
+    /// Whether records with these names have what must be there; asked where there are no records to type.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names what has no place, and what was found.
+    pub(super) fn check_names(&self, found: &Map<String, Value>) -> Result<(), String> {
+        match self {
+            Self::AsFound | Self::Value { from: None, .. } => Ok(()),
+            Self::Fields(fields) => fields.check_names(found),
+            Self::Value { from: Some(path), .. } => match path.find(found) {
+                Some(_) => Ok(()),
+                None => Err(format!("expected `{path}` in the reply, found none")),
+            },
+        }
+    }
+
     /// Types a value.
     ///
     /// # Errors

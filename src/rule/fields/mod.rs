@@ -133,6 +133,20 @@ impl Fields {
         })
     }
 
+    /// Whether records with these names have every field that must be there, whatever its value.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the first field without a place.
+    pub(crate) fn check_names(&self, found: &Map<String, Value>) -> Result<(), String> {
+        let without =
+            |field: &&Field| field.missing == Missing::IsAnError && field.from.find(found).is_none();
+        match self.list.iter().find(without) {
+            Some(field) => Err(missing(field, found).to_string()),
+            None => Ok(()),
+        }
+    }
+
     fn apply_to_one(&self, found: &Map<String, Value>) -> Result<Map<String, Value>, Misfit> {
         let mut typed = Map::with_capacity(self.list.len());
         for field in &self.list {

@@ -64,6 +64,21 @@ pub(super) struct Header {
     fixed: bool,
     /// Whether the first column has its name from the rule.
     first_is_given: bool,
+    /// Whether cells are the words of a row, wherever they stand.
+    by_words: bool,
+}
+
+/// Why the cells of a row can't be told apart.
+pub(super) enum Crooked {
+    /// One runs into the next.
+    RunsOn,
+    /// Words stand between two names, and may belong to either.
+    Between {
+        /// The word that stands nearest to the second name.
+        word: String,
+        /// The column before it.
+        left: usize,
+    },
 }
 
 impl Header {
@@ -71,26 +86,38 @@ impl Header {
     pub(super) fn ruled(header: &[char], rule: &[char]) -> Self {
         let spans = words(rule);
         let starts: Vec<usize> = spans.iter().skip(1).map(|span| span.start).collect();
-        Self { names: cut_at(header, &starts), spans, fixed: true, first_is_given: false }
+        Self { names: cut_at(header, &starts), spans, fixed: true, first_is_given: false, by_words: false }
     }
 
     /// The columns of a header over rows.
     ///
     /// Words with several spaces between them are names of their own. Those with one space between them are one name
-    /// (`Mounted on`) unless most rows have a cell of its own under the second.
+    /// (`Mounted on`) unless most rows have a cell of its own under the second, or `wanted` names say otherwise: those
+    /// that fields are taken from. Where every row has as many words as the header, they are the cells.
     pub(super) fn over<'t>(
         header: &[char],
-        rows: impl Iterator<Item = &'t str>,
+        rows: impl Iterator<Item = &'t str> + Clone,
         first: Option<&str>,
+        wanted: &[&str],
     ) -> Self {
         let words = words(header);
+        let joints = joints(header, &words, wanted);
+        if !joints.contains(&Joint::Within) && are_words(&words, rows.clone(), first.is_some()) {
+            let mut names: Vec<String> =
+                words.iter().map(|word| header[word.clone()].iter().collect()).collect();
+            names.splice(0..0, first.map(str::to_owned));
+            let first_is_given = first.is_some();
+            return Self { names, spans: words, fixed: false, first_is_given, by_words: true };
+        }
         let close: Vec<usize> =
             (1..words.len()).filter(|&second| words[second].start - words[second - 1].end == 1).collect();
         // How many rows have a cell of its own under the word, less those that have none.
         let mut apart = vec![0_i64; words.len()];
+        let mut count = 0;
         if !close.is_empty() {
             for row in rows {
                 let row = expanded(row);
+                count += 1;
                 for &second in &close {
                     let own = is_blank(&row, words[second - 1].end)
                         && under(&row, &words[second]).iter().any(|c| !c.is_whitespace());
@@ -100,7 +127,14 @@ impl Header {
         }
         let mut spans: Vec<Range<usize>> = Vec::new();
         for (index, word) in words.iter().enumerate() {
-            let joined = close.binary_search(&index).is_ok() && apart[index] <= 0;
+            let joined = close.binary_search(&index).is_ok()
+                && match joints[index] {
+                    Joint::Unknown => apart[index] <= 0,
+                    Joint::Within => true,
+                    // The name may also be a word of a longer one, which nobody wrote in full (`Mounted`).
+                    Joint::Beside => apart[index] == -count && count > 0,
+                    Joint::Between => false,
+                };
             match spans.last_mut() {
                 Some(last) if joined => last.end = word.end,
                 _ => spans.push(word.clone()),
@@ -111,7 +145,7 @@ impl Header {
             names.insert(0, first.to_owned());
             spans.insert(0, 0..0);
         }
-        Self { names, spans, fixed: false, first_is_given: first.is_some() }
+        Self { names, spans, fixed: false, first_is_given: first.is_some(), by_words: false }
     }
 
     /// The names, in order.
@@ -122,7 +156,7 @@ impl Header {
     /// What stands in a row before the first column.
     pub(super) fn unnamed(&self, row: &[char]) -> Option<String> {
         let first = self.spans.first()?;
-        if self.first_is_given || self.fixed {
+        if self.first_is_given || self.fixed || self.by_words {
             return None;
         }
         let before: String = row.get(..token_start(row, first.start)).unwrap_or(row).iter().collect();
@@ -130,11 +164,18 @@ impl Header {
         (!before.is_empty()).then(|| before.to_owned())
     }
 
-    /// The cells of a row; `None` where one runs into the next.
-    pub(super) fn cells(&self, row: &[char]) -> Option<Vec<String>> {
+    /// The cells of a row.
+    ///
+    /// # Errors
+    ///
+    /// What is crooked, where they can't be told apart.
+    pub(super) fn cells(&self, row: &[char]) -> Result<Vec<String>, Crooked> {
+        if self.by_words {
+            return Ok(words(row).into_iter().map(|word| row[word].iter().collect()).collect());
+        }
         let mut starts = Vec::with_capacity(self.spans.len());
         let mut before = 0;
-        for pair in self.spans.windows(2) {
+        for (index, pair) in self.spans.windows(2).enumerate() {
             let (left, right) = (&pair[0], &pair[1]);
             let cut = if self.fixed { right.start } else { token_start(row, right.start) };
             let crooked = if self.fixed {
@@ -149,13 +190,115 @@ impl Header {
                     && is_blank(row, right.start)
             };
             if crooked {
-                return None;
+                return Err(Crooked::RunsOn);
+            }
+            if !self.fixed
+                && let Some(word) = word_between(row, before.max(left.end), cut, right.start)
+            {
+                return Err(Crooked::Between { word, left: index });
             }
             starts.push(cut);
             before = cut;
         }
-        Some(cut_at(row, &starts))
+        Ok(cut_at(row, &starts))
     }
+}
+
+/// What the wanted names say of a word of the header and the word before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Joint {
+    /// Nothing.
+    Unknown,
+    /// Both are in one name.
+    Within,
+    /// One of them is at an end of a name, or a name.
+    Beside,
+    /// Both are.
+    Between,
+}
+
+fn joints(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<Joint> {
+    let mut names: Vec<Vec<char>> = wanted.iter().map(|name| name.chars().collect()).collect();
+    names.retain(|name| !name.is_empty());
+    names.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));
+    let mut joints = vec![Joint::Unknown; words.len()];
+    let mut add = |index: usize| {
+        if let Some(joint) = joints.get_mut(index) {
+            *joint = if *joint == Joint::Unknown { Joint::Beside } else { Joint::Between };
+        }
+    };
+    let mut within = Vec::new();
+    let mut index = 0;
+    while let Some(word) = words.get(index) {
+        let fits = |name: &&Vec<char>| {
+            header[word.start..].starts_with(name) && is_blank(header, word.start + name.len())
+        };
+        let Some(name) = names.iter().find(fits) else {
+            index += 1;
+            continue;
+        };
+        add(index);
+        let end = word.start + name.len();
+        index += 1;
+        while words.get(index).is_some_and(|word| word.start < end) {
+            within.push(index);
+            index += 1;
+        }
+        add(index);
+    }
+    for index in within {
+        joints[index] = Joint::Within;
+    }
+    joints
+}
+
+/// Whether every row has as many words as the header has, so that they are the cells.
+///
+/// It may also come about by chance, where names and cells have several words each. Then most rows have more words in
+/// the room of one name (`RESTARTS`: `1 (3d ago)`) than the name has, or end in two words that are as close as those of
+/// one cell, the last not under its own (`Mounted on`: `/my disk`).
+fn are_words<'t>(header: &[Range<usize>], rows: impl Iterator<Item = &'t str>, first_is_given: bool) -> bool {
+    let expected = header.len() + usize::from(first_is_given);
+    let mut begins: Vec<usize> = (0..header.len())
+        .filter(|&index| index == 0 || header[index].start - header[index - 1].end > 1)
+        .collect();
+    begins.push(header.len());
+    let (mut count, mut against) = (0_usize, 0_usize);
+    for row in rows {
+        if row.split_whitespace().count() != expected {
+            return false;
+        }
+        count += 1;
+        let row = words(&expanded(row));
+        let mut at = 0;
+        let is_crowded = begins.windows(2).any(|group| {
+            let from = header[group[0]].start;
+            let to = header.get(group[1]).map_or(usize::MAX, |next| next.start);
+            at += row[at..].iter().take_while(|word| word.start < from).count();
+            let inside = row[at..].iter().take_while(|word| word.end < to).count();
+            at += inside;
+            inside > group[1] - group[0]
+        });
+        let is_close = match (header, row.as_slice()) {
+            ([.., left, right], [.., before, last]) => {
+                let is_under = last.start < right.end && right.start < last.end;
+                right.start - left.end == 1 && last.start - before.end == 1 && !is_under
+            }
+            _ => false,
+        };
+        against += usize::from(is_crowded || is_close);
+    }
+    count > 0 && against * 2 <= count
+}
+
+/// The word before a cut that lies between two names, under neither, and as near to the cell after it as words of one
+/// cell are: a cell of several words that is set to the right, or one that has words beyond its name.
+fn word_between(row: &[char], from: usize, cut: usize, name: usize) -> Option<String> {
+    if cut >= name || cut < from + 2 || !is_blank(row, cut - 1) || is_blank(row, cut - 2) {
+        return None;
+    }
+    let start = token_start(row, cut - 2);
+    (start >= from).then(|| row[start..cut - 1].iter().collect())
 }
 
 /// What stands in a row under a name.

@@ -6,10 +6,10 @@ use std::cell::LazyCell;
 
 use serde_json::Value;
 
-use self::layout::{Header, cut_at, expanded, is_rule, words};
+use self::layout::{Crooked, Header, cut_at, expanded, is_rule, words};
 use super::{
-    RECORD_LIMIT,
-    rows::{Rows, Uneven},
+    RECORD_LIMIT, Typing,
+    rows::{Heading, Rows, Uneven},
 };
 use crate::rule::Pattern;
 
@@ -65,7 +65,7 @@ struct Line<'t> {
 }
 
 impl Columns {
-    pub(super) fn extract(&self, text: &str) -> Result<Value, String> {
+    pub(super) fn extract(&self, text: &str, typing: &Typing) -> Result<Value, String> {
         if text.trim().is_empty() && !self.allow_empty {
             return Err("expected a table, found an empty reply".to_owned());
         }
@@ -92,19 +92,24 @@ impl Columns {
                     .take(names.as_ref().map_or(widths.len(), Vec::len).saturating_sub(1))
                     .collect();
                 let cut = |line: &Line<'_>| cut_at(&expanded(line.text), &starts);
+                let mut heading = None;
                 let mut rows = match names {
                     Some(names) => Rows::named(names.clone(), self.uneven, text),
                     None => {
                         let header = table.next().ok_or_else(no_header)?;
+                        heading = Some(self.heading(header, lines.iter().any(|line| is_rule(line.text))));
                         Rows::under(header.number, cut(header), self.uneven, text)?
                     }
                 };
                 for line in table {
                     add(&mut rows, &cut(line), line)?;
                 }
-                Ok(rows.into_value())
+                match heading {
+                    Some(heading) => rows.into_value_under(&heading, typing),
+                    None => Ok(rows.into_value()),
+                }
             }
-            ColumnLayout::Header => self.under_header(&lines, text),
+            ColumnLayout::Header => self.under_header(&lines, text, typing),
         }
     }
 
@@ -158,10 +163,22 @@ impl Columns {
         Ok(table)
     }
 
-    fn under_header(&self, lines: &[Line<'_>], text: &str) -> Result<Value, String> {
+    fn heading(&self, header: &Line<'_>, is_ruled: bool) -> Heading {
+        Heading { line: header.number, is_certain: is_ruled || self.from.is_some() || self.allow_empty }
+    }
+
+    fn under_header(&self, lines: &[Line<'_>], text: &str, typing: &Typing) -> Result<Value, String> {
         let at = lines.iter().position(|line| !is_rule(line.text)).ok_or_else(no_header)?;
+        let heading = self.heading(&lines[at], lines.get(at + 1).is_some_and(|line| is_rule(line.text)));
         let header = expanded(lines[at].text);
         let number = lines[at].number;
+        if let Some(drawn) = words(&header).into_iter().find(|word| is_drawn(&header[word.clone()])) {
+            let drawn: String = header[drawn].iter().collect();
+            return Err(format!(
+                "line {number}: expected names of columns, found `{drawn}`, which stands over several; `skip` passes over \
+                 the line"
+            ));
+        }
         if words(&header).len() > COLUMN_LIMIT {
             return Err(format!("line {number}: expected at most {COLUMN_LIMIT} columns, found more"));
         }
@@ -170,15 +187,21 @@ impl Columns {
         let body = || lines[at + 1..].iter().filter(|line| !is_rule(line.text));
         let header = match ruled.filter(|rule| (2..=COLUMN_LIMIT).contains(&words(rule).len())) {
             Some(rule) => Header::ruled(&header, &rule),
-            None => Header::over(&header, body().map(|line| line.text), self.first.as_deref()),
+            None => {
+                let wanted: Vec<&str> = typing.paths().iter().map(|path| path.as_str()).collect();
+                Header::over(&header, body().map(|line| line.text), self.first.as_deref(), &wanted)
+            }
         };
         let mut rows = Rows::under(number, header.names().to_vec(), self.uneven, text)?;
         // A long cell moves those after it. Where every cell is one word, they can be counted.
         let all_words = LazyCell::new(|| {
-            body().filter_map(|line| header.cells(&expanded(line.text))).all(|cells| {
-                let before_last = cells.len().saturating_sub(1);
-                cells[..before_last].iter().all(|cell| cell.split_whitespace().count() == 1)
-            })
+            let mut straight = body().filter_map(|line| header.cells(&expanded(line.text)).ok()).peekable();
+            // Without a row to compare with, a cell of several words can't be told from one that moves the others.
+            straight.peek().is_some()
+                && straight.all(|cells| {
+                    let before_last = cells.len().saturating_sub(1);
+                    cells[..before_last].iter().all(|cell| cell.split_whitespace().count() == 1)
+                })
         });
         for line in body() {
             let row = expanded(line.text);
@@ -189,26 +212,41 @@ impl Columns {
                      `first` names it"
                 ));
             }
-            if let Some(cells) = header.cells(&row) {
-                add(&mut rows, &cells, line)?;
-                continue;
-            }
+            let crooked = match header.cells(&row) {
+                Ok(cells) => {
+                    add(&mut rows, &cells, line)?;
+                    continue;
+                }
+                Err(crooked) => crooked,
+            };
             let counted = split_words(line.text, header.names().len());
             if counted.len() == header.names().len() && *all_words {
                 rows.add(&counted, || number)?;
             } else if self.uneven != Uneven::Skip {
+                let names = header.names();
+                let found = match crooked {
+                    Crooked::RunsOn => "one that runs into the next".to_owned(),
+                    Crooked::Between { word, left } => {
+                        format!("`{word}` between `{}` and `{}`", names[left], names[left + 1])
+                    }
+                };
                 return Err(format!(
-                    "line {number}: expected cells that stand under the words of the header, found one that runs into the \
-                     next"
+                    "line {number}: expected cells that stand under the words of the header, found {found}; `columns` or \
+                     `widths` say where cells begin"
                 ));
             }
         }
-        Ok(rows.into_value())
+        rows.into_value_under(&heading, typing)
     }
 }
 
 fn add(rows: &mut Rows, cells: &[String], line: &Line<'_>) -> Result<(), String> {
     rows.add(&cells.iter().map(String::as_str).collect::<Vec<_>>(), || line.number)
+}
+
+/// Whether a word of a header is drawn over several columns, as `vmstat` does: `---swap--`.
+fn is_drawn(word: &[char]) -> bool {
+    word.starts_with(&['-', '-']) && word.ends_with(&['-', '-'])
 }
 
 fn no_header() -> String {
@@ -234,10 +272,11 @@ fn split_words(line: &str, count: usize) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::fields::{Field, FieldKind, FieldType, Fields, Missing};
 
     #[track_caller]
     fn check(columns: &Columns, text: &str, expected: Result<&str, &str>) {
-        match (columns.extract(text), expected) {
+        match (columns.extract(text, &Typing::AsFound), expected) {
             (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),
@@ -247,7 +286,7 @@ mod tests {
     /// The cells of some columns, row by row.
     #[track_caller]
     fn check_cells(columns: &Columns, text: &str, names: &str, expected: &[&[&str]]) {
-        let value = columns.extract(text).unwrap();
+        let value = columns.extract(text, &Typing::AsFound).unwrap();
         let rows: Vec<&serde_json::Map<String, Value>> =
             value.as_array().unwrap().iter().map(|row| row.as_object().unwrap()).collect();
         assert!(
@@ -545,13 +584,147 @@ Red                       2.00
 
     #[test]
     fn a_table_without_rows_is_empty_and_an_empty_reply_an_error() {
-        check(&under_header(), "a b\n", Ok("[]"));
+        check(&under_header(), "a  b\n", Ok("[]"));
         check(&under_header(), "\r\n \n", Err("found an empty reply"));
         check(&Columns { skip: 1, ..under_header() }, "title\n", Err("expected a line with the names"));
         check(&Columns { skip: 2, ..under_header() }, "title\n", Err("expected 2 lines before the table"));
         let from = Columns { from: pattern("^Proto"), ..under_header() };
         check(&from, "title\n", Err("expected a line that matches `^Proto`"));
         check(&under_header(), "a  a\n", Err("found `a` twice"));
+    }
+
+    #[test]
+    fn a_message_or_a_page_in_place_of_a_table_is_an_error() {
+        for line in [
+            "df: /x: No such file or directory",
+            "Datenbank nicht erreichbar",
+            "error: unsupported option",
+            "a b",
+        ] {
+            check(&under_header(), line, Err(&format!("line 1: expected a table, found one line `{line}`")));
+            check(&Columns { allow_empty: true, ..under_header() }, line, Ok("[]"));
+        }
+        for page in ["<html><body>Login", "<!DOCTYPE html>\n<html>\n<p>x", "<div class=x>  <p>a  b\nc  d\n"] {
+            check(&under_header(), page, Err("line 1: expected a table, found markup: `<"));
+            check(&Columns { allow_empty: true, ..under_header() }, page, Err("found markup"));
+        }
+        check(&of_words("a b"), "<html lang=de> x\n<p> y\n", Err("found markup: `<html`"));
+        check(&under_header(), "name\n----\n", Ok("[]"));
+        check(&Columns { from: pattern("^PID"), ..under_header() }, "PID COMMAND\n", Ok("[]"));
+    }
+
+    #[test]
+    fn a_header_has_what_the_fields_need_even_without_rows() {
+        let typing = |name: &str, missing| {
+            let string = FieldType::from(FieldKind::String);
+            Typing::Fields(Fields::new(vec![Field { missing, ..Field::new(name, string) }]))
+        };
+        let found = |text: &str, name: &str, missing| {
+            under_header().extract(text, &typing(name, missing)).map(|value| value.to_string())
+        };
+        let line = "df: /x: No such file or directory";
+        let error = found(line, "Mounted on", Missing::IsAnError).unwrap_err();
+        assert!(error.contains("line 1: field `Mounted on` is missing: expected `Mounted on`"), "{error}");
+        assert!(found(line, "Mounted on", Missing::IsLeftOut).is_err());
+        assert_eq!(found("Use% Mounted on\n", "Mounted on", Missing::IsAnError).unwrap(), "[]");
+        assert!(found("A  B\n", "C", Missing::IsAnError).is_err());
+        assert_eq!(found("A  B\n", "C", Missing::IsLeftOut).unwrap(), "[]");
+    }
+
+    #[test]
+    fn words_are_cells_where_every_row_has_as_many_as_the_header() {
+        let partitions =
+            "major minor  #blocks  name\n\n 254        0  268435456 vda\n   8       16     524288 sdb1\n";
+        check_cells(
+            &under_header(),
+            partitions,
+            "major|minor|#blocks|name",
+            &[&["254", "0", "268435456", "vda"], &["8", "16", "524288", "sdb1"]],
+        );
+        let vmstat = " r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa st
+ 3  0      0 12622264 121568 11267600    0    0  3676 11089  367  608 71 10 19  0  0
+";
+        check_cells(
+            &under_header(),
+            vmstat,
+            "r|b|swpd|free|buff|cache|si|so|bi|bo|in|cs|us|sy|id|wa|st",
+            &[&[
+                "3", "0", "0", "12622264", "121568", "11267600", "0", "0", "3676", "11089", "367", "608",
+                "71", "10", "19", "0", "0",
+            ]],
+        );
+        check(
+            &under_header(),
+            &format!("procs ---memory--- --swap--\n{vmstat}"),
+            Err("line 1: expected names of columns, found `---memory---`"),
+        );
+        let lsmem = "\
+RANGE                                 SIZE  STATE REMOVABLE  BLOCK
+0x0000000000000000-0x00000000bfffffff   3G online       yes   0-23
+
+Memory block size:       128M
+";
+        check_cells(
+            &Columns { until: pattern("^$"), ..under_header() },
+            lsmem,
+            "RANGE|SIZE|STATE|REMOVABLE|BLOCK",
+            &[&["0x0000000000000000-0x00000000bfffffff", "3G", "online", "yes", "0-23"]],
+        );
+    }
+
+    #[test]
+    fn as_many_words_by_chance_are_not_the_cells() {
+        check_cells(
+            &under_header(),
+            "Filesystem  Size  Used Avail Use% Mounted on\n/dev/vda    252G   45G   47G  49% /my disk\n",
+            "Filesystem|Size|Used|Avail|Use%|Mounted on",
+            &[&["/dev/vda", "252G", "45G", "47G", "49%", "/my disk"]],
+        );
+        check_cells(
+            &under_header(),
+            "NAME   RESTARTS     AGE   NOMINATED NODE\ndb-0   1 (3d ago)   10d   <none>\n",
+            "NAME|RESTARTS|AGE|NOMINATED NODE",
+            &[&["db-0", "1 (3d ago)", "10d", "<none>"]],
+        );
+    }
+
+    #[test]
+    fn fields_say_which_words_of_the_header_are_one_name() {
+        let names = |text: &str, fields: &[&str]| {
+            let string = || FieldType::from(FieldKind::String);
+            let list = fields.iter().map(|name| Field::new(*name, string())).collect();
+            let value = under_header().extract(text, &Typing::Fields(Fields::new(list))).unwrap();
+            value[0].as_object().unwrap().keys().cloned().collect::<Vec<_>>().join("|")
+        };
+        let arp = "Address    Flags Mask       Iface\n192.0.2.1  C                eth0\n";
+        assert_eq!(names(arp, &[]), "Address|Flags Mask|Iface");
+        assert_eq!(names(arp, &["Flags", "Mask"]), "Address|Flags|Mask|Iface");
+        assert_eq!(names(arp, &["Flags Mask"]), "Address|Flags Mask|Iface");
+        let lsblk = "NAME   TYPE MOUNTPOINTS\nzram0  disk \nvda    disk /\n";
+        assert_eq!(names(lsblk, &["TYPE"]), "NAME|TYPE|MOUNTPOINTS");
+        // A word of a longer name does not cut it.
+        let df = "Use%  Mounted on\n 49%  /\n";
+        assert_eq!(names(df, &["Mounted"]), "Use%|Mounted on");
+        assert_eq!(names("Use%  Mounted on\n 49%  x y z\n", &["Mounted on"]), "Use%|Mounted on");
+    }
+
+    #[test]
+    fn words_between_two_names_are_an_error() {
+        let text = "  PID  PPID                  STARTED     ELAPSED COMMAND
+  992   991 Sat Nov 21 13:57:54 2026    02:19:15 bash
+";
+        let expected = "line 2: expected cells that stand under the words of the header, found `21` between `PPID` and `STARTED`";
+        check(&under_header(), text, Err(expected));
+        // No other row says where the cells of a row are that are moved.
+        let overflow = "\
+USER       PID %CPU %MEM    VSZ   RSS TTY      STAT START   TIME COMMAND
+www-data 1234567 12.5  0.0 1234567890 98765432 ?      Ssl  Nov20 1234:47 /usr/bin/foo
+";
+        check(
+            &under_header(),
+            &format!("{} -D\n", overflow.trim_end()),
+            Err("line 2: expected cells that stand under"),
+        );
     }
 
     #[test]
@@ -569,7 +742,7 @@ Red                       2.00
             "NAME   SIZE   OWNER\na b    1      x\nlonger than it 12     y\nmuchtoolongname12345   z\n";
         check(&under_header(), text, Err("line 4: expected cells that stand under the words of the header"));
         let skip = Columns { uneven: Uneven::Skip, ..under_header() };
-        assert_eq!(skip.extract(text).unwrap().as_array().unwrap().len(), 2);
+        assert_eq!(skip.extract(text, &Typing::AsFound).unwrap().as_array().unwrap().len(), 2);
     }
 
     #[test]
