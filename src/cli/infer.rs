@@ -1,6 +1,6 @@
 //! `glossator infer`: a route from recorded replies.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -9,8 +9,11 @@ use super::{Failure, Output, recordings, screen::Screen};
 use crate::{
     config::{self, Sources},
     infer::{Naming, Proposal, SAMPLE_LIMIT, Sample, Sure, propose},
-    reply::{Choice, Exchange, Recording},
+    reply::{Choice, Exchange, Recording, RecordingError},
 };
+
+/// A message lists no more entries of HAR files than these.
+const MOST_ENTRIES_TOLD: usize = 20;
 
 #[derive(Debug, Args)]
 pub(super) struct InferArguments {
@@ -31,17 +34,21 @@ pub(super) struct InferArguments {
     request: Option<String>,
     /// The form of what is printed
     #[arg(long, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    pub(super) output: Output,
 }
 
 pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(), Failure> {
     let mut samples = Vec::new();
-    let mut seen = None;
+    let mut seen = Vec::new();
+    let mut single = None;
     for file in &arguments.files {
         let name =
             file.file_name().map_or_else(|| "sample".into(), |name| name.to_string_lossy().into_owned());
         match recordings::read(file)? {
-            Recording::One(reply) => samples.push(Sample { name, reply }),
+            Recording::One(reply) | Recording::Body(reply) => {
+                single.get_or_insert(file);
+                samples.push(Sample { name, reply });
+            }
             Recording::Har(exchanges) => {
                 let chosen = chosen(exchanges, arguments.entry.as_ref())
                     .map_err(|why| Failure::told(format!("{}: {why}", file.display())))?;
@@ -49,7 +56,7 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
                     let reply =
                         exchange.reply.map_err(|why| Failure::told(format!("{}: {why}", file.display())))?;
                     samples.push(Sample { name: format!("{name}, entry {number}"), reply });
-                    seen = Some((exchange.method, exchange.url));
+                    seen.push(Seen { file, number, method: exchange.method, url: exchange.url });
                 }
             }
         }
@@ -60,6 +67,11 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
             samples.len()
         )));
     }
+    if let (Some(file), Some(_), true) = (single, &arguments.entry, seen.is_empty()) {
+        return Err(Failure::told(format!("{}: {}", file.display(), RecordingError::NoEntries)));
+    }
+    one_endpoint(arguments, &seen)?;
+    let seen = seen.pop().map(|seen| (seen.method, seen.url));
     let naming = naming(arguments, seen)?;
     let proposal = propose(&samples, &naming);
     match arguments.output {
@@ -72,13 +84,46 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
     Ok(())
 }
 
+/// An entry of a HAR file that is taken.
+struct Seen<'a> {
+    file: &'a Path,
+    /// From 1.
+    number: usize,
+    method: String,
+    url: String,
+}
+
+/// Refuses entries of several endpoints, which are no samples of one route. Where the command line says what is asked,
+/// paths may differ: one of `/orders/{id}` is another for every order.
+fn one_endpoint(arguments: &InferArguments, seen: &[Seen<'_>]) -> Result<(), Failure> {
+    let is_said = arguments.url.is_some() || arguments.request.is_some();
+    let same = |one: &Seen<'_>, other: &Seen<'_>| {
+        one.method == other.method && (is_said || path_of(&one.url) == path_of(&other.url))
+    };
+    if seen.iter().zip(seen.iter().skip(1)).all(|(one, other)| same(one, other)) {
+        return Ok(());
+    }
+    let mut told = "expected entries of one endpoint, found several:".to_owned();
+    for Seen { file, number, method, url } in seen.iter().take(MOST_ENTRIES_TOLD) {
+        told += &format!("\n  {}, entry {number}: {method} {url}", file.display());
+    }
+    if seen.len() > MOST_ENTRIES_TOLD {
+        told += &format!("\n  and {} more", seen.len() - MOST_ENTRIES_TOLD);
+    }
+    told += "\nname one with `--entry NUMBER`, or with more of its URL; `--request 'METHOD /path/{argument}'` says that \
+             paths which differ are one endpoint";
+    Err(Failure::told(told))
+}
+
+/// A URL without its query.
+fn path_of(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or_default()
+}
+
 /// The entries that are meant, with their numbers from 1.
 fn chosen(exchanges: Vec<Exchange>, choice: Option<&Choice>) -> Result<Vec<(usize, Exchange)>, String> {
     let entries = exchanges.len();
-    let endpoint = |exchange: &Exchange| {
-        let path = exchange.url.split(['?', '#']).next().unwrap_or_default().to_owned();
-        (exchange.method.clone(), path)
-    };
+    let endpoint = |exchange: &Exchange| (exchange.method.clone(), path_of(&exchange.url).to_owned());
     let wanted = exchanges.last().map(endpoint);
     let mut numbered = exchanges.into_iter().enumerate().map(|(index, exchange)| (index + 1, exchange));
     let chosen: Vec<_> = match choice {

@@ -122,10 +122,18 @@ struct Reader {
 
 /// The readers that read every success, best first. The last is the whole text, or the bytes.
 fn ranked(sorted: &samples::Sorted<'_>) -> Vec<Reader> {
+    // Why the first candidate, which is the strictest, reads less than all.
+    let mut refusal = None;
     let mut readers: Vec<Reader> = candidates::all(sorted)
         .into_iter()
         .filter_map(|candidate| {
-            let values = trial::values(&candidate, &sorted.successes)?;
+            let values = match trial::values(&candidate, &sorted.successes) {
+                Ok(values) => values,
+                Err(why) => {
+                    refusal.get_or_insert_with(|| (candidate.name().to_owned(), why));
+                    return None;
+                }
+            };
             // A table of one column is a list of lines, whatever reads it.
             let is_table = matches!(candidate.name(), "csv" | "columns");
             if is_table
@@ -135,10 +143,17 @@ fn ranked(sorted: &samples::Sorted<'_>) -> Vec<Reader> {
             {
                 return None;
             }
-            let explained = if candidate.reads_all { 1.0 } else { score::explained(&values, &sorted.texts) };
+            let explained =
+                if candidate.reads_all { 1.0 } else { score::explained(&candidate, &values, &sorted.texts) };
             Some(Reader { candidate, values, explained })
         })
         .collect();
+    if let (Some((name, why)), Some(last)) = (refusal, readers.last_mut())
+        && last.candidate.name() == "text"
+        && !why.is_empty()
+    {
+        last.candidate.why = format!("the whole text, since `{name}` does not read every sample: {why}");
+    }
     score::rank(&mut readers);
     readers
 }

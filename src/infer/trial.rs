@@ -11,17 +11,24 @@ use crate::{
     tool::{Shapes, ToolResult, write_result},
 };
 
-/// What a candidate finds in each sample; `None` when it can't read one of them, or does not exist.
-pub(super) fn values(candidate: &Candidate, samples: &[&Sample]) -> Option<Vec<Value>> {
+/// What a route may have as `reply_limit` at most: how long a sample is does not say how to read it.
+const HIGHEST_REPLY_LIMIT: &str = "1GiB";
+
+/// What a candidate finds in each sample.
+///
+/// # Errors
+///
+/// Why it can't read the first that it can't read; no words when it does not exist.
+pub(super) fn values(candidate: &Candidate, samples: &[&Sample]) -> Result<Vec<Value>, String> {
     if candidate.is_block {
-        return Some(Vec::new());
+        return Ok(Vec::new());
     }
     run(&json!({ "extract": candidate.extract }), samples.iter().map(|sample| &sample.reply))
 }
 
 /// The text of a sample, decompressed and decoded; `None` when it is none.
 pub(super) fn text(sample: &Sample) -> Option<String> {
-    let values = run(&json!({ "extract": "text" }), std::iter::once(&sample.reply))?;
+    let values = run(&json!({ "extract": "text" }), std::iter::once(&sample.reply)).ok()?;
     let text = values.first()?.as_str()?;
     let strange = text
         .chars()
@@ -39,18 +46,21 @@ fn looks_binary(reply: &Reply) -> bool {
         || ["application/pdf", "application/zip"].contains(&media_type.as_str())
 }
 
-fn run<'r>(rule: &Value, replies: impl Iterator<Item = &'r Reply>) -> Option<Vec<Value>> {
+fn run<'r>(rule: &Value, replies: impl Iterator<Item = &'r Reply>) -> Result<Vec<Value>, String> {
     let loaded = load(&format!(
         "upstreams: {{ legacy: http://127.0.0.1:9 }}\nroutes:\n  trial:\n    description: A trial.\n    \
-         request: GET /\n    reply:{}\n",
+         request: GET /\n    reply_limit: {HIGHEST_REPLY_LIMIT}\n    reply:{}\n",
         yaml::block(rule, 4)
-    ))?;
-    let route = &loaded.routes.first()?.route;
+    ))
+    .ok_or_else(String::new)?;
+    let route = &loaded.routes.first().ok_or_else(String::new)?.route;
     replies
         .map(|reply| {
             let result = result(route, reply);
-            let structured = result.structured.as_ref().filter(|_| !result.is_error())?;
-            Some(structured.json().parse())
+            match result.structured.as_ref().filter(|_| !result.is_error()) {
+                Some(structured) => Ok(structured.json().parse()),
+                None => Err(written(&result)["content"][0]["text"].as_str().unwrap_or_default().to_owned()),
+            }
         })
         .collect()
 }

@@ -14,7 +14,7 @@ use super::{
     trial,
     types::{Field, Shape},
 };
-use crate::{config::yaml, reply::Reply, route::Route};
+use crate::{config::yaml, reply::Reply, route::Route, rule::TranslationLimits};
 
 /// How many samples become examples.
 const MOST_EXAMPLES: usize = 12;
@@ -22,6 +22,8 @@ const MOST_EXAMPLES: usize = 12;
 const LONGEST_LINES: usize = 15;
 /// Longer bodies are no examples; a recording beside the file would be.
 const LONGEST_BODY_BYTES: usize = 8 << 10;
+/// What `reply_limit` may be at most, in bytes.
+const HIGHEST_REPLY_LIMIT_BYTES: usize = 1 << 30;
 /// The longest comment, in characters.
 const LONGEST_COMMENT: usize = 160;
 
@@ -66,6 +68,11 @@ impl Draft<'_> {
         let sorted = self.sorted;
         let count = sorted.successes.len() + sorted.failed.len() + sorted.hidden.len();
         let mut out = head(self.naming, count);
+        if let Some(finding) = self.reply_limit() {
+            comment(&mut out, 4, &finding);
+            let _ = writeln!(out, "    reply_limit: {}", finding.value);
+            findings.push(finding);
+        }
         out += "    reply:\n";
         for rule in self.errors.into_iter().flatten() {
             comment(&mut out, 6, &rule.finding);
@@ -107,6 +114,29 @@ impl Draft<'_> {
         out
     }
 
+    /// The limit that the longest sample needs, with room for a longer one; `None` where the default has that room.
+    fn reply_limit(&self) -> Option<Finding> {
+        let sorted = self.sorted;
+        let hidden = sorted.hidden.iter().map(|(sample, _)| *sample);
+        let samples = sorted.successes.iter().copied().chain(sorted.failed.iter().copied()).chain(hidden);
+        let bodies = samples.map(|sample| sample.reply.body.len());
+        // What is compressed counts as it is expanded.
+        let texts = sorted.texts.iter().flatten().map(String::len);
+        let longest_bytes = bodies.chain(texts).max().unwrap_or_default();
+        if longest_bytes <= TranslationLimits::DEFAULT_REPLY_BYTES {
+            return None;
+        }
+        let mebibytes = (2 * longest_bytes).next_power_of_two().min(HIGHEST_REPLY_LIMIT_BYTES) >> 20;
+        let why =
+            format!("the longest sample has {longest_bytes} bytes, which is more than the default takes");
+        Some(Finding {
+            part: "reply_limit".into(),
+            value: format!("{mebibytes}MiB"),
+            sure: Sure::Likely,
+            why,
+        })
+    }
+
     fn extract_finding(&self) -> Finding {
         let candidate = &self.reader.candidate;
         let samples = self.sorted.successes.len();
@@ -124,8 +154,6 @@ impl Draft<'_> {
             why = "there is no success among the samples".to_owned();
         } else if self.sorted.texts.is_some()
             && !(candidate.is_last_resort || candidate.is_weak || candidate.reads_all)
-            // Of a page most words are markup.
-            && candidate.name() != "html"
         {
             let percent = (self.reader.explained * 100.0).floor();
             let _ = match samples {

@@ -107,7 +107,13 @@ pub(super) fn looks_like_one(bytes: &[u8]) -> bool {
     after(start, b"{").and_then(|rest| after(&rest, b"\"log\"")).and_then(|rest| after(&rest, b":")).is_some()
         // A reply may have a member `log` as well.
         && contains(bytes, b"\"entries\"")
-        && contains(bytes, b"\"response\"")
+        && (contains(bytes, b"\"response\"") || has_no_entries(bytes))
+}
+
+/// Whether `log.entries` is an empty list.
+fn has_no_entries(bytes: &[u8]) -> bool {
+    let value: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
+    value.is_some_and(|value| value["log"]["entries"].as_array().is_some_and(Vec::is_empty))
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
@@ -229,8 +235,12 @@ mod tests {
         assert_eq!(choose("0").unwrap_err(), "expected an entry from 1 to 3, found 0");
         assert_eq!(choose("/d").unwrap_err(), "expected an entry whose URL has `/d` in it, found none");
         let plain = Recording::read(&Bytes::from_static(b"{\"log\": [1]}")).unwrap();
-        assert!(matches!(plain, Recording::One(_)));
+        assert!(matches!(plain, Recording::Body(_)));
         let broken = Recording::read(&Bytes::from_static(b"{\"log\":{\"entries\":[{\"response\":1}]}}"));
         assert!(broken.is_err());
+        for empty in ["{\"log\": {\"entries\": []}}", "{\"log\": {\"version\": \"1.2\", \"entries\": [ ]}}"] {
+            let error = Recording::read(&Bytes::from_static(empty.as_bytes())).unwrap_err();
+            assert_eq!(error.to_string(), "expected a HAR file with at least one entry, found none");
+        }
     }
 }

@@ -8,11 +8,16 @@ use super::{
     har::{self, Exchange, HarError},
 };
 
+/// What a recorded head begins with.
+const HEAD_START: &[u8] = b"HTTP/";
+
 /// What a file of recorded replies holds.
 #[derive(Debug)]
 pub enum Recording {
-    /// One reply, as `curl -i` prints it, or a body alone.
+    /// One reply, as `curl -i` prints it.
     One(Reply),
+    /// A body alone, so that its status 200 is made up, and it has no headers.
+    Body(Reply),
     /// What a browser kept: at least one exchange, in order.
     Har(Vec<Exchange>),
 }
@@ -62,8 +67,10 @@ impl Recording {
     pub fn read(recording: &Bytes) -> Result<Self, RecordingError> {
         if har::looks_like_one(recording) {
             Ok(Self::Har(har::read(recording)?))
-        } else {
+        } else if recording.starts_with(HEAD_START) {
             Reply::from_recording(recording).map(Self::One)
+        } else {
+            Reply::from_recording(recording).map(Self::Body)
         }
     }
 
@@ -74,8 +81,8 @@ impl Recording {
     /// [`RecordingError`] when there is no such reply.
     pub fn choose(self, choice: Option<&Choice>) -> Result<Reply, RecordingError> {
         match (self, choice) {
-            (Self::One(reply), None) => Ok(reply),
-            (Self::One(_), Some(_)) => Err(RecordingError::NoEntries),
+            (Self::One(reply) | Self::Body(reply), None) => Ok(reply),
+            (Self::One(_) | Self::Body(_), Some(_)) => Err(RecordingError::NoEntries),
             (Self::Har(exchanges), choice) => {
                 let exchange = har::choose(exchanges, choice.unwrap_or(&Choice::Last))?;
                 Ok(exchange.reply?)
@@ -112,10 +119,10 @@ impl Reply {
         let mut rest = recording.clone();
         let mut reply = Self { status: StatusCode::OK, headers: HeaderMap::new(), body: rest.clone() };
         let mut line = 1;
-        let mut another = rest.starts_with(b"HTTP/");
+        let mut another = rest.starts_with(HEAD_START);
         while another {
             let head = Head::read(&mut rest, &mut line)?;
-            another = head.is_followed_by_another() && rest.starts_with(b"HTTP/");
+            another = head.is_followed_by_another() && rest.starts_with(HEAD_START);
             reply = Self { status: head.status, headers: head.headers, body: rest.clone() };
         }
         reply.forget_the_way();

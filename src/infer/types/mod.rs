@@ -60,19 +60,22 @@ pub(super) fn shapes(reader: &Reader) -> Vec<Shape> {
         let values: Vec<&Value> = reader.values.iter().collect();
         let sure = if values.len() >= 3 { Sure::Likely } else { Sure::Guess };
         let (number, plural) = (values.len(), if values.len() == 1 { "" } else { "s" });
-        let finding = Finding {
-            part: "output".into(),
-            value: "a schema".into(),
-            sure,
-            why: format!("of {number} sample{plural}; what all of them have is required"),
-        };
-        shapes.push(Shape {
-            fields: Vec::new(),
-            output: Some((schema(&values, "", 0, reader.candidate.finds_texts()), finding)),
-        });
+        let schema = schema(&values, "", 0, reader.candidate.finds_texts());
+        let mut why = format!("of {number} sample{plural}");
+        if has_required(&schema) {
+            why += "; what all of them have is required";
+        }
+        let finding = Finding { part: "output".into(), value: "a schema".into(), sure, why };
+        shapes.push(Shape { fields: Vec::new(), output: Some((schema, finding)) });
     }
     shapes.push(Shape::default());
     shapes
+}
+
+/// Whether a schema that was made here requires a member anywhere.
+fn has_required(schema: &Value) -> bool {
+    let inner = schema["properties"].as_object().into_iter().flat_map(Map::values);
+    schema["required"].is_array() || inner.chain(schema.get("items")).any(has_required)
 }
 
 /// The records of all samples: an object each, or lists of objects.

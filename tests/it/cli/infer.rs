@@ -103,6 +103,46 @@ fn what_a_browser_kept_names_the_tool_and_its_request() {
 }
 
 #[test]
+fn entries_of_several_endpoints_are_no_samples_of_one_route() {
+    let entry = |method: &str, path: &str| {
+        json!({ "request": { "method": method, "url": format!("http://shop.example/api/{path}") },
+            "response": { "status": 200, "headers": [], "content": { "mimeType": "text/plain", "text": "a: 1\nb: 2\n" } } })
+    };
+    let har = json!({ "log": { "entries": [entry("GET", "orders/1"), entry("GET", "orders/2"), entry("POST", "orders")] } });
+    let file = TemporaryFile::new("several.har", har.to_string());
+    let told = |arguments: &[&str]| String::from_utf8(glossator(arguments).stderr).unwrap();
+    let refused = told(&["infer", file.path(), "--entry", "/api"]);
+    for part in [
+        "expected entries of one endpoint, found several:\n",
+        "entry 1: GET http://shop.example/api/orders/1\n",
+        "entry 3: POST http://shop.example/api/orders\n",
+        "`--entry NUMBER`",
+    ] {
+        assert!(refused.contains(part), "{part} is missing in\n{refused}");
+    }
+    let request = ["infer", file.path(), "--entry", "/orders/", "--request", "GET /api/orders/{id}"];
+    assert!(succeeds(&request).contains("from 2 samples"));
+    let empty = TemporaryFile::new("empty.har", json!({ "log": { "entries": [] } }).to_string());
+    assert!(told(&["infer", empty.path()]).contains("at least one entry, found none"));
+    let body = TemporaryFile::new("no-har.txt", "a: 1\n");
+    assert!(told(&["infer", body.path(), "--entry", "1"]).contains("found a single reply"));
+}
+
+#[test]
+fn a_long_reply_gets_the_limit_that_it_needs() {
+    let lines: String = (0..600_000).map(|number| format!("{number},a b c d e\n")).collect();
+    let file = TemporaryFile::new("long.csv", format!("id,words\n{lines}"));
+    let yaml = succeeds(&["infer", file.path()]);
+    for part in [
+        "    reply_limit: 32MiB\n",
+        "which is more than the default takes",
+        "`csv` does not read every sample:",
+    ] {
+        assert!(yaml.contains(part), "{part} is missing in\n{}", &yaml[..yaml.len().min(2000)]);
+    }
+}
+
+#[test]
 fn a_recording_that_curl_has_decompressed_is_read_as_it_is() {
     let recording = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\nContent-Length: 33\r\n\r\nTemp: 5\nWind: 7\n";
     let file = TemporaryFile::new("decompressed.http", recording);
