@@ -34,15 +34,20 @@ pub fn accept(text: &str, acceptance: &Acceptance) -> Result<String, String> {
     let entries = example.as_map().ok_or("it is no map")?;
     let expected = with_expect(&before.to_json(), acceptance).ok_or("its place in the file can't be told")?;
     let value = Value::Object(acceptance.expect.clone());
+    let entry = entries.iter().find(|entry| entry.key.text == "expect");
+    let holds = |written: &String| read(written).is_some_and(|after| after.to_json() == expected);
+    // Where scalars alone differ, comments and layout of the others stay.
+    if let Some(written) = entry.and_then(|entry| scalars_replaced(text, &entry.value, &value)).filter(holds)
+    {
+        return Ok(written);
+    }
     // As lines of its own where that reads well, else in one line.
     for as_block in [true, false] {
-        let written = match entries.iter().find(|entry| entry.key.text == "expect") {
+        let written = match entry {
             Some(entry) => replaced(text, entry, &value, as_block),
             None => added(text, entries, &value, as_block),
         };
-        if let Some(written) = written
-            && read(&written).is_some_and(|after| after.to_json() == expected)
-        {
+        if let Some(written) = written.filter(holds) {
             return Ok(written);
         }
     }
@@ -73,6 +78,51 @@ fn with_expect(root: &Value, acceptance: &Acceptance) -> Option<Value> {
     Some(root)
 }
 
+/// The text with the scalars replaced that are not as in `value`; `None` when more than scalars of one line differ.
+fn scalars_replaced(text: &str, node: &Node, value: &Value) -> Option<String> {
+    let mut changes = Vec::new();
+    collect_scalars(text, node, value, &mut changes)?;
+    let mut written = text.to_owned();
+    // From the last to the first, so that places stay.
+    changes.sort_by_key(|(start, ..)| std::cmp::Reverse(*start));
+    for (start, end, scalar) in changes {
+        written.replace_range(start..end, &scalar);
+    }
+    Some(written)
+}
+
+/// Where each scalar stands that differs, and what is to stand there.
+fn collect_scalars(
+    text: &str,
+    node: &Node,
+    value: &Value,
+    changes: &mut Vec<(usize, usize, String)>,
+) -> Option<()> {
+    match (&node.kind, value) {
+        (Kind::Map(entries), Value::Object(members)) if entries.len() == members.len() => {
+            entries.iter().try_for_each(|entry| {
+                collect_scalars(text, &entry.value, members.get(&entry.key.text)?, changes)
+            })
+        }
+        (Kind::List(items), Value::Array(values)) if items.len() == values.len() => {
+            items.iter().zip(values).try_for_each(|(item, value)| collect_scalars(text, item, value, changes))
+        }
+        (Kind::Map(_) | Kind::List(_), _) | (_, Value::Object(_) | Value::Array(_)) => None,
+        _ if node.to_json() == *value => Some(()),
+        _ => {
+            let (start, end) = (node.span.start, end_of(text, node));
+            let is_block = text.get(start..end)?.contains('\n') || start == end;
+            let is_long = value.as_str().is_some_and(|value| value.contains('\n'));
+            (!is_block && !is_long).then(|| changes.push((start, end, yaml::flow(value))))
+        }
+    }
+}
+
+/// Lines that end as those of the file do.
+fn with_line_ends_of(text: &str, lines: String) -> String {
+    if text.contains("\r\n") { lines.replace('\n', "\r\n") } else { lines }
+}
+
 /// The text of what stands behind `expect`, replaced.
 fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<String> {
     let (start, end) = (entry.value.span.start, end_of(text, &entry.value));
@@ -82,7 +132,8 @@ fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<
     if as_block {
         let colon = entry.key.span.end + text.get(entry.key.span.end..start)?.find(':')? + 1;
         let column = column(text, entry.key.span.start);
-        return Some(format!("{}{}{}", text.get(..colon)?, yaml::block(value, column), text.get(end..)?));
+        let block = with_line_ends_of(text, yaml::block(value, column));
+        return Some(format!("{}{block}{}", text.get(..colon)?, text.get(end..)?));
     }
     Some(format!("{}{}{}", text.get(..start)?, yaml::flow(value), text.get(end..)?))
 }
@@ -94,14 +145,11 @@ fn added(text: &str, entries: &[Entry], value: &Value, as_block: bool) -> Option
     if as_block {
         let column = column(text, entries.first()?.key.span.start);
         // Behind whatever else stands in the last line.
-        let end = end + text.get(end..)?.find('\n').unwrap_or(text.len() - end);
+        let line = text.get(end..)?.lines().next().unwrap_or_default();
+        let end = end + line.len();
         let margin = " ".repeat(column);
-        return Some(format!(
-            "{}\n{margin}expect:{}{}",
-            text.get(..end)?,
-            yaml::block(value, column),
-            text.get(end..)?
-        ));
+        let lines = with_line_ends_of(text, format!("\n{margin}expect:{}", yaml::block(value, column)));
+        return Some(format!("{}{lines}{}", text.get(..end)?, text.get(end..)?));
     }
     Some(format!("{}, expect: {}{}", text.get(..end)?, yaml::flow(value), text.get(end..)?))
 }
@@ -174,6 +222,36 @@ mod tests {
                 "      - { given: { body: x }, expect: { text: a } }\n      - { given: { body: y }, expect: { text: \"c\\nd\" } }",
             ),
         );
+    }
+
+    #[test]
+    fn where_scalars_differ_comments_and_layout_stay() {
+        check(
+            "      - given: { body: x }\n        expect:\n          # Degrees.\n          structuredContent: {a: 1,   b: [two, 'three']} # both\n          text: old # said\n          isError: false",
+            0,
+            json!({ "isError": true, "structuredContent": { "a": 5, "b": ["two", "4, }"] }, "text": "new: #1" }),
+            Ok(
+                "      - given: { body: x }\n        expect:\n          # Degrees.\n          structuredContent: {a: 5,   b: [two, \"4, }\"]} # both\n          text: \"new: #1\" # said\n          isError: true",
+            ),
+        );
+    }
+
+    #[test]
+    fn lines_end_as_those_of_the_file_do() {
+        let acceptance = |expect: Value| Acceptance {
+            route: "t".into(),
+            example: 0,
+            expect: expect.as_object().cloned().unwrap(),
+        };
+        for before in [
+            "routes:\r\n  t:\r\n    tests:\r\n      - given: { body: x } # a\r\n",
+            "routes:\r\n  t:\r\n    tests:\r\n      - given: { body: x } # a\r\n        expect:\r\n          text: a\r\n",
+        ] {
+            let written = accept(before, &acceptance(json!({ "isError": true, "text": "a\nb" }))).unwrap();
+            assert!(written.starts_with(&before[..before.find("# a").unwrap() + 5]), "{written:?}");
+            assert_eq!(written.matches('\n').count(), written.matches("\r\n").count(), "{written:?}");
+            assert!(written.contains("isError: true\r\n"), "{written:?}");
+        }
     }
 
     #[test]
