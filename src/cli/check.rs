@@ -15,7 +15,7 @@ pub(super) struct CheckArguments {
     config: ConfigArgument,
     /// The form of what is printed
     #[arg(long, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    pub(super) output: Output,
 }
 
 pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(), Failure> {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     config::RouteFile,
-    reply::{Choice, Reply},
+    reply::{Choice, Recording, Reply},
     route::Route,
     rule::{Facts, Step, Trace, Translation, translate},
     tool::{Arguments, Fault, Shapes, ToolResult, write_result},
@@ -31,27 +31,30 @@ pub(super) struct ExplainArguments {
     /// The call's arguments, a JSON object; without `--reply`, shows the request that is made of them
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
-    /// The reply's status, where the recording is a body alone
-    #[arg(long, value_name = "CODE")]
+    /// The reply's status, from 100 to 599; of a body alone it is 200 where nothing is said
+    #[arg(long, value_name = "CODE", requires = "reply")]
     status: Option<u16>,
-    /// The reply's media type, where the recording is a body alone
-    #[arg(long = "type", value_name = "TYPE")]
+    /// The reply's media type; a body alone has none where nothing is said
+    #[arg(long = "type", value_name = "TYPE", requires = "reply")]
     media_type: Option<String>,
     #[command(flatten)]
     config: ConfigArgument,
     /// The form of what is printed
     #[arg(long, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    pub(super) output: Output,
 }
 
 pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Result<(), Failure> {
-    let loaded = arguments.config.load(Vec::new(), screen)?;
+    let loaded = arguments.config.load(Vec::new())?;
     let named = |file: &&RouteFile| file.route.definition.name.as_str() == arguments.route;
     let file =
         loaded.routes.iter().find(named).ok_or_else(|| super::no_such_route(&arguments.route, &loaded))?;
     let given = given_arguments(arguments.args.as_deref())?;
     match &arguments.reply {
-        Some(path) => explain_reply(arguments, file, given, recorded(arguments, path)?, screen),
+        Some(path) => {
+            let reply = recorded(arguments, path, screen)?;
+            explain_reply(arguments, file, given, reply, screen)
+        }
         None if arguments.args.is_some() => explain_request(arguments.output, &file.route, given, screen),
         None => {
             Err(Failure::told("give a recorded reply with `--reply FILE`, or arguments with `--args JSON`"))
@@ -68,20 +71,44 @@ fn given_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
     }
 }
 
-fn recorded(arguments: &ExplainArguments, file: &Path) -> Result<Reply, Failure> {
-    let mut reply = recordings::read(file)?
+/// The reply to explain. What the command line says in the place of a whole recording is told.
+fn recorded(arguments: &ExplainArguments, file: &Path, screen: &mut Screen) -> Result<Reply, Failure> {
+    let recording = recordings::read(file)?;
+    let is_whole = !matches!(recording, Recording::Body(_));
+    let mut reply = recording
         .choose(arguments.entry.as_ref())
         .map_err(|error| Failure::told(format!("{}: {error}", file.display())))?;
+    let mut tell = |option: &str, own: &str| {
+        if is_whole {
+            screen.remark(&format!("`{option}` takes the place of what the recording says, which is {own}"));
+        }
+    };
     if let Some(status) = arguments.status {
-        reply.status = StatusCode::from_u16(status)
-            .map_err(|_| Failure::told(format!("`--status` takes an HTTP status, found {status}")))?;
+        let code = StatusCode::from_u16(status).ok().filter(|_| (100..=599).contains(&status));
+        let code = code.ok_or_else(|| {
+            Failure::told(format!("`--status` takes a status from 100 to 599, found {status}"))
+        })?;
+        tell("--status", &reply.status.to_string());
+        reply.status = code;
     }
     if let Some(media_type) = &arguments.media_type {
-        let value = HeaderValue::from_str(media_type)
-            .map_err(|_| Failure::told(format!("`--type` takes a media type, found {media_type:?}")))?;
+        let value = HeaderValue::from_str(media_type).ok().filter(|_| is_media_type(media_type));
+        let value = value.ok_or_else(|| {
+            Failure::told(format!("`--type` takes a media type such as `text/plain`, found {media_type:?}"))
+        })?;
+        tell("--type", reply.media_type().as_deref().unwrap_or("no media type"));
         reply.headers.insert(CONTENT_TYPE, value);
     }
     Ok(reply)
+}
+
+/// Whether a text begins as `text/plain` does; parameters may follow (RFC 9110, section 8.3.1).
+fn is_media_type(text: &str) -> bool {
+    let is_token = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))
+    };
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    essence.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
 }
 
 fn explain_reply(

@@ -16,8 +16,9 @@ mod test;
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde_json::json;
 
-use crate::config::{Environment, Flag, Loaded, Origin, Sources};
+use crate::config::{Environment, Flag, Loaded, Origin, Problems, Sources};
 use arguments::example_arguments;
 use screen::Screen;
 
@@ -72,6 +73,8 @@ enum Output {
 enum Failure {
     /// Problems were found, or a test failed; they have been shown.
     Found,
+    /// The configuration is not good.
+    Problems(Problems),
     /// Used wrongly, or something outside is in the way.
     Told(String),
 }
@@ -104,7 +107,9 @@ pub fn main() -> ExitCode {
 fn program() -> ExitCode {
     let command_line = CommandLine::parse();
     let mut screen = Screen::new();
-    let done = match command_line.command.unwrap_or(Command::Run(command_line.run)) {
+    let command = command_line.command.unwrap_or(Command::Run(command_line.run));
+    let output = command.output();
+    let done = match command {
         Command::Run(arguments) => run::run(&arguments, &mut screen),
         Command::Demo(arguments) => demo::demo(&arguments, &mut screen),
         Command::Check(arguments) => check::check(&arguments, &mut screen),
@@ -116,9 +121,32 @@ fn program() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Found) => ExitCode::from(1),
+        Err(Failure::Problems(problems)) => {
+            match output {
+                Output::Text => screen.problems(problems.as_slice()),
+                Output::Json => screen.json(&json!({ "ok": false, "problems": problems })),
+            }
+            ExitCode::from(1)
+        }
         Err(Failure::Told(text)) => {
-            screen.complain(&text);
+            match output {
+                Output::Text => screen.complain(&text),
+                Output::Json => screen.json(&json!({ "ok": false, "error": text })),
+            }
             ExitCode::from(2)
+        }
+    }
+}
+
+impl Command {
+    /// The form of what it prints, its failure too.
+    fn output(&self) -> Output {
+        match self {
+            Self::Check(arguments) => arguments.output,
+            Self::Test(arguments) => arguments.output,
+            Self::Explain(arguments) => arguments.output,
+            Self::Infer(arguments) => arguments.output,
+            Self::Run(_) | Self::Demo(_) | Self::Schema => Output::Text,
         }
     }
 }
@@ -129,12 +157,9 @@ impl ConfigArgument {
         Sources { origin, environment: Environment::of_process(), flags }
     }
 
-    /// Reads the configuration, or shows what is wrong with it.
-    fn load(&self, flags: Vec<Flag>, screen: &mut Screen) -> Result<Loaded, Failure> {
-        crate::config::load(&self.sources(flags)).map_err(|problems| {
-            screen.problems(problems.as_slice());
-            Failure::Found
-        })
+    /// Reads the configuration.
+    fn load(&self, flags: Vec<Flag>) -> Result<Loaded, Failure> {
+        crate::config::load(&self.sources(flags)).map_err(Failure::Problems)
     }
 }
 

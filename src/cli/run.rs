@@ -51,7 +51,7 @@ impl Overrides {
 }
 
 pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), Failure> {
-    let loaded = arguments.config.load(arguments.overrides.flags(), screen)?;
+    let loaded = arguments.config.load(arguments.overrides.flags())?;
     screen.problems(&loaded.warnings);
     run_to_end(prepare(&loaded)?, async {
         let server = Server::bind(&loaded).await?;

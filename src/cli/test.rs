@@ -26,16 +26,17 @@ pub(super) struct TestArguments {
     /// Only the examples of this route; may be said several times
     #[arg(long = "route", value_name = "ROUTE")]
     routes: Vec<String>,
-    /// Write what is found into the files, in the place of what the examples expect; read the difference
+    /// Write what is found into the files, in the place of what the examples expect; read the difference. Where more than
+    /// single values differ, comments inside that `expect` are lost
     #[arg(long)]
     update: bool,
     /// The form of what is printed
     #[arg(long, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    pub(super) output: Output,
 }
 
 pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(), Failure> {
-    let loaded = arguments.config.load(Vec::new(), screen)?;
+    let loaded = arguments.config.load(Vec::new())?;
     let of_route = |name: &str| loaded.routes.iter().any(|file| file.route.definition.name.as_str() == name);
     if let Some(unknown) = arguments.routes.iter().find(|name| !of_route(name)) {
         return Err(super::no_such_route(unknown, &loaded));
@@ -63,7 +64,11 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     match arguments.output {
         Output::Json => {
             let tests: Vec<_> = verdicts.iter().map(Verdict::to_json).collect();
-            screen.json(&json!({ "passed": passed, "failed": failed, "accepted": accepted, "tests": tests }));
+            let refused: Vec<_> =
+                refused.iter().map(|(name, why)| json!({ "name": name, "why": why })).collect();
+            screen
+                .json(&json!({ "passed": passed, "failed": failed, "accepted": accepted, "refused": refused,
+                "tests": tests }));
         }
         Output::Text => {
             for verdict in &verdicts {

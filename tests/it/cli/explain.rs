@@ -6,7 +6,7 @@
 
 use std::{fs, path::Path};
 
-use super::{ROOT, succeeds};
+use super::{ROOT, TemporaryFile, glossator, succeeds};
 
 #[test]
 fn every_folder_of_explain_is_told_as_it_stands_there() {
@@ -32,4 +32,61 @@ fn every_folder_of_explain_is_told_as_it_stands_there() {
         }
     }
     assert!(different.is_empty(), "what is told differs:\n{}", different.join("\n"));
+}
+
+#[test]
+fn what_is_said_of_a_reply_must_be_of_use() {
+    let config = TemporaryFile::new(
+        "said.yaml",
+        "upstreams: { legacy: http://127.0.0.1:9 }\nroutes:\n  get_report:\n    description: A report.\n    request: GET legacy/\n    reply:\n      - extract: text\n",
+    );
+    let whole = TemporaryFile::new("said.http", "HTTP/1.1 200 OK\r\n\r\na");
+    let body = TemporaryFile::new("said.txt", "a");
+    for (option, value, part) in [
+        ("--status", "99", "a status from 100 to 599, found 99"),
+        ("--status", "600", "a status from 100 to 599, found 600"),
+        ("--type", "plain", "a media type such as `text/plain`, found \"plain\""),
+    ] {
+        let arguments =
+            ["explain", "get_report", "--config", config.path(), "--reply", body.path(), option, value];
+        let output = glossator(&arguments);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && told.contains(part), "{arguments:?}: {told}");
+    }
+    let told = |reply: &TemporaryFile| {
+        let arguments = ["explain", "get_report", "--config", config.path(), "--reply", reply.path()];
+        let said = ["--status", "404", "--type", "text/html; charset=utf-8"];
+        let output = glossator(&[&arguments[..], &said].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(told(&body), "");
+    assert_eq!(
+        told(&whole),
+        "`--status` takes the place of what the recording says, which is 200 OK\n\
+         `--type` takes the place of what the recording says, which is no media type\n"
+    );
+}
+
+#[test]
+fn programs_are_told_of_failures_as_json() {
+    let bad = TemporaryFile::new("failures-bad.yaml", "routes: 5\n");
+    let good = TemporaryFile::new(
+        "failures-good.yaml",
+        "upstreams: { legacy: http://127.0.0.1:9 }\nroutes:\n  get_report:\n    description: A report.\n    request: GET legacy/\n",
+    );
+    for (arguments, member) in [
+        (vec!["test", "--config", bad.path()], "problems"),
+        (vec!["explain", "x", "--config", bad.path()], "problems"),
+        (vec!["test", "--config", "/nowhere.yaml"], "problems"),
+        (vec!["test", "--config", good.path(), "--route", "x"], "error"),
+        (vec!["explain", "x", "--config", good.path()], "error"),
+        (vec!["explain", "get_report", "--config", good.path(), "--reply", "/nowhere"], "error"),
+        (vec!["infer", "/nowhere"], "error"),
+    ] {
+        let output = glossator(&[&arguments[..], &["--output", "json"]].concat());
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(!output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
+        assert!(told["ok"] == false && !told[member].is_null(), "{arguments:?}: {told}");
+    }
 }
