@@ -121,7 +121,7 @@ fn explain_reply(
     let route = &file.route;
     let mut trace = Trace::on();
     let args = example_arguments(route, given).map_err(Failure::told)?.into_value();
-    let facts = Facts { tool: &route.definition.name, args: &args };
+    let facts = Facts::new(&route.definition.name, &args);
     let Translation { result, rule, notes } = translate(&route.translator, facts, &reply, &mut trace);
     let result = result.with_errors_as(route.error_format);
     let written = written(&result);

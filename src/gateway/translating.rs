@@ -15,7 +15,7 @@ use tokio::{
 use crate::{
     reply::Reply,
     route::Route,
-    rule::{self, Facts, Trace, Translation},
+    rule::{self, Facts, Stop, Trace, Translation},
     tool::Arguments,
 };
 
@@ -50,7 +50,8 @@ impl Translating {
 
     /// Translates a reply until `deadline`.
     ///
-    /// A translation that has begun can't be broken off: it keeps its place until it ends, whoever still waits.
+    /// One that nobody waits for any more, because of the deadline or because its caller left, is asked to stop; it
+    /// keeps its place until it does.
     pub(super) async fn translate(
         &self,
         route: &Arc<Route>,
@@ -65,14 +66,16 @@ impl Translating {
             false => LARGE_FOR_RULES_BYTES,
         };
         if reply.body.len() < large && !compressed {
-            return translate(route, arguments, &reply);
+            return translate(route, arguments, &reply, None);
         }
         let route = Arc::clone(route);
         let places = Arc::clone(&self.places);
+        let waiting = Waiting::default();
+        let stop = waiting.0.clone();
         let translated = async move {
             let place = places.acquire_owned().await.expect("the semaphore is never closed");
             let work = move || {
-                let translated = translate(&route, arguments, &reply);
+                let translated = translate(&route, arguments, &reply, Some(&stop));
                 drop(place);
                 translated
             };
@@ -82,11 +85,26 @@ impl Translating {
     }
 }
 
+/// Somebody who waits for a translation; when they go, it is asked to stop.
+#[derive(Debug, Default)]
+struct Waiting(Stop);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.now();
+    }
+}
+
 /// `rule::translate` is total, but it runs other people's parsers and evaluators on other people's bytes: should
 /// one of them panic, this call is lost and no other.
-fn translate(route: &Route, arguments: Arguments, reply: &Reply) -> Result<Translation, Untranslated> {
+fn translate(
+    route: &Route,
+    arguments: Arguments,
+    reply: &Reply,
+    stop: Option<&Stop>,
+) -> Result<Translation, Untranslated> {
     let arguments = arguments.into_value();
-    let facts = Facts { tool: &route.definition.name, args: &arguments };
+    let facts = Facts { stop, ..Facts::new(&route.definition.name, &arguments) };
     let translated = panic::catch_unwind(AssertUnwindSafe(|| {
         rule::translate(&route.translator, facts, reply, &mut Trace::off())
     }));

@@ -73,7 +73,7 @@ pub(super) fn load(text: &str) -> Option<Loaded> {
 /// What a route makes of a reply.
 pub(super) fn result(route: &Route, reply: &Reply) -> ToolResult {
     let args = Value::Object(Map::new());
-    let facts = Facts { tool: &route.definition.name, args: &args };
+    let facts = Facts::new(&route.definition.name, &args);
     translate(&route.translator, facts, reply, &mut Trace::off()).result
 }
 

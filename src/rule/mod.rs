@@ -6,7 +6,8 @@
 //! ([`extract`]: bytes to a value, typed by [`Fields`]). `success` makes the structure ([`Jq`]), holds it to the
 //! [`OutputSchema`], shortens it ([`Limit`]) and shows it ([`ContentTemplate`]); `failure` makes a tool error, of what an
 //! MCP server calls one `told` does, and `verdict` of what no rule looked for. [`Redaction`] is the one way out for the
-//! words of errors. `names` are what [`Template`]s see.
+//! words of errors. `names` are what [`Template`]s see. A
+//! [`Stop`] ends what nobody waits for.
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 
@@ -26,6 +27,7 @@ mod matcher;
 mod names;
 mod output;
 mod redaction;
+mod stop;
 mod success;
 mod template;
 mod told;
@@ -52,6 +54,7 @@ pub use names::TEMPLATE_NAMES;
 pub use output::{OutputSchema, OutputSchemaError, Wrap};
 pub use redaction::{Redaction, SecretPattern, SecretPatternError};
 pub use rules::{Action, Otherwise, Rule, TranslationLimits, Translator};
+pub use stop::Stop;
 pub use success::SuccessRule;
 pub use template::{Template, TemplateError, template_names};
 pub use trace::{Step, Trace};

@@ -49,5 +49,6 @@ pub(super) fn jq_names<'a>(reading: &'a Reading<'_>, captures: &'a Captures) -> 
         status: reading.reply.status.as_u16(),
         headers: reading.headers(),
         captures,
+        stop: reading.facts.stop,
     }
 }

@@ -9,6 +9,7 @@ use super::{
     coding::Body,
     decode::{Charset, Decoded, decode, decode_lossy},
     extract::{Binary, ExtractorKind, Json, Text as TextExtractor},
+    stop::Stop,
     translation::Facts,
 };
 use crate::{
@@ -50,6 +51,10 @@ impl<'a> Reading<'a> {
 
     pub(crate) fn tool(&self) -> &'a ToolName {
         self.facts.tool
+    }
+
+    pub(crate) fn stop(&self) -> Option<&'a Stop> {
+        self.facts.stop
     }
 
     /// The body, compression undone.

@@ -13,6 +13,7 @@ use super::{
     reading::Reading,
     redaction::Redaction,
     rules::{Action, Otherwise, Rule, Translator},
+    stop::Stop,
     success::SuccessRule,
     trace::{Trace, held_words},
     verdict::{self, STATUS_META_KEY, capped, redacted},
@@ -29,6 +30,15 @@ pub struct Facts<'a> {
     pub tool: &'a ToolName,
     /// With which arguments, an object.
     pub args: &'a Value,
+    /// What ends it when nobody waits any more.
+    pub stop: Option<&'a Stop>,
+}
+
+impl<'a> Facts<'a> {
+    /// Facts of a call that is waited for to the end.
+    pub fn new(tool: &'a ToolName, args: &'a Value) -> Self {
+        Self { tool, args, stop: None }
+    }
 }
 
 /// What came of a reply.

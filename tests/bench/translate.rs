@@ -98,7 +98,7 @@ fn run(bencher: Bencher<'_, '_>, translator: &Translator, reply: &Reply) {
     let tool: ToolName = "bench".parse().expect("the name is fixed");
     let args = Value::Object(Map::new());
     bencher.counter(BytesCount::new(reply.body.len())).bench_local(|| {
-        let facts = Facts { tool: &tool, args: &args };
+        let facts = Facts::new(&tool, &args);
         let translation = translate(translator, facts, black_box(reply), &mut Trace::off());
         assert!(!translation.result.is_error(), "a bench of errors would mean nothing");
         let mut out = Vec::new();

@@ -46,7 +46,7 @@ fn result_of(case: &Path) -> String {
         Err(_) => Map::new(),
     };
     let args = route.input.check(Arguments::from(given)).unwrap().into_value();
-    let facts = Facts { tool: &route.definition.name, args: &args };
+    let facts = Facts::new(&route.definition.name, &args);
     let result = translate(&route.translator, facts, &reply, &mut Trace::off()).result;
     let result = result.with_errors_as(route.error_format);
     let mut written = Vec::new();

@@ -92,7 +92,7 @@ fn result_of(rule: &str, reply: &str, page: &Path) -> Value {
     let route = &loaded.routes[0].route;
     let reply = Reply::from_recording(&Bytes::from(reply.to_owned())).unwrap();
     let args = Value::Object(Map::new());
-    let facts = Facts { tool: &route.definition.name, args: &args };
+    let facts = Facts::new(&route.definition.name, &args);
     let result = translate(&route.translator, facts, &reply, &mut Trace::off()).result;
     let mut written = Vec::new();
     write_result(&result, Shapes::ObjectsOnly, &mut written);

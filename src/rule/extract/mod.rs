@@ -249,7 +249,7 @@ impl Extractor {
             ExtractorKind::NdJson(ndjson) => ndjson.extract(reading),
             ExtractorKind::Pairs(pairs) => pairs.extract(reading.text()?).map(Extracted::Value),
             ExtractorKind::Grok(regex) | ExtractorKind::Regex(regex) => {
-                regex.extract(reading.text()?).map(Extracted::Value)
+                regex.extract(reading.text()?, reading.stop()).map(Extracted::Value)
             }
             ExtractorKind::Text(text) => text.extract(reading),
             ExtractorKind::Xml(xml) => xml.extract(reading.text()?).map(Extracted::Value),

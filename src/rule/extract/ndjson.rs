@@ -67,7 +67,7 @@ mod tests {
         let body = Bytes::copy_from_slice(text.as_bytes());
         let reply = Reply { status: StatusCode::OK, headers: HeaderMap::new(), body };
         let (tool, args, body) = ("tool".parse().unwrap(), json!({}), Body::new(&reply, 1 << 20));
-        let reading = Reading::new(&reply, &body, Facts { tool: &tool, args: &args }, None);
+        let reading = Reading::new(&reply, &body, Facts::new(&tool, &args), None);
         match (ndjson.extract(&reading), expected) {
             (Ok(Extracted::Raw(json)), Ok(expected)) => assert_eq!(json.as_str(), expected),
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),

@@ -8,6 +8,7 @@ use super::records::{Blocks, add, gather, with_plain_line_ends};
 use crate::rule::{
     convert::{Booleans, to_boolean, to_integer, to_number},
     matcher::Pattern,
+    stop::{STOPPED, Stop},
 };
 
 /// Reads the named captures of patterns into an object, or an array of objects.
@@ -151,7 +152,9 @@ impl Place<'_> {
 }
 
 impl Regex {
-    pub(super) fn extract(&self, text: &str) -> Result<Value, String> {
+    /// `stop` is looked at between two matches: each search takes a time that grows with the text, and many of them
+    /// may take the square of that.
+    pub(super) fn extract(&self, text: &str, stop: Option<&Stop>) -> Result<Value, String> {
         let text = &*with_plain_line_ends(text);
         let whole = Place { text, line: 1 };
         let records = match &self.each {
@@ -164,6 +167,9 @@ impl Regex {
             Each::Match => {
                 let matches = |pattern: &'_ CapturePattern| {
                     let found = pattern.pattern.regex().captures_iter(text).map(|found| {
+                        if stop.is_some_and(Stop::is_asked) {
+                            return Err(STOPPED.to_owned());
+                        }
                         let mut record = Map::new();
                         pattern.read(&found, whole, &mut record).map(|()| Value::Object(record))
                     });
@@ -228,7 +234,7 @@ mod tests {
             CapturePattern::plain(pattern.unwrap())
         };
         let regex = Regex { patterns: patterns.iter().map(compiled).collect(), each, allow_empty: false };
-        match (regex.extract(text), expected) {
+        match (regex.extract(text, None), expected) {
             (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),
@@ -314,7 +320,7 @@ mod tests {
     fn an_empty_list_is_right_where_the_rule_says_so() {
         let patterns = vec![CapturePattern::plain(Pattern::compile("^(?<job>\\d+)$").unwrap())];
         let regex = Regex { patterns, each: Each::Line, allow_empty: true };
-        assert_eq!(regex.extract("Queue is empty\n").unwrap().to_string(), "[]");
+        assert_eq!(regex.extract("Queue is empty\n", None).unwrap().to_string(), "[]");
     }
 
     #[test]
@@ -323,8 +329,8 @@ mod tests {
         let capture = Capture { group: "g".into(), name: "size".into(), kind: CaptureKind::Integer };
         let patterns = vec![CapturePattern::renamed(pattern, "%{WORD:size:int} bytes", vec![capture])];
         let regex = Regex { patterns, each: Each::Match, allow_empty: false };
-        assert_eq!(regex.extract("5 bytes\r\n").unwrap().to_string(), r#"[{"size":5}]"#);
-        let error = regex.extract("5 bytes\r\n\r\nno bytes").unwrap_err();
+        assert_eq!(regex.extract("5 bytes\r\n", None).unwrap().to_string(), r#"[{"size":5}]"#);
+        let error = regex.extract("5 bytes\r\n\r\nno bytes", None).unwrap_err();
         assert_eq!(error, "line 3: `size` must be an integer; found `no`");
     }
 
@@ -342,5 +348,15 @@ mod tests {
             Ok(r#"[{"a":"a"}]"#),
         );
         check(&["(?<a>(x+x+)+y)"], Each::First, &"x".repeat(1 << 20), Err("found none"));
+    }
+
+    #[test]
+    fn nobody_waits_for_matches_after_the_call_has_ended() {
+        let pattern = CapturePattern::plain(Pattern::compile("(?<x>a+b|a)").unwrap());
+        let regex = Regex { patterns: vec![pattern], each: Each::Match, allow_empty: false };
+        let stop = Stop::default();
+        assert!(regex.extract("aaa", Some(&stop)).is_ok());
+        stop.now();
+        assert_eq!(regex.extract("aaa", Some(&stop)).unwrap_err(), STOPPED);
     }
 }

@@ -21,7 +21,10 @@ use jaq_core::{
 use jaq_json::{Error, Num, Val};
 
 use super::JqError;
-use crate::tool::JsonText;
+use crate::{
+    rule::stop::{STOPPED, Stop},
+    tool::JsonText,
+};
 
 /// How much work one run may do: rounds of loops, sums, products.
 // A tenth in unit tests: a debug build takes ten times as long for it.
@@ -44,11 +47,14 @@ pub(super) struct Spent {
     work_left: Cell<u64>,
     /// What the filter itself raised last, with `error(…)`; it may have been caught since.
     pub(super) raised: Cell<Option<Val>>,
+    /// What ends the run when nobody waits any more: a round may copy all that the rounds before have made.
+    stop: Option<Stop>,
 }
 
-impl Default for Spent {
-    fn default() -> Self {
-        Self { work_left: Cell::new(WORK_LIMIT), raised: Cell::new(None) }
+impl Spent {
+    /// Nothing yet.
+    pub(super) fn until(stop: Option<&Stop>) -> Self {
+        Self { work_left: Cell::new(WORK_LIMIT), raised: Cell::new(None), stop: stop.cloned() }
     }
 }
 
@@ -68,6 +74,10 @@ impl<'a> HasLut<'a, Kind> for Bounded<'a> {
 
 impl Bounded<'_> {
     fn spend(&self, work: u64) -> Result<(), Error> {
+        if self.spent.stop.as_ref().is_some_and(Stop::is_asked) {
+            self.spent.work_left.set(0);
+            return Err(Error::str(STOPPED));
+        }
         match self.spent.work_left.get().checked_sub(work) {
             Some(left) => {
                 self.spent.work_left.set(left);

@@ -16,6 +16,8 @@ use jaq_core::{
 use jaq_json::{Error, Val};
 use serde_json::Value;
 
+use super::stop::Stop;
+
 /// One compiled jq filter.
 ///
 /// It sees the value as `.`, and `$args`, `$status`, `$headers`, and the captures of the rule's patterns by their
@@ -62,6 +64,8 @@ pub struct JqNames<'a> {
     pub headers: &'a Value,
     /// Names and texts of the captures of the rule's patterns; of two of one name the later counts.
     pub captures: &'a [(String, String)],
+    /// What ends the filter when nobody waits any more.
+    pub stop: Option<&'a Stop>,
 }
 
 /// Functions that depend on, or act on, something other than their input.
@@ -173,7 +177,7 @@ impl Jq {
     /// [`JqError`] when the filter fails, gives no value or several, or gives what JSON has not (bytes, keys
     /// that are no strings, infinities).
     pub fn apply(&self, value: &Value, names: JqNames<'_>) -> Result<Value, JqError> {
-        let spent = Spent::default();
+        let spent = Spent::until(names.stop);
         let mut results = self.run(value, names, &spent);
         let first = results.next().ok_or_else(|| JqError::new("gave no value"))?;
         let first = first.map_err(|error| {
@@ -195,7 +199,7 @@ impl Jq {
     /// Whether the first value of the filter is neither `false` nor `null`. A filter that fails, or gives no
     /// value, does not hold.
     pub fn holds(&self, value: &Value, names: JqNames<'_>) -> bool {
-        let spent = Spent::default();
+        let spent = Spent::until(names.stop);
         !matches!(
             self.run(value, names, &spent).next(),
             None | Some(Err(_) | Ok(Val::Null | Val::Bool(false)))
@@ -348,7 +352,7 @@ mod tests {
     fn check(filter: &str, input: &str, expected: Result<&str, &str>) {
         let input = serde_json::from_str(input).unwrap();
         let (args, headers) = (json!({"city": "Oslo"}), json!({}));
-        let names = JqNames { args: &args, status: 200, headers: &headers, captures: &[] };
+        let names = JqNames { args: &args, status: 200, headers: &headers, captures: &[], stop: None };
         match (Jq::compile(filter).and_then(|jq| jq.apply(&input, names)), expected) {
             (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
             (Err(error), Err(part)) => assert!(error.message.contains(part), "{error}"),
@@ -450,12 +454,23 @@ mod tests {
     #[test]
     fn a_condition_that_fails_does_not_hold() {
         let empty = json!({});
-        let names = JqNames { args: &empty, status: 200, headers: &empty, captures: &[] };
+        let names = JqNames { args: &empty, status: 200, headers: &empty, captures: &[], stop: None };
         let holds = |filter: &str, input| Jq::compile(filter).unwrap().holds(&input, names);
         assert!(holds("has(\"error\")", json!({"error": null})));
         assert!(!holds(".error", json!({"error": null})));
         assert!(!holds(".a.b.c", json!("text")));
         assert!(!holds("empty", json!(1)));
         assert!(holds("$status == 200", json!(1)));
+    }
+
+    #[test]
+    fn a_filter_ends_when_nobody_waits_any_more() {
+        let (jq, empty, stop) =
+            (Jq::compile("reduce range(9) as $i (0; . + $i)").unwrap(), Value::Null, Stop::default());
+        let names =
+            || JqNames { args: &empty, status: 200, headers: &empty, captures: &[], stop: Some(&stop) };
+        assert!(jq.apply(&empty, names()).is_ok());
+        stop.now();
+        assert!(jq.apply(&empty, names()).is_err());
     }
 }

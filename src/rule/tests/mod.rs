@@ -27,7 +27,7 @@ fn what_was_expanded_is_a_step_of_the_trace() {
     compressed.headers.insert(http::header::CONTENT_ENCODING, HeaderValue::from_static("br"));
     let (tool, args) = ("get_weather".parse().unwrap(), json!({}));
     let mut trace = Trace::on();
-    translate(&translator(vec![], None), Facts { tool: &tool, args: &args }, &compressed, &mut trace);
+    translate(&translator(vec![], None), Facts::new(&tool, &args), &compressed, &mut trace);
     let steps = trace.into_steps();
     assert_eq!((steps[0].what.as_str(), steps[0].found.as_str()), ("expand", "br: 10 bytes to 6 bytes"));
 }
@@ -80,7 +80,7 @@ fn error_rule(text: &str) -> ErrorRule {
 fn run(translator: &Translator, reply: &Reply) -> ToolResult {
     let tool: ToolName = "get_weather".parse().unwrap();
     let args = json!({"city": "Oslo"});
-    translate(translator, Facts { tool: &tool, args: &args }, reply, &mut Trace::on()).result
+    translate(translator, Facts::new(&tool, &args), reply, &mut Trace::on()).result
 }
 
 fn sent(result: &ToolResult) -> Value {
@@ -249,7 +249,7 @@ fn what_a_route_keeps_to_itself_is_in_no_note_and_its_replacing_is_a_step() {
     let mut translator = translator(vec![success(ExtractorKind::Json(Json), None, None)], None);
     translator.redaction = Redaction::new(vec![secret]);
     let (tool, args) = ("pay".parse().unwrap(), json!({}));
-    let facts = Facts { tool: &tool, args: &args };
+    let facts = Facts::new(&tool, &args);
     // In whatever charset it is.
     let unreadable = reply(200, "application/json", "no card 1234");
     let utf16: Vec<u8> = "no card 1234".encode_utf16().flat_map(u16::to_le_bytes).collect();

@@ -51,7 +51,7 @@ fuzz_target!(|data: &[u8]| {
         body: body.to_vec().into(),
     };
     let args = json!({ "city": "Oslo" });
-    let facts = Facts { tool: &case.route.definition.name, args: &args };
+    let facts = Facts::new(&case.route.definition.name, &args);
     let result = translate(&case.route.translator, facts, &reply, &mut Trace::on()).result;
     let mut written = Vec::new();
     write_result(&result, Shapes::ObjectsOnly, &mut written);

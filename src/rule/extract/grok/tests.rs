@@ -143,7 +143,7 @@ fn the_page_lists_the_library() {
 fn check(own: &[(&str, &str)], written: &str, text: &str, expected: &str) {
     let own = own.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
     let pattern = GrokPatterns::new(own).compile(written).unwrap();
-    let found = Regex { patterns: vec![pattern], each: Each::First, allow_empty: false }.extract(text);
+    let found = Regex { patterns: vec![pattern], each: Each::First, allow_empty: false }.extract(text, None);
     match found {
         Ok(value) => assert_eq!(value.to_string(), expected),
         Err(error) => assert!(!expected.is_empty() && error.contains(expected), "{error}"),
@@ -219,6 +219,6 @@ fn hostile_replies_take_linear_time() {
     for text in
         ["\"\\".repeat(1 << 19), "1.".repeat(1 << 19), "a:".repeat(1 << 19), "1 - - [\n".repeat(1 << 17)]
     {
-        assert_eq!(regex.extract(&text).unwrap(), Value::Array(Vec::new()));
+        assert_eq!(regex.extract(&text, None).unwrap(), Value::Array(Vec::new()));
     }
 }
