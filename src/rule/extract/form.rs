@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_8};
-use serde_json::{Map, Value, map::Entry};
+use serde_json::{Map, Value};
 
-use super::RECORD_LIMIT;
+use super::{RECORD_LIMIT, records::add};
 use crate::rule::reading::Reading;
 
 /// Reads `name=value&name=value` into an object of strings.
@@ -47,7 +47,7 @@ fn read(text: &str, encoding: &'static Encoding) -> Result<Value, String> {
         let name = unescaped(name, encoding).map_err(|why| format!("pair {}: {why}", index + 1))?;
         let value =
             unescaped(value, encoding).map_err(|why| format!("pair {}, `{name}`: {why}", index + 1))?;
-        gather(&mut pairs, name, Value::String(value));
+        add(&mut pairs, &name, Value::String(value));
     }
     Ok(Value::Object(pairs))
 }
@@ -89,21 +89,6 @@ fn decoded<'r>(run: &'r [u8], encoding: &'static Encoding) -> Result<Cow<'r, str
     encoding.decode_without_bom_handling_and_without_replacement(run).ok_or_else(|| {
         format!("expected percent-encoded text in {}, found bytes that it has not", encoding.name())
     })
-}
-
-fn gather(pairs: &mut Map<String, Value>, name: String, value: Value) {
-    match pairs.entry(name) {
-        Entry::Vacant(entry) => {
-            entry.insert(value);
-        }
-        Entry::Occupied(mut entry) => match entry.get_mut() {
-            Value::Array(values) => values.push(value),
-            first => {
-                let both = vec![first.take(), value];
-                *first = Value::Array(both);
-            }
-        },
-    }
 }
 
 #[cfg(test)]
