@@ -1,18 +1,17 @@
 //! Ends an attempt that takes too long, so that there is time for another.
 
 use std::{
-    future::Future,
-    pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
 
 use tower::Service;
 
+use super::Answers;
 use crate::{
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, UpstreamError},
+    upstream::{Ask, PendingReply, UpstreamError},
 };
 
 /// Gives each attempt a time of its own, within that of the call.
@@ -30,14 +29,10 @@ impl<S> Attempt<S> {
     }
 }
 
-impl<S> Service<Ask> for Attempt<S>
-where
-    S: Service<Ask, Response = Reply, Error = UpstreamError>,
-    S::Future: Send + 'static,
-{
+impl<S: Answers> Service<Ask> for Attempt<S> {
     type Response = Reply;
     type Error = UpstreamError;
-    type Future = Pin<Box<dyn Future<Output = Result<Reply, UpstreamError>> + Send>>;
+    type Future = PendingReply;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
         self.inner.poll_ready(context)

@@ -1,8 +1,6 @@
 //! Leaves an upstream that only fails alone for a while.
 
 use std::{
-    future::Future,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::Duration,
@@ -13,10 +11,11 @@ use tokio::time::Instant;
 use tower::Service;
 use tracing::{info, warn};
 
+use super::Answers;
 use crate::{
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, UpstreamError},
+    upstream::{Ask, PendingReply, UpstreamError},
 };
 
 /// A circuit breaker. After a number of failures with no success between, calls are turned away at once for a while;
@@ -174,14 +173,10 @@ fn outcome_of(result: &Result<Reply, UpstreamError>) -> Outcome {
     }
 }
 
-impl<S> Service<Ask> for Breaker<S>
-where
-    S: Service<Ask, Response = Reply, Error = UpstreamError>,
-    S::Future: Send + 'static,
-{
+impl<S: Answers> Service<Ask> for Breaker<S> {
     type Response = Reply;
     type Error = UpstreamError;
-    type Future = Pin<Box<dyn Future<Output = Result<Reply, UpstreamError>> + Send>>;
+    type Future = PendingReply;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
         self.inner.poll_ready(context)

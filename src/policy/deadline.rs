@@ -1,17 +1,14 @@
 //! Ends a call that takes too long.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
 use tower::Service;
 
+use super::Answers;
 use crate::{
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, UpstreamError},
+    upstream::{Ask, PendingReply, UpstreamError},
 };
 
 /// Gives each call the time that its [`Ask`] says, then drops it, which closes the upstream connection.
@@ -28,14 +25,10 @@ impl<S> Deadline<S> {
     }
 }
 
-impl<S> Service<Ask> for Deadline<S>
-where
-    S: Service<Ask, Response = Reply, Error = UpstreamError>,
-    S::Future: Send + 'static,
-{
+impl<S: Answers> Service<Ask> for Deadline<S> {
     type Response = Reply;
     type Error = UpstreamError;
-    type Future = Pin<Box<dyn Future<Output = Result<Reply, UpstreamError>> + Send>>;
+    type Future = PendingReply;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
         self.inner.poll_ready(context)

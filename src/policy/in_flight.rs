@@ -1,8 +1,6 @@
 //! Keeps the number of calls at a time to what an upstream can bear.
 
 use std::{
-    future::Future,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -10,11 +8,11 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::Service;
 
-use super::PolicySettings;
+use super::{Answers, PolicySettings};
 use crate::{
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, UpstreamError},
+    upstream::{Ask, PendingReply, UpstreamError},
 };
 
 /// Lets a number of calls through at a time. A few more wait for a place, in order and not for long; the rest
@@ -66,14 +64,10 @@ impl Gate {
     }
 }
 
-impl<S> Service<Ask> for InFlight<S>
-where
-    S: Service<Ask, Response = Reply, Error = UpstreamError> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-{
+impl<S: Answers + Clone + Send + 'static> Service<Ask> for InFlight<S> {
     type Response = Reply;
     type Error = UpstreamError;
-    type Future = Pin<Box<dyn Future<Output = Result<Reply, UpstreamError>> + Send>>;
+    type Future = PendingReply;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
         self.inner.poll_ready(context)

@@ -25,7 +25,7 @@ mod retry;
 
 use std::{sync::Arc, time::Duration};
 
-use tower::{ServiceBuilder, util::BoxCloneSyncService};
+use tower::{Service, ServiceBuilder, util::BoxCloneSyncService};
 
 use crate::{
     reply::Reply,
@@ -38,6 +38,11 @@ pub use deadline::Deadline;
 pub use in_flight::{Gate, InFlight};
 pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
 pub use retry::{Retry, RetrySettings};
+
+/// A service that answers an [`Ask`] with a [`Reply`]: what a guard stands round, and is itself.
+pub trait Answers: Service<Ask, Response = Reply, Error = UpstreamError, Future: Send + 'static> {}
+
+impl<S> Answers for S where S: Service<Ask, Response = Reply, Error = UpstreamError, Future: Send + 'static> {}
 
 /// An upstream with its guards. Clones share the guards' state.
 pub type Guarded = BoxCloneSyncService<Ask, Reply, UpstreamError>;

@@ -1,8 +1,6 @@
 //! Asks again, when that is safe and there is time and reason to.
 
 use std::{
-    future::Future,
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
@@ -13,11 +11,12 @@ use tokio::time::{Instant, sleep_until};
 use tower::Service;
 use tracing::warn;
 
+use super::Answers;
 use crate::{
     observe::Chain,
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, UpstreamError},
+    upstream::{Ask, PendingReply, UpstreamError},
 };
 
 /// Repeats a request that failed in passing, with a wait between that grows and is random, so that those who failed
@@ -159,14 +158,10 @@ fn retry_after(reply: &Reply) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-impl<S> Service<Ask> for Retry<S>
-where
-    S: Service<Ask, Response = Reply, Error = UpstreamError> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-{
+impl<S: Answers + Clone + Send + 'static> Service<Ask> for Retry<S> {
     type Response = Reply;
     type Error = UpstreamError;
-    type Future = Pin<Box<dyn Future<Output = Result<Reply, UpstreamError>> + Send>>;
+    type Future = PendingReply;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
         self.inner.poll_ready(context)
@@ -212,7 +207,7 @@ struct Attempts<S> {
     again: S,
 }
 
-impl<S: Service<Ask, Response = Reply, Error = UpstreamError>> Attempts<S> {
+impl<S: Answers> Attempts<S> {
     async fn next(&mut self) -> Result<Reply, UpstreamError> {
         std::future::poll_fn(|context| self.again.poll_ready(context)).await?;
         self.again.call(self.ask.clone()).await

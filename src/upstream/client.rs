@@ -2,8 +2,6 @@
 
 use std::{
     error::Error,
-    future::Future,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -20,7 +18,7 @@ use hyper_util::{
 use tower::Service;
 
 use super::{
-    Address, Ask, Protocol, UpstreamError, UpstreamSettings,
+    Address, Ask, PendingReply, Protocol, UpstreamError, UpstreamSettings,
     body::{self, BodyError},
     connector::Connector,
     redirect, remove_hop_by_hop,
@@ -186,7 +184,7 @@ impl Upstream {
 impl Service<Ask> for Upstream {
     type Response = Reply;
     type Error = UpstreamError;
-    type Future = Pin<Box<dyn Future<Output = Result<Reply, UpstreamError>> + Send>>;
+    type Future = PendingReply;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
         Poll::Ready(Ok(()))

@@ -16,12 +16,15 @@ mod redirect;
 mod stream;
 mod tls;
 
-use std::time::Duration;
+use std::{future::Future, pin::Pin, time::Duration};
 
 use http::HeaderMap;
 use tokio::time::Instant;
 
-use crate::route::{UpstreamName, UpstreamRequest};
+use crate::{
+    reply::Reply,
+    route::{UpstreamName, UpstreamRequest},
+};
 
 pub use address::{Address, AddressError};
 pub use client::Upstream;
@@ -101,6 +104,9 @@ pub struct Ask {
     /// Whether it does no harm to send the request a second time.
     pub repeatable: bool,
 }
+
+/// The reply to an [`Ask`], or why there is none, once it is known.
+pub type PendingReply = Pin<Box<dyn Future<Output = Result<Reply, UpstreamError>> + Send>>;
 
 /// The end of a call's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
