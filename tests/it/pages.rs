@@ -6,6 +6,7 @@
 //! anew: the members that are shown, or the structured content where nothing is shown yet.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -42,6 +43,40 @@ fn every_page_shows_what_happens() {
         }
     }
     assert!(different.is_empty(), "results differ:\n{}", different.join("\n"));
+}
+
+/// The extractors that a file may name, in order.
+fn extractors() -> Vec<String> {
+    let schema = config::schema();
+    let named = schema["$defs"]["extract"]["anyOf"].as_array().unwrap();
+    let mut names: Vec<_> = named.iter().map(|key| key["required"][0].as_str().unwrap().to_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_readme_names_every_extractor_once() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let row = readme.lines().find(|line| line.starts_with("| `extract` | ")).unwrap();
+    let (_, list) = row.split_once(": ").unwrap();
+    let (list, _) = list.split_once(", or several").unwrap();
+    let mut named: Vec<_> = list.split(", ").map(|name| name.trim_matches('`')).collect();
+    named.sort_unstable();
+    assert_eq!(named, extractors());
+}
+
+#[test]
+fn every_extractor_has_a_page_that_the_reference_leads_to() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    let reference = fs::read_to_string(folder.join("README.md")).unwrap();
+    let links = reference.split("](extractors/").skip(1);
+    let linked: BTreeSet<_> = links.map(|link| link.split_once(".md").unwrap().0).collect();
+    assert_eq!(linked.into_iter().collect::<Vec<_>>(), extractors());
+    let pages = fs::read_dir(folder.join("extractors")).unwrap().map(|entry| entry.unwrap().path());
+    let mut names: Vec<_> =
+        pages.map(|page| page.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    names.sort();
+    assert_eq!(names, extractors());
 }
 
 /// The page with the results that its rules give.
