@@ -399,14 +399,11 @@ impl Cost {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::source::Files, *};
+    use super::{super::report::reading, *};
 
     #[track_caller]
     fn check(text: &str, expected: Result<&str, &str>) {
-        let files = Files::of_one("a.yaml", text);
-        let report = Report::new(&files);
-        let root = read(&report, 0);
-        let problems = report.into_problems();
+        let (root, problems) = reading(text, |report| read(report, 0));
         match (root, expected) {
             (Some(root), Ok(expected)) if problems.is_empty() => {
                 assert_eq!(root.to_json().to_string(), expected)
@@ -473,16 +470,18 @@ mod tests {
 
     #[test]
     fn hostile_files_are_refused_in_time() {
+        let refusal = |text: &str| {
+            let (root, problems) = reading(text, |report| read(report, 0));
+            assert!(root.is_none());
+            problems[0].message.clone()
+        };
         let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
         for level in 1..12 {
             let previous = level - 1;
             let items = vec![format!("*a{previous}"); 9].join(", ");
             bomb.push_str(&format!("a{level}: &a{level} [{items}]\n"));
         }
-        let files = Files::of_one("a.yaml", &bomb);
-        let report = Report::new(&files);
-        assert!(read(&report, 0).is_none());
-        assert!(report.into_problems()[0].message.contains("more than 200000 values"));
+        assert!(refusal(&bomb).contains("more than 200000 values"));
         let mut deep = String::from("a0: &a0 x\n");
         for level in 1..40 {
             deep.push_str(&format!(
@@ -492,13 +491,7 @@ mod tests {
                 "]".repeat(60)
             ));
         }
-        let files = Files::of_one("a.yaml", &deep);
-        let report = Report::new(&files);
-        assert!(read(&report, 0).is_none());
-        assert!(report.into_problems()[0].message.contains("too deep"));
-        let files = Files::of_one("a.yaml", &"[".repeat(100_000));
-        let report = Report::new(&files);
-        assert!(read(&report, 0).is_none());
-        assert!(report.into_problems()[0].message.contains("too deep"));
+        assert!(refusal(&deep).contains("too deep"));
+        assert!(refusal(&"[".repeat(100_000)).contains("too deep"));
     }
 }

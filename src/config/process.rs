@@ -389,25 +389,22 @@ fn variable(section: &str, key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{file, source::Files},
+        super::{file, report::reading},
         *,
     };
 
     #[track_caller]
     fn layered(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<ProcessSettings, String> {
-        let files = Files::of_one("a.yaml", text);
-        let report = Report::new(&files);
-        let root = file::read(&report, 0).unwrap();
-        let sections = [("server", &SERVER), ("log", &LOG)].map(|(name, keys)| {
-            root.get(name).and_then(|node| Section::open(&report, node.span, node, keys))
-        });
         let environment =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let settings = settings(&report, &environment, flags, sections[0].as_ref(), sections[1].as_ref());
-        drop(sections);
-        settings.ok_or_else(|| {
-            report.into_problems().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        })
+        let (settings, problems) = reading(text, |report| {
+            let root = file::read(report, 0).unwrap();
+            let [server, log] = [("server", &SERVER), ("log", &LOG)].map(|(name, keys)| {
+                root.get(name).and_then(|node| Section::open(report, node.span, node, keys))
+            });
+            settings(report, &environment, flags, server.as_ref(), log.as_ref())
+        });
+        settings.ok_or_else(|| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     }
 
     #[test]

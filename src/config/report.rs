@@ -115,6 +115,15 @@ impl<'f> Report<'f> {
     }
 }
 
+/// What comes of reading one file of this text, and the problems with it.
+#[cfg(test)]
+pub(super) fn reading<T>(text: &str, read: impl FnOnce(&Report<'_>) -> T) -> (T, Vec<Problem>) {
+    let files = Files::of_one("a.yaml", text);
+    let report = Report::new(&files);
+    let found = read(&report);
+    (found, report.into_problems())
+}
+
 impl From<&str> for Help {
     fn from(help: &str) -> Self {
         Self(Some(help.to_owned()))

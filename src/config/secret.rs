@@ -259,17 +259,15 @@ pub(super) fn credentials_in_urls(line: &str, offset: usize) -> Vec<Range<usize>
 
 #[cfg(test)]
 mod tests {
-    use super::{super::source::Files, *};
+    use super::{super::report::reading, *};
 
     #[track_caller]
     fn check(text: &str, expected: Result<&str, &str>) {
-        let files = Files::of_one("a.yaml", text);
-        let report = Report::new(&files);
         let variables = [("CITY", "Oslo"), ("EMPTY", ""), ("TOKEN", "s3cr3t")];
         let environment =
             variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
-        let expanded = expand_secret(&report, &environment, files.whole(0), text);
-        let problems = report.into_problems();
+        let (expanded, problems) =
+            reading(text, |report| expand_secret(report, &environment, report.files().whole(0), text));
         match (expanded, expected) {
             (Some(found), Ok(expected)) => assert_eq!(found.text, expected),
             (None, Err(part)) => assert!(problems[0].message.contains(part), "{}", problems[0]),

@@ -75,9 +75,8 @@ fn every_key_of_the_table_is_read() {
 }
 
 fn tree(text: &str) -> Value {
-    let files = source::Files::of_one("full.yaml", text);
-    let report = report::Report::new(&files);
-    file::read(&report, 0).unwrap().to_json()
+    let (root, _) = report::reading(text, |report| file::read(report, 0));
+    root.unwrap().to_json()
 }
 
 fn keys_of(value: &Value) -> BTreeSet<String> {

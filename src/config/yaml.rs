@@ -156,15 +156,12 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        super::{file, report::Report, source::Files},
+        super::{file, report::reading},
         *,
     };
 
     fn read(text: &str) -> Value {
-        let files = Files::of_one("a.yaml", text);
-        let report = Report::new(&files);
-        let root = file::read(&report, 0);
-        let problems = report.into_problems();
+        let (root, problems) = reading(text, |report| file::read(report, 0));
         assert!(problems.is_empty(), "{text}\n{problems:?}");
         root.unwrap().to_json()
     }
