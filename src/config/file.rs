@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use granit_parser::{Event, Parser, ScalarStyle, Tag};
 
 use super::{
+    cost::{Budget, Cost},
     node::{Entry, Key, Kind, Node, Style, Text, resolve_plain},
     report::Report,
     source::Span,
@@ -71,8 +72,7 @@ struct Tree<'r, 'f> {
     anchors: HashMap<usize, Anchored>,
     root: Option<Node>,
     documents: usize,
-    nodes: usize,
-    text_bytes: usize,
+    budget: Budget,
 }
 
 /// A list or map that has not ended yet.
@@ -112,14 +112,6 @@ struct Anchored {
     cost: Cost,
 }
 
-/// What a value takes when it is repeated.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Cost {
-    pub(super) nodes: usize,
-    pub(super) text_bytes: usize,
-    pub(super) depth: usize,
-}
-
 impl<'r, 'f> Tree<'r, 'f> {
     fn new(report: &'r Report<'f>, file: usize) -> Self {
         Self {
@@ -129,8 +121,7 @@ impl<'r, 'f> Tree<'r, 'f> {
             anchors: HashMap::new(),
             root: None,
             documents: 0,
-            nodes: 0,
-            text_bytes: 0,
+            budget: Budget::new(NODE_LIMIT, TEXT_LIMIT_BYTES),
         }
     }
 
@@ -255,23 +246,13 @@ impl<'r, 'f> Tree<'r, 'f> {
         Some(())
     }
 
-    fn spend(&mut self, nodes: usize, text_bytes: usize, span: Span) -> Option<()> {
-        self.nodes = self.nodes.saturating_add(nodes);
-        self.text_bytes = self.text_bytes.saturating_add(text_bytes);
-        if self.nodes > NODE_LIMIT || self.text_bytes > TEXT_LIMIT_BYTES {
-            let limit = if self.nodes > NODE_LIMIT {
-                format!("{NODE_LIMIT} values")
-            } else {
-                super::units::show_size(TEXT_LIMIT_BYTES as u64)
-            };
-            self.report.error(
-                span,
-                format!("with its aliases put in, the file holds more than {limit}"),
-                "divide it among several files, or use fewer aliases",
-            );
-            return None;
-        }
-        Some(())
+    fn spend(&self, nodes: usize, text_bytes: usize, span: Span) -> Option<()> {
+        let spent = self.budget.spend(nodes, text_bytes);
+        let told = spent.map_err(|limit| {
+            let message = format!("with its aliases put in, the file holds more than {limit}");
+            self.report.error(span, message, "divide it among several files, or use fewer aliases");
+        });
+        told.ok()
     }
 
     /// Puts a finished value where it belongs.
@@ -373,28 +354,6 @@ fn refuse_second(report: &Report<'_>, first: &Entry, second: &Entry) {
     let line = report.files().place(first.key.span).line;
     let message = format!("the key `{}` is here twice, first in line {line}", second.key.text);
     report.error(second.key.span, message, "keep one of them");
-}
-
-impl Cost {
-    pub(super) fn of(node: &Node) -> Self {
-        let own = Self { nodes: 1, text_bytes: node.as_text().map_or(0, str::len), depth: 1 };
-        match &node.kind {
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => own,
-            Kind::List(items) => items.iter().fold(own, |sum, item| sum.with(Self::of(item))),
-            Kind::Map(entries) => entries.iter().fold(own, |sum, entry| {
-                let key = Self { nodes: 1, text_bytes: entry.key.text.len(), depth: 0 };
-                sum.with(key).with(Self::of(&entry.value))
-            }),
-        }
-    }
-
-    fn with(self, part: Self) -> Self {
-        Self {
-            nodes: self.nodes + part.nodes,
-            text_bytes: self.text_bytes + part.text_bytes,
-            depth: self.depth.max(part.depth + 1),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The configuration: files as people write them, to settings that the other rooms own.
 //!
 //! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in which
-//! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `keys` lists every key
+//! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `cost` is what its repetitions take; `keys` lists every key
 //! there is, `section` reads them; `compile` makes one configuration of the trees, with a file for each part
 //! (`upstreams` with their `tls` and `policies`, `routes`, `request`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
 //! `content`, `promise`, `examples`, `recording`) and
@@ -14,6 +14,7 @@
 mod accept;
 mod compile;
 mod content;
+mod cost;
 mod ecma;
 mod examples;
 mod extract;

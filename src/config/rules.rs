@@ -14,14 +14,14 @@ use std::{borrow::Cow, cell::Cell, sync::LazyLock};
 use regex::{Captures, Regex};
 
 use super::{
-    file::Cost,
+    cost::{Budget, Cost},
     keys::{RULE_SET, USE},
     language,
     node::{Entry, Key, Kind, Node, Text},
     report::{Context, Report},
     section::Section,
     source::Span,
-    suggest, units,
+    suggest,
 };
 
 /// The presets, as a file of rules.
@@ -37,8 +37,7 @@ const TEXT_LIMIT_BYTES: usize = 64 << 20;
 /// All named rules: those of the file, and the presets.
 pub(super) struct RuleSets<'n> {
     sets: Vec<RuleSet<'n>>,
-    nodes: Cell<usize>,
-    text_bytes: Cell<usize>,
+    budget: Budget,
 }
 
 /// Rules with a name.
@@ -95,8 +94,7 @@ impl<'n> RuleSets<'n> {
         let preset_sets = presets.iter().filter(hidden).map(|entry| read_set(report, entry, true));
         Self {
             sets: own_sets.chain(preset_sets).collect(),
-            nodes: Cell::default(),
-            text_bytes: Cell::default(),
+            budget: Budget::new(NODE_LIMIT, TEXT_LIMIT_BYTES),
         }
     }
 
@@ -279,7 +277,8 @@ impl<'n> RuleSets<'n> {
         let kind = match &node.kind {
             Kind::Text(text) => {
                 if let Some(argument) = whole(&text.text, arguments) {
-                    self.spend(report, Cost::of(argument), node.span)?;
+                    let cost = Cost::of(argument);
+                    self.spend(report, cost.nodes, cost.text_bytes, node.span)?;
                     return Some(argument.clone());
                 }
                 let filled = self.fill_text(report, node.span, &text.text, arguments)?;
@@ -291,7 +290,7 @@ impl<'n> RuleSets<'n> {
             Kind::Map(entries) => Kind::Map(self.fill_map(report, entries, arguments)?),
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => node.kind.clone(),
         };
-        self.spend(report, Cost { nodes: 1, ..Cost::default() }, node.span)?;
+        self.spend(report, 1, 0, node.span)?;
         Some(Node { span: node.span, kind, secret: node.secret })
     }
 
@@ -349,32 +348,24 @@ impl<'n> RuleSets<'n> {
                 report.error(argument.span, message, help);
                 return None;
             };
-            self.spend(report, Cost { text_bytes: scalar.len(), ..Cost::default() }, span)?;
+            self.spend(report, 0, scalar.len(), span)?;
             out.push_str(&scalar);
         }
-        self.spend(report, Cost { text_bytes: text.len() - from, ..Cost::default() }, span)?;
+        self.spend(report, 0, text.len() - from, span)?;
         out.push_str(&text[from..]);
         Some(out)
     }
 
     /// Counts what is put in. `None` when it is too much, which is told once.
-    fn spend(&self, report: &Report<'_>, cost: Cost, span: Span) -> Option<()> {
-        if self.nodes.get() > NODE_LIMIT || self.text_bytes.get() > TEXT_LIMIT_BYTES {
+    fn spend(&self, report: &Report<'_>, nodes: usize, text_bytes: usize, span: Span) -> Option<()> {
+        if self.budget.exceeded().is_some() {
             return None;
         }
-        self.nodes.set(self.nodes.get().saturating_add(cost.nodes));
-        self.text_bytes.set(self.text_bytes.get().saturating_add(cost.text_bytes));
-        if self.nodes.get() <= NODE_LIMIT && self.text_bytes.get() <= TEXT_LIMIT_BYTES {
-            return Some(());
-        }
-        let limit = if self.nodes.get() > NODE_LIMIT {
-            format!("{NODE_LIMIT} values")
-        } else {
-            units::show_size(TEXT_LIMIT_BYTES as u64)
-        };
-        let message = format!("with its named rules put in, the configuration holds more than {limit}");
-        report.error(span, message, "let named rules use fewer others");
-        None
+        let told = self.budget.spend(nodes, text_bytes).map_err(|limit| {
+            let message = format!("with its named rules put in, the configuration holds more than {limit}");
+            report.error(span, message, "let named rules use fewer others");
+        });
+        told.ok()
     }
 }
 

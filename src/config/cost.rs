@@ -1,0 +1,73 @@
+//! What repeated values take, and how much of it there may be: aliases and named rules make a long configuration of a
+//! short file.
+
+use std::cell::Cell;
+
+use super::{
+    node::{Kind, Node},
+    units,
+};
+
+/// What a value takes when it is repeated.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cost {
+    pub(super) nodes: usize,
+    pub(super) text_bytes: usize,
+    pub(super) depth: usize,
+}
+
+impl Cost {
+    pub(super) fn of(node: &Node) -> Self {
+        let own = Self { nodes: 1, text_bytes: node.as_text().map_or(0, str::len), depth: 1 };
+        match &node.kind {
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => own,
+            Kind::List(items) => items.iter().fold(own, |sum, item| sum.with(Self::of(item))),
+            Kind::Map(entries) => entries.iter().fold(own, |sum, entry| {
+                let key = Self { nodes: 1, text_bytes: entry.key.text.len(), depth: 0 };
+                sum.with(key).with(Self::of(&entry.value))
+            }),
+        }
+    }
+
+    fn with(self, part: Self) -> Self {
+        Self {
+            nodes: self.nodes + part.nodes,
+            text_bytes: self.text_bytes + part.text_bytes,
+            depth: self.depth.max(part.depth + 1),
+        }
+    }
+}
+
+/// How many values, and how many bytes of text, there may be together.
+pub(super) struct Budget {
+    node_limit: usize,
+    text_limit_bytes: usize,
+    nodes: Cell<usize>,
+    text_bytes: Cell<usize>,
+}
+
+impl Budget {
+    pub(super) fn new(node_limit: usize, text_limit_bytes: usize) -> Self {
+        Self { node_limit, text_limit_bytes, nodes: Cell::default(), text_bytes: Cell::default() }
+    }
+
+    /// Counts values and bytes of text.
+    ///
+    /// # Errors
+    ///
+    /// The limit that they are over, in words.
+    pub(super) fn spend(&self, nodes: usize, text_bytes: usize) -> Result<(), String> {
+        self.nodes.set(self.nodes.get().saturating_add(nodes));
+        self.text_bytes.set(self.text_bytes.get().saturating_add(text_bytes));
+        self.exceeded().map_or(Ok(()), Err)
+    }
+
+    /// The limit that it is over, in words.
+    pub(super) fn exceeded(&self) -> Option<String> {
+        if self.nodes.get() > self.node_limit {
+            return Some(format!("{} values", self.node_limit));
+        }
+        (self.text_bytes.get() > self.text_limit_bytes)
+            .then(|| units::show_size(self.text_limit_bytes as u64))
+    }
+}
