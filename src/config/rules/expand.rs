@@ -1,0 +1,138 @@
+//! The rules of one reply, with those that a `use` names in its place.
+
+use std::borrow::Cow;
+
+use super::{RuleSet, RuleSets, Via, WrittenRule, first_key};
+use crate::config::{
+    keys::USE,
+    node::{Kind, Node},
+    report::{Context, Report},
+    section::{Section, text_of},
+    source::Span,
+    suggest,
+};
+
+/// How deep named rules may use others.
+const DEPTH_LIMIT: usize = 16;
+
+/// The rules of one reply while they are put together.
+pub(super) struct Expansion<'e, 'r> {
+    sets: &'e RuleSets<'e>,
+    report: &'e Report<'e>,
+    /// Whose reply it is, in words.
+    user: &'e str,
+    /// The sets that are being put in, the outermost first.
+    pub(super) chain: Vec<usize>,
+    /// How what is put in now came there.
+    pub(super) via: Option<Via>,
+    rules: Vec<WrittenRule<'r>>,
+}
+
+impl<'e, 'r> Expansion<'e, 'r> {
+    pub(super) fn new(sets: &'e RuleSets<'_>, report: &'e Report<'_>, user: &'e str) -> Self {
+        Self { sets, report, user, chain: Vec::new(), via: None, rules: Vec::new() }
+    }
+
+    /// The rules of the reply that stands at `place`. `None` when something is wrong; that has been reported then.
+    pub(super) fn of(mut self, place: Span, reply: Cow<'r, Node>) -> Option<Vec<WrittenRule<'r>>> {
+        self.put_in(place, reply).then_some(self.rules)
+    }
+
+    /// Adds the rules of one reply. `false` when something is wrong with it.
+    fn put_in(&mut self, place: Span, reply: Cow<'r, Node>) -> bool {
+        let items: Vec<Cow<'r, Node>> = match reply {
+            Cow::Borrowed(Node { kind: Kind::List(items), .. }) => items.iter().map(Cow::Borrowed).collect(),
+            Cow::Owned(Node { kind: Kind::List(items), .. }) => items.into_iter().map(Cow::Owned).collect(),
+            one => {
+                let span = if self.chain.is_empty() { place } else { one.span };
+                return self.put_one_in(span, one);
+            }
+        };
+        // Each is looked at, so that all problems are told in one run.
+        let mut good = true;
+        for item in items {
+            good &= self.put_one_in(first_key(&item), item);
+        }
+        good
+    }
+
+    fn put_one_in(&mut self, span: Span, item: Cow<'r, Node>) -> bool {
+        if item.get("use").is_some() {
+            return self.put_use_in(&item).is_some();
+        }
+        if let Some(name) = item.as_text()
+            && self.sets.sets.iter().any(|set| set.name.text == name)
+        {
+            self.report.error(
+                item.span,
+                format!("expected a rule, found the name `{name}`"),
+                format!("write `{{ use: {name} }}`"),
+            );
+            return false;
+        }
+        self.rules.push(WrittenRule { node: item, span, via: self.via.clone() });
+        true
+    }
+
+    fn put_use_in(&mut self, item: &Node) -> Option<()> {
+        let (report, sets) = (self.report, &self.sets.sets);
+        let section = Section::open(report, first_key(item), item, &USE);
+        // A key beside it that means nothing is no reason not to look at the rest.
+        let node = item.get("use")?;
+        let name = text_of(report, node, "`use`")?;
+        let given = section.as_ref().and_then(|section| {
+            section.get("use");
+            section.map("with")
+        });
+        let Some((index, set)) = sets.iter().enumerate().find(|(_, set)| set.name.text == name) else {
+            let names = sets.iter().map(|set| set.name.text.as_str());
+            report.error(
+                node.span,
+                format!("there are no rules `{name}`"),
+                suggest::help(name, "there are", names),
+            );
+            return None;
+        };
+        set.used.set(true);
+        if self.chain.contains(&index) {
+            let circle = self.chain.iter().chain([&index]);
+            let names: Vec<_> = circle.map(|index| format!("`{}`", sets[*index].name.text)).collect();
+            let message = format!("the rules {} use themselves", names.join(" > "));
+            report.error(node.span, message, "take one `use` of the circle out");
+            return None;
+        }
+        if self.chain.len() == DEPTH_LIMIT {
+            let message = format!("named rules use others more than {DEPTH_LIMIT} deep");
+            report.error(node.span, message, "write the innermost rules where they are used");
+            return None;
+        }
+        let arguments = set.given(report, node.span, given.unwrap_or_default());
+        let reply = section.and(set.reply)?;
+        let arguments = arguments?;
+        let via = self.via_to(set, node.span);
+        let context = via.context.clone();
+        let before = self.via.replace(via);
+        self.chain.push(index);
+        let good = report.within(Some(context), || {
+            let filled = self.sets.filler.fill(report, reply, &arguments)?;
+            self.put_in(reply.span, Cow::Owned(filled)).then_some(())
+        });
+        self.chain.pop();
+        self.via = before;
+        good
+    }
+
+    /// How the rules of `set` come there by a `use` at `span`.
+    fn via_to(&self, set: &RuleSet<'_>, span: Span) -> Via {
+        let name = &set.name.text;
+        let names = self.via.as_ref().map_or_else(|| name.clone(), |via| format!("{} > {name}", via.names));
+        match &self.via {
+            Some(via) if !self.chain.is_empty() => Via { names, ..via.clone() },
+            Some(_) | None => {
+                let kind = if set.preset { "preset" } else { "rules" };
+                let words = format!("in the {kind} `{name}`, used by {}", self.user);
+                Via { names, span, context: Context { words, at: span } }
+            }
+        }
+    }
+}

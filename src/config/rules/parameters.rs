@@ -1,0 +1,177 @@
+//! Parameters: the names that stand for something in the texts of named rules, and what takes their place.
+
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+use crate::config::{
+    cost::{Budget, Cost},
+    node::{Entry, Key, Kind, Node, Text},
+    report::Report,
+    source::Span,
+};
+
+/// How many values all uses of named rules may put in together.
+const NODE_LIMIT: usize = 2_000_000;
+/// How many bytes of text these may have together.
+const TEXT_LIMIT_BYTES: usize = 64 << 20;
+
+/// A name that stands for something in named rules.
+pub(super) struct Parameter<'n> {
+    pub(super) name: &'n str,
+    /// `None` when each use must give a value.
+    pub(super) default: Option<&'n Node>,
+}
+
+/// Reads the parameters that rules declare.
+pub(super) fn declared<'n>(report: &Report<'_>, entries: &'n [Entry]) -> Vec<Parameter<'n>> {
+    for entry in entries.iter().filter(|entry| !NAME.is_match(&entry.key.text)) {
+        let message = format!("`{}` is no name of a parameter", entry.key.text);
+        report.error(entry.key.span, message, "write letters, digits and `_`, a letter first");
+    }
+    let default = |node: &'n Node| (!matches!(node.kind, Kind::Nothing)).then_some(node);
+    entries.iter().map(|entry| Parameter { name: &entry.key.text, default: default(&entry.value) }).collect()
+}
+
+/// The parameters that the texts of a value name, and where.
+pub(super) fn marks<'n>(node: &'n Node, found: &mut Vec<(&'n str, Span)>) {
+    let of_text = |text: &'n str, span: Span, found: &mut Vec<(&'n str, Span)>| {
+        let named = MARK.captures_iter(text).filter(|mark| mark.name("escape").is_none());
+        found.extend(named.filter_map(|mark: Captures<'n>| Some((mark.name("name")?.as_str(), span))));
+    };
+    match &node.kind {
+        Kind::Text(text) => of_text(&text.text, node.span, found),
+        Kind::List(items) => items.iter().for_each(|item| marks(item, found)),
+        Kind::Map(entries) => {
+            for Entry { key, value } in entries {
+                of_text(&key.text, key.span, found);
+                marks(value, found);
+            }
+        }
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => {}
+    }
+}
+
+/// Puts values in for parameters, and counts what it puts in.
+pub(super) struct Filler {
+    budget: Budget,
+}
+
+impl Default for Filler {
+    fn default() -> Self {
+        Self { budget: Budget::new(NODE_LIMIT, TEXT_LIMIT_BYTES) }
+    }
+}
+
+impl Filler {
+    /// A value with the parameters put in.
+    pub(super) fn fill(&self, report: &Report<'_>, node: &Node, arguments: &[(&str, &Node)]) -> Option<Node> {
+        let kind = match &node.kind {
+            Kind::Text(text) => {
+                if let Some(argument) = whole(&text.text, arguments) {
+                    let cost = Cost::of(argument);
+                    self.spend(report, cost.nodes, cost.text_bytes, node.span)?;
+                    return Some(argument.clone());
+                }
+                let filled = self.fill_text(report, node.span, &text.text, arguments)?;
+                Kind::Text(Text { text: filled, style: text.style })
+            }
+            Kind::List(items) => Kind::List(
+                items.iter().map(|item| self.fill(report, item, arguments)).collect::<Option<_>>()?,
+            ),
+            Kind::Map(entries) => Kind::Map(self.fill_map(report, entries, arguments)?),
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => node.kind.clone(),
+        };
+        self.spend(report, 1, 0, node.span)?;
+        Some(Node { span: node.span, kind, secret: node.secret })
+    }
+
+    fn fill_map(
+        &self,
+        report: &Report<'_>,
+        entries: &[Entry],
+        arguments: &[(&str, &Node)],
+    ) -> Option<Vec<Entry>> {
+        let mut filled: Vec<Entry> = Vec::with_capacity(entries.len());
+        for Entry { key, value } in entries {
+            let text = self.fill_text(report, key.span, &key.text, arguments)?;
+            if text != key.text && filled.iter().any(|known| known.key.text == text) {
+                report.error(
+                    key.span,
+                    format!("the key `{text}` is here twice"),
+                    "give the parameter another value",
+                );
+                return None;
+            }
+            let value = self.fill(report, value, arguments)?;
+            filled.push(Entry { key: Key { text, span: key.span }, value });
+        }
+        Some(filled)
+    }
+
+    fn fill_text(
+        &self,
+        report: &Report<'_>,
+        span: Span,
+        text: &str,
+        arguments: &[(&str, &Node)],
+    ) -> Option<String> {
+        let (mut out, mut from) = (String::new(), 0);
+        for found in MARK.captures_iter(text) {
+            let Some((whole, name)) = found.get(0).zip(found.name("name")) else { continue };
+            out.push_str(&text[from..whole.start()]);
+            from = whole.end();
+            if found.name("escape").is_some() {
+                out.push_str(&whole.as_str()[1..]);
+                continue;
+            }
+            let Some((_, argument)) = arguments.iter().find(|(known, _)| *known == name.as_str()) else {
+                out.push_str(whole.as_str());
+                continue;
+            };
+            let Some(scalar) = argument.scalar() else {
+                let message = format!(
+                    "the parameter `{}` stands within a text, and is {}",
+                    name.as_str(),
+                    argument.found()
+                );
+                let help =
+                    "give a text or a number; a list or a map can only take the place of a whole value";
+                report.error(argument.span, message, help);
+                return None;
+            };
+            self.spend(report, 0, scalar.len(), span)?;
+            out.push_str(&scalar);
+        }
+        self.spend(report, 0, text.len() - from, span)?;
+        out.push_str(&text[from..]);
+        Some(out)
+    }
+
+    /// Counts what is put in. `None` when it is too much, which is told once.
+    fn spend(&self, report: &Report<'_>, nodes: usize, text_bytes: usize, span: Span) -> Option<()> {
+        if self.budget.exceeded().is_some() {
+            return None;
+        }
+        let told = self.budget.spend(nodes, text_bytes).map_err(|limit| {
+            let message = format!("with its named rules put in, the configuration holds more than {limit}");
+            report.error(span, message, "let named rules use fewer others");
+        });
+        told.ok()
+    }
+}
+
+/// The argument that a text is, when it is one parameter and nothing else.
+fn whole<'a>(text: &str, arguments: &[(&str, &'a Node)]) -> Option<&'a Node> {
+    let name = text.strip_prefix("$(")?.strip_suffix(')')?;
+    arguments.iter().find(|(known, _)| *known == name).map(|(_, argument)| *argument)
+}
+
+/// A parameter in a text; one `$` more stands for the characters themselves.
+static MARK: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?<escape>\$)?\$\((?<name>[A-Za-z_][A-Za-z0-9_]*)\)")
+        .expect("the pattern is fixed and right")
+});
+
+static NAME: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^[A-Za-z_][A-Za-z0-9_]*$").expect("the pattern is fixed and right"));
