@@ -1,0 +1,65 @@
+//! How a client asks for what was left out.
+
+use serde_json::{Map, Value};
+
+/// The arguments by which a client asks for other rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum More {
+    /// One that counts rows.
+    Offset {
+        /// Its name.
+        argument: String,
+        /// What it is for the first row.
+        first: u64,
+    },
+    /// One that counts pages, and one that says how many rows a page has: with the size that is shown, no row is
+    /// passed over.
+    Page {
+        /// Its name.
+        argument: String,
+        /// The name of the other.
+        size: String,
+        /// What it is for the first page.
+        first: u64,
+    },
+}
+
+impl More {
+    /// The names of its arguments.
+    pub fn arguments(&self) -> impl Iterator<Item = &String> {
+        let (first, second) = match self {
+            Self::Offset { argument, .. } => (argument, None),
+            Self::Page { argument, size, .. } => (argument, Some(size)),
+        };
+        std::iter::once(first).chain(second)
+    }
+
+    /// The arguments that ask for what comes after the rows that are shown.
+    pub(super) fn next(&self, args: &Value, shown: usize, texts: &[String]) -> Map<String, Value> {
+        let shown = shown as u64;
+        // An argument may be a text, when nobody gave it a type; what is no number has no next.
+        let current = |name: &str, first: u64| match args.get(name) {
+            None | Some(Value::Null) => Some(first),
+            Some(Value::String(text)) => text.trim().parse().ok(),
+            Some(other) => other.as_u64(),
+        };
+        let next = match self {
+            Self::Offset { argument, first } => current(argument, *first)
+                .and_then(|current| Some(vec![(argument.clone(), current.checked_add(shown)?)])),
+            Self::Page { argument, size, first } => current(argument, *first).and_then(|page| {
+                let before = page.checked_sub(*first)?;
+                // Without a size nobody knows how many rows the pages before had, but for the first.
+                let of_page = if before == 0 { 0 } else { current(size, 0).filter(|size| *size > 0)? };
+                let seen = before.checked_mul(of_page)?.checked_add(shown)?;
+                Some(vec![(argument.clone(), first + seen.checked_div(shown)?), (size.clone(), shown)])
+            }),
+        };
+        // What is sent back must be what the input schema asks for.
+        let is_text = |name: &String| texts.contains(name) || args.get(name).is_some_and(Value::is_string);
+        let written = |(name, value): (String, u64)| match is_text(&name) {
+            true => (name, Value::String(value.to_string())),
+            false => (name, value.into()),
+        };
+        next.into_iter().flatten().map(written).collect()
+    }
+}

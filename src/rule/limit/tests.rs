@@ -1,0 +1,167 @@
+//! What is left out, what is said of it, and that the rest is within the limit.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn structured(value: &Value) -> Structured {
+    Structured::new(JsonText::of(value))
+}
+
+#[track_caller]
+fn check(limit: &Limit, value: Value, expected: Result<(&str, Option<&str>), &str>) {
+    let found =
+        limit.structure(structured(&value), None, &json!({"start": 10, "page": "3", "per": 20}), false);
+    match (found, expected) {
+        (Ok((found, cut)), Ok((json, note))) => {
+            assert_eq!(found.json().as_str(), json);
+            assert_eq!(cut.map(|cut| cut.to_string()).as_deref(), note);
+        }
+        (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+        (found, _) => panic!("found {found:?}, expected {expected:?}"),
+    }
+}
+
+fn rows(rows: usize) -> Limit {
+    Limit { rows: Some(rows), ..Limit::default() }
+}
+
+fn characters(characters: usize) -> Limit {
+    Limit { characters: Some(characters), ..Limit::default() }
+}
+
+#[test]
+fn whole_rows_are_left_out_at_the_end() {
+    check(&rows(2), json!([1, 2, 3]), Ok(("[1,2]", Some("2 of 3 rows are shown."))));
+    check(&rows(3), json!([1, 2, 3]), Ok(("[1,2,3]", None)));
+    check(
+        &rows(1),
+        json!({"n": 2, "data": {"hosts": ["a", "b"]}}),
+        Ok((r#"{"n":2,"data":{"hosts":["a"]}}"#, Some("1 of 2 rows are shown."))),
+    );
+    check(&rows(1), json!("one\ntwo\n"), Ok((r#""one\n""#, Some("1 of 2 lines are shown."))));
+    check(&rows(1), json!({"n": 2}), Ok((r#"{"n":2}"#, None)));
+    // `{"result":["ab"]}` has 17 characters.
+    check(&characters(17), json!(["ab", "cd"]), Ok((r#"["ab"]"#, Some("1 of 2 rows are shown."))));
+    check(&characters(16), json!(["ab", "cd"]), Err("first row alone"));
+    check(
+        &characters(16),
+        json!({"text": "long enough"}),
+        Err("it has 22 characters, this tool gives at most 16"),
+    );
+}
+
+#[test]
+fn the_list_may_be_named() {
+    let of = |path: &str| Limit { rows: Some(1), of: Some(path.parse().unwrap()), ..Limit::default() };
+    let two = json!({"a": [1, 2], "my rows": [1, 2, 3], "log": "x\ny\n"});
+    check(
+        &of(".a"),
+        two.clone(),
+        Ok((r#"{"a":[1],"my rows":[1,2,3],"log":"x\ny\n"}"#, Some("1 of 2 rows are shown."))),
+    );
+    check(
+        &of(r#"."my rows""#),
+        two.clone(),
+        Ok((r#"{"a":[1,2],"my rows":[1],"log":"x\ny\n"}"#, Some("1 of 3 rows are shown."))),
+    );
+    check(
+        &of(".log"),
+        two.clone(),
+        Ok((r#"{"a":[1,2],"my rows":[1,2,3],"log":"x\n"}"#, Some("1 of 2 lines are shown."))),
+    );
+    check(&of(".nope"), two, Ok((r#"{"a":[1,2],"my rows":[1,2,3],"log":"x\ny\n"}"#, None)));
+    check(&of(".result"), json!([1, 2]), Ok(("[1]", Some("1 of 2 rows are shown."))));
+    check(&of("."), json!([1, 2]), Ok(("[1]", Some("1 of 2 rows are shown."))));
+    for wrong in ["a", "..a", ".a[0]", ".a.", ".\"a", ".a b"] {
+        assert!(wrong.parse::<ListPath>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn the_note_says_how_to_ask_for_the_rest() {
+    let offset = More::Offset { argument: "start".into(), first: 0 };
+    check(
+        &Limit { more: Some(offset), ..rows(2) },
+        json!([1, 2, 3]),
+        Ok(("[1,2]", Some("2 of 3 rows are shown. For the next, call again with `start`: 12."))),
+    );
+    let offset = More::Offset { argument: "start".into(), first: 0 };
+    check(
+        &Limit { more: Some(offset), text_arguments: vec!["start".into()], ..rows(2) },
+        json!([1, 2, 3]),
+        Ok(("[1,2]", Some("2 of 3 rows are shown. For the next, call again with `start`: \"12\"."))),
+    );
+    // Two pages of 20 and these 10 rows are 50: what comes next is page 6 of 10 rows each.
+    let page = More::Page { argument: "page".into(), size: "per".into(), first: 1 };
+    let (_, cut) = Limit { more: Some(page), ..rows(10) }
+        .structure(structured(&(0..20).collect()), None, &json!({"page": "3", "per": 20}), false)
+        .unwrap();
+    assert_eq!(
+        cut.unwrap().meta(),
+        json!({
+            "unit": "rows", "shown": 10, "leftOut": 10, "total": 20, "next": {"page": "6", "per": 10}
+        })
+    );
+}
+
+fn shown(text: &str, kind: TextKind) -> Shown {
+    Shown { content: Content::text(text), text: kind }
+}
+
+#[test]
+fn whole_lines_of_text_are_left_out() {
+    let texts = |limit: &Limit, blocks: Vec<Shown>| {
+        limit.texts(blocks).map(|(content, cut)| {
+            let texts: Vec<_> = content.iter().map(|c| c.block.text(None).unwrap().into_owned()).collect();
+            (texts, cut.map(|cut| cut.to_string()))
+        })
+    };
+    let made = || vec![shown("one\ntwo\nthree", TextKind::Made), shown("four", TextKind::Made)];
+    assert_eq!(
+        texts(&characters(8), made()).unwrap(),
+        (vec!["one\ntwo".to_owned()], Some("2 of 4 lines are shown.".to_owned()))
+    );
+    assert_eq!(texts(&characters(20), made()).unwrap().1, None);
+    assert!(texts(&characters(2), made()).unwrap_err().contains("first line alone"));
+    let verbatim = vec![shown("1\n2\n3\n", TextKind::Verbatim), shown("{}", TextKind::Json)];
+    assert_eq!(texts(&rows(2), verbatim).unwrap().0, ["1\n2", "{}"]);
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        "\\PC{0,12}|(a\n){0,5}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 40, 8, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..8).prop_map(Value::from),
+            prop::collection::hash_map("[a-c]", inner, 0..4).prop_map(|map| map.into_iter().collect()),
+        ]
+    })
+}
+
+proptest! {
+    /// Whatever the value, what comes out is within the limit, or the client is told why not.
+    #[test]
+    fn a_limited_value_is_within_its_limit(
+        value in any_value(), most in 12_usize..80, rows in prop::option::of(0_usize..5), pretty: bool,
+    ) {
+        let limit = Limit { rows, characters: Some(most), ..Limit::default() };
+        match limit.structure(structured(&value), None, &Value::Null, pretty) {
+            Err(why) => prop_assert!(why.contains("too long")),
+            Ok((limited, cut)) => {
+                let seen = limited.value(Shapes::ObjectsOnly);
+                let text = if pretty { serde_json::to_string_pretty(&seen).unwrap() } else { seen.to_string() };
+                prop_assert!(text.chars().count() <= most, "{text}");
+                match cut {
+                    None => prop_assert_eq!(limited.json().parse(), value),
+                    Some(cut) => prop_assert!(cut.shown < cut.total && rows.is_none_or(|rows| cut.shown <= rows)),
+                }
+            }
+        }
+    }
+}
