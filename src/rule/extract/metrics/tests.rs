@@ -1,0 +1,150 @@
+//! Samples as servers print them, and what is none.
+
+use super::*;
+
+fn metrics(names: &[&str], shape: MetricsShape) -> Metrics {
+    let names = names.iter().map(|name| NamePattern::new(name)).collect();
+    Metrics { names, shape, help: false, allow_empty: false }
+}
+
+#[track_caller]
+fn check(metrics: &Metrics, text: &str, expected: Result<&str, &str>) {
+    match (metrics.extract(text), expected) {
+        (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
+        (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+        (found, _) => panic!("found {:.400}", format!("{found:?}")),
+    }
+}
+
+#[track_caller]
+fn sample(line: &str, expected: Result<&str, &str>) {
+    let whole = expected.map(|expected| format!("[{expected}]"));
+    check(&metrics(&[], MetricsShape::Samples), line, whole.as_deref().map_err(|error| *error));
+}
+
+#[test]
+fn a_sample_has_name_type_labels_and_value() {
+    sample("up 1", Ok(r#"{"name":"up","type":"untyped","labels":{},"value":1}"#));
+    sample(
+        "# HELP rpc_seconds Time \\\\ of\\ncalls\n# TYPE rpc_seconds histogram\r\nrpc_seconds_bucket{le=\"0.5\",} 1.445961e+06 1395066363000\r\n",
+        Ok(concat!(
+            r#"{"name":"rpc_seconds_bucket","type":"histogram","labels":{"le":"0.5"},"#,
+            r#""value":1.445961e+06,"timestamp":1395066363000}"#
+        )),
+    );
+    sample(
+        "a { x = \"C:\\\\D\" , y=\"\\\"q\\\"\\n\\z}\" }\t-.5",
+        Ok(r#"{"name":"a","type":"untyped","labels":{"x":"C:\\D","y":"\"q\"\n\\z}"},"value":-0.5}"#),
+    );
+    sample(
+        "{\"jvm.memory\",\"area.of\"=\"heap\"} 5.",
+        Ok(r#"{"name":"jvm.memory","type":"untyped","labels":{"area.of":"heap"},"value":5}"#),
+    );
+}
+
+#[test]
+fn help_is_there_where_it_is_asked_for() {
+    let metrics = Metrics { help: true, ..metrics(&[], MetricsShape::Samples) };
+    let expected = r#"[{"name":"a","type":"untyped","help":"x\ny","labels":{},"value":1}]"#;
+    check(&metrics, "# HELP a x\\ny\na 1\n", Ok(expected));
+}
+
+#[test]
+fn what_is_no_number_in_json_is_null_and_says_what_it_is() {
+    for (written, word) in [("NaN", "NaN"), ("+Inf", "+Inf"), ("Inf", "+Inf"), ("-Inf", "-Inf")] {
+        let expected =
+            format!(r#"{{"name":"a","type":"untyped","labels":{{}},"value":null,"not_a_number":"{word}"}}"#);
+        sample(&format!("a {written}"), Ok(&expected));
+    }
+}
+
+#[test]
+fn openmetrics_has_exemplars_and_an_end() {
+    let text = "# TYPE a counter\n# UNIT a seconds\na_total 17.0 1520879607.7 # {trace=\"k\"} 0.67 1520879606\n\
+        a_created 1520430000\n# EOF\n";
+    check(
+        &metrics(&[], MetricsShape::Samples),
+        text,
+        Ok(concat!(
+            r#"[{"name":"a_total","type":"counter","labels":{},"value":17.0,"timestamp":1520879607.7,"#,
+            r#""exemplar":{"labels":{"trace":"k"},"value":0.67,"timestamp":1520879606}},"#,
+            r#"{"name":"a_created","type":"counter","labels":{},"value":1520430000}]"#
+        )),
+    );
+    sample("a 1\n# EOF\nb 2", Err("line 3: expected nothing after `# EOF`, found `b 2`"));
+}
+
+#[test]
+fn names_choose_and_the_lines_of_others_are_not_looked_into() {
+    let text = "node_load1 0.5\nnode_load15 0.2\nbroken {{{\nother 1\nother{x=\"y\"} 2\n";
+    let object = |names: &[&str]| metrics(names, MetricsShape::Object);
+    check(&object(&["node_load1", "other"]), text, Ok(r#"{"node_load1":0.5,"other":1}"#));
+    check(&object(&["node_*"]), text, Ok(r#"{"node_load1":0.5,"node_load15":0.2}"#));
+    check(
+        &object(&["gone", "n*z"]),
+        text,
+        Err("expected samples of `gone` or `n*z` without labels, found none among 5"),
+    );
+    let rows = r#"[{"metric":"other","value":1},{"metric":"other","x":"y","value":2}]"#;
+    check(&metrics(&["other"], MetricsShape::Rows), text, Ok(rows));
+}
+
+#[test]
+fn a_star_stands_for_any_characters() {
+    let holds = |pattern: &str, name| NamePattern::new(pattern).holds(name);
+    for pattern in ["*", "abc", "a*", "*c", "a*c", "*b*", "a**c", "*a*b*c*", "abc*"] {
+        assert!(holds(pattern, "abc"), "{pattern}");
+    }
+    for pattern in ["ab", "b*", "*b", "abc*c", "*a*a*", "abcd*", ""] {
+        assert!(!holds(pattern, "abc"), "{pattern}");
+    }
+}
+
+#[test]
+fn what_is_no_metric_is_an_error_with_its_line() {
+    sample("up 1\n<html>", Err("line 2: expected the name of a metric, found `<html>`"));
+    sample("Service restarting", Err("line 1: expected a value of `Service`, found `restarting`"));
+    sample("up", Err("expected a value of `up`, found none"));
+    sample("up 1 soon", Err("expected a time after the value, found `soon`"));
+    sample("up 1 2 3", Err("expected the end of the line, found `3`"));
+    sample("up{a=1} 1", Err("expected a text in quotes, found `1} 1`"));
+    sample("up{a=\"1} 1", Err("expected `\"` at the end"));
+    sample("up{a=\"1\" b=\"2\"} 1", Err("expected `,` or `}` after a label, found `b=\"2\"} 1`"));
+    sample("up{a=\"1\",a=\"2\"} 1", Err("expected label `a` once"));
+    sample("up{\"a\"} 1", Err("expected one name, found `up` and `a`"));
+    sample("{} 1", Err("expected the name of a metric, found none"));
+    sample("# only comments", Err("expected samples, found none among 0"));
+    check(&metrics(&[], MetricsShape::Object), "a 1\na 2", Err("line 2: expected `a` once"));
+    check(&metrics(&[], MetricsShape::Rows), "a{value=\"x\"} 1", Err("line 1: expected no label `value`"));
+}
+
+#[test]
+fn an_empty_result_is_right_where_the_rule_says_so() {
+    let empty = |shape| Metrics { allow_empty: true, ..metrics(&["x"], shape) };
+    check(&empty(MetricsShape::Samples), "a 1", Ok("[]"));
+    check(&empty(MetricsShape::Object), "", Ok("{}"));
+}
+
+#[test]
+fn hostile_replies_take_linear_time_and_bounded_memory() {
+    let all = || metrics(&[], MetricsShape::Samples);
+    check(&all(), &"a 1\n".repeat(110_000), Err("line 100001: expected at most 100000 samples"));
+    check(&metrics(&["b"], MetricsShape::Samples), &"a 1\n".repeat(110_000), Err("none among 110000"));
+    let types: String = (0..120_000).map(|index| format!("# TYPE m{index} gauge\n")).collect();
+    check(&all(), &types, Err("expected at most 100000 metrics"));
+    let labels: String = (0..400).map(|index| format!("l{index}=\"\",")).collect();
+    check(&all(), &format!("a{{{labels}}} 1\n").repeat(3_000), Err("expected at most 1000000 labels"));
+    let many: String = (0..2_000).map(|index| format!("l{index}=\"\",")).collect();
+    sample(&format!("a{{{many}}} 1"), Err("expected at most 1000 labels"));
+    let long = "h".repeat(100 << 10);
+    let repeated = format!("# HELP a {long}\n# TYPE a {long}\n{}", "a 1\n".repeat(90_000));
+    check(&all(), &repeated, Err("line 330: expected at most 33554432 bytes of types and help"));
+    let helped = Metrics { help: true, ..all() };
+    check(&helped, &repeated, Err("line 166: expected at most 33554432 bytes of types and help"));
+    for long in ["a", "a{", "a{b=\"", "{\"", "\\", "a{x=\"\\"] {
+        let text = format!("{long}{}", long.repeat((256 << 10) / long.len()));
+        assert!(all().extract(&text).is_err());
+    }
+    assert!(all().extract(&format!("a {}", "1".repeat(256 << 10))).is_ok());
+    assert!(metrics(&["*a*a*a*a*b"], MetricsShape::Samples).extract(&"a".repeat(256 << 10)).is_err());
+}
