@@ -1,4 +1,4 @@
-//! Types, blocks, bounds and conditions for the property in [`super`]: a few of each, picked by number.
+//! Types, blocks, bounds and conditions for the properties in [`super::properties`]: a few of each, picked by number.
 
 use serde_json::json;
 
