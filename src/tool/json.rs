@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
 
+use super::tree;
+
 /// How deep arrays and objects may nest, in a reply and in arguments.
 ///
 /// The limit of `serde_json`'s tree parser, so that whatever passes here can be read into a tree later.
@@ -99,11 +101,53 @@ impl JsonText {
     }
 
     /// Reads the document into a tree.
-    ///
-    /// A document that spells one of the parser's own keys with escapes reads as null: no honest one does.
     pub fn parse(&self) -> Value {
-        serde_json::from_slice(&self.text).unwrap_or_default()
+        tree::read(&self.text).unwrap_or_default()
     }
+
+    /// Whether a tree of the document would have at most so many values, lists and objects among them. Names of
+    /// members are none.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyValues`] with the place of what is too much.
+    pub fn has_at_most(&self, most: usize) -> Result<(), TooManyValues> {
+        // Two values have something between them.
+        if self.text.len() / 2 < most {
+            return Ok(());
+        }
+        let (json, bytes) = (self.as_str(), &self.text[..]);
+        let (mut values, mut position) = (1, 0);
+        while let Some(skipped) = bytes[position..].iter().position(|byte| PARTING[usize::from(*byte)]) {
+            position += skipped;
+            match bytes[position] {
+                b'"' => position = string_end(json, position).unwrap_or(bytes.len() - 1),
+                b',' => values += 1,
+                _ => {
+                    let inside = bytes[position + 1..].iter().find(|byte| !byte.is_ascii_whitespace());
+                    values += usize::from(!matches!(inside, Some(b']' | b'}')));
+                }
+            }
+            if values > most {
+                let JsonError { line, column, .. } = JsonError::at(json, position, String::new());
+                return Err(TooManyValues { most, line, column });
+            }
+            position += 1;
+        }
+        Ok(())
+    }
+}
+
+/// A document has more values than may be read into a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected at most {most} values, found more at line {line}, column {column}")]
+pub struct TooManyValues {
+    /// How many there may be.
+    pub most: usize,
+    /// Where the first that is too much comes, from 1.
+    pub line: usize,
+    /// The column in bytes, from 1.
+    pub column: usize,
 }
 
 /// What the parser passes over in a raw value: how deep it nests, and halves of surrogate pairs (`\\ud800` alone),
@@ -130,16 +174,20 @@ fn check_inside(json: &str) -> Result<usize, JsonError> {
 }
 
 /// The bytes that mean something outside of strings.
-const STRUCTURE: [bool; 256] = {
-    let mut structure = [false; 256];
-    let marks = b"\":[]{}";
+const STRUCTURE: [bool; 256] = among(b"\":[]{}");
+
+/// Those that a value comes after, and what begins a string.
+const PARTING: [bool; 256] = among(b"\",[{");
+
+const fn among(marks: &[u8]) -> [bool; 256] {
+    let mut among = [false; 256];
     let mut index = 0;
     while index < marks.len() {
-        structure[marks[index] as usize] = true;
+        among[marks[index] as usize] = true;
         index += 1;
     }
-    structure
-};
+    among
+}
 
 /// Where the string that opens at `opening` closes.
 fn string_end(json: &str, opening: usize) -> Result<usize, JsonError> {
@@ -212,6 +260,12 @@ mod tests {
 
     #[test]
     fn the_parsers_own_keys_are_no_numbers() {
+        let escaped = Bytes::from_static(br#"{"\u0024serde_json::private::Number": "5"}"#);
+        assert_eq!(
+            JsonText::check(&escaped).unwrap().parse(),
+            json!({"$serde_json::private::Number": "5"}),
+            "what the text says"
+        );
         let check = |json: &str| JsonText::check(&Bytes::from(json.to_owned()));
         for kind in ["Number", "RawValue"] {
             assert!(check(&format!(r#"{{"a": {{"$serde_json::private::{kind}": "5"}}}}"#)).is_err());
@@ -222,13 +276,41 @@ mod tests {
     /// Names of a page or of a CSV file may be anything, and trees are made of them without the parser.
     #[test]
     fn a_tree_with_the_parsers_own_keys_is_written_as_it_is() {
-        for (kind, inside, read) in
-            [("Number", "5", json!(5)), ("Number", "x", Value::Null), ("RawValue", "[1", Value::Null)]
-        {
-            let text = JsonText::of(&json!({ format!("$serde_json::private::{kind}"): inside }));
+        for (kind, inside) in [("Number", "5"), ("Number", "x"), ("RawValue", "[1")] {
+            let value = json!({ format!("$serde_json::private::{kind}"): inside });
+            let text = JsonText::of(&value);
             assert_eq!(text.as_str(), format!(r#"{{"$serde_json::private::{kind}":"{inside}"}}"#));
-            assert_eq!(text.parse(), read);
+            assert_eq!(text.parse(), value);
         }
+    }
+
+    fn count(value: &Value) -> usize {
+        match value {
+            Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
+            Value::Object(members) => 1 + members.values().map(count).sum::<usize>(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
+        }
+    }
+
+    #[test]
+    fn values_are_counted_without_a_tree() {
+        for json in [
+            "1",
+            "[]",
+            "{ }",
+            "[ [ ], {}, [1], {\"a\":[1,2 , 3]} ]",
+            r#"{"a,[{": "x,\"[,", "b": [{}, {"c": null}]}"#,
+            "\n[1,\n2,\n\n3]",
+        ] {
+            let text = JsonText::check(&Bytes::from(json.to_owned())).unwrap();
+            let values = count(&text.parse());
+            text.has_at_most(values).unwrap();
+            if values > 1 {
+                assert_eq!(text.has_at_most(values - 1).unwrap_err().most, values - 1, "{json}");
+            }
+        }
+        let lines = JsonText::check(&Bytes::from_static(b"[1,\n2,\n3]")).unwrap();
+        assert_eq!(lines.has_at_most(3).unwrap_err(), TooManyValues { most: 3, line: 2, column: 2 });
     }
 
     proptest::proptest! {

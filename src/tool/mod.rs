@@ -13,13 +13,14 @@ mod json;
 mod name;
 mod result;
 mod schema;
+mod tree;
 mod violation;
 mod write;
 
 pub use arguments::Arguments;
 pub use definition::ToolDefinition;
 pub use fault::Fault;
-pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText};
+pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues};
 pub use name::{ToolName, ToolNameError};
 pub use result::{
     Annotations, Block, Content, ErrorFormat, Outcome, ResourceBody, SentBlock, SharedText, Structured, Text,

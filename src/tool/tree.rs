@@ -1,0 +1,183 @@
+//! JSON text to a tree of values, in little memory.
+
+use std::{fmt, ops::Range};
+
+use serde::{
+    Deserializer,
+    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Number, Value};
+
+/// Reads text that was checked before. Nothing where it is no JSON, or nests too deep.
+///
+/// As `serde_json` does it, but for two things. Lists and small objects take the memory that they need and no more:
+/// a reply of many small objects would take three times as much. And a key of a document is a key, were it the one
+/// by which `serde_json` tells its own reader of a number.
+pub(super) fn read(text: &[u8]) -> Option<Value> {
+    let range = text.as_ptr_range();
+    let inside = range.start as usize..range.end as usize;
+    let mut parser = serde_json::Deserializer::from_slice(text);
+    let value = Reader { inside: &inside }.deserialize(&mut parser).ok()?;
+    parser.end().ok()?;
+    Some(value)
+}
+
+/// How many members an object has at most that are put together before it is made.
+const SMALL_MEMBERS: usize = 16;
+
+/// What comes of the deserializer of `serde_json`. `inside` is where the text is in memory: a key from elsewhere is
+/// the mark of a number.
+#[derive(Clone, Copy)]
+struct Reader<'r> {
+    inside: &'r Range<usize>,
+}
+
+/// What stands in the place of a key.
+enum Key {
+    Name(String),
+    MarkOfNumber,
+}
+
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {
+        Ok(Value::Bool(flag))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Number(number.into()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::Number(number.into()))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::String(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element_seed(self)? {
+            items.push(item);
+        }
+        items.shrink_to_fit();
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut next = members.next_key_seed(KeyReader { inside: self.inside })?;
+        if let Some(Key::MarkOfNumber) = next {
+            let digits: String = members.next_value()?;
+            return digits.parse::<Number>().map(Value::Number).map_err(Error::custom);
+        }
+        let (mut first, mut map) = (Vec::new(), Map::new());
+        while let Some(Key::Name(name)) = next {
+            let value = members.next_value_seed(self)?;
+            if first.len() < SMALL_MEMBERS && map.is_empty() {
+                first.push((name, value));
+            } else {
+                map.extend(first.drain(..));
+                map.insert(name, value);
+            }
+            next = members.next_key_seed(KeyReader { inside: self.inside })?;
+        }
+        if map.is_empty() {
+            map = Map::with_capacity(first.len());
+            map.extend(first);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct KeyReader<'r> {
+    inside: &'r Range<usize>,
+}
+
+impl<'de> DeserializeSeed<'de> for KeyReader<'_> {
+    type Value = Key;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for KeyReader<'_> {
+    type Value = Key;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the name of a member")
+    }
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Key, E> {
+        Ok(match self.inside.contains(&(name.as_ptr() as usize)) {
+            true => Key::Name(name.to_owned()),
+            false => Key::MarkOfNumber,
+        })
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Key, E> {
+        // It has escapes, so it is copied out of the text.
+        Ok(Key::Name(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str) {
+        assert_eq!(read(text.as_bytes()), serde_json::from_str(text).ok(), "{text}");
+    }
+
+    #[test]
+    fn all_that_json_has_is_read() {
+        check(r#" {"a": [1, -2.50, 1e5, "x\n\u00e9", true, false, null, {}, [], ""], "": {"b": {"c": 1}}} "#);
+        check(r#"{"twice": 1, "other": 2, "twice": 3}"#);
+        check("12345678901234567890.10");
+        for broken in ["", "[1", "[1] 2", "{\"a\"}", "nul"] {
+            check(broken);
+        }
+        let many: Vec<String> = (0..100).map(|index| format!(r#""k{}": {index}"#, index % 60)).collect();
+        check(&format!("{{{}}}", many.join(",")));
+    }
+
+    #[test]
+    fn a_key_of_the_document_is_a_key() {
+        for key in ["$serde_json::private::Number", "$serde_json::private::RawValue", ""] {
+            let value = json!({ key: "5", "a": {key: {"b": 1}} });
+            assert_eq!(read(value.to_string().as_bytes()), Some(value.clone()));
+            assert_eq!(read(value.to_string().replace('$', r"\u0024").as_bytes()), Some(value));
+        }
+        assert_eq!(read(br#"{"":5}"#), Some(json!({"": 5})));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_what_the_other_reader_reads(text in r#"[\[\]{}",: a0-9.eE+-]{0,40}"#) {
+            prop_assert_eq!(read(text.as_bytes()), serde_json::from_str(&text).ok());
+        }
+    }
+}
