@@ -144,6 +144,10 @@ fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
     let routes = RouteDefaults {
         deadline: section.duration("deadline").unwrap_or(own.deadline),
         reply_limit_bytes: section.size("reply_limit").unwrap_or(own.reply_limit_bytes),
+        value_limit: section
+            .count("value_limit")
+            .and_then(|count| usize::try_from(count).ok())
+            .unwrap_or(own.value_limit),
         error_text_bytes: section.size("error_text_limit").unwrap_or(own.error_text_bytes),
         envelope: routes::envelope(section).unwrap_or(own.envelope),
         error_status: routes::error_status(section).unwrap_or(own.error_status),

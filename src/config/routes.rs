@@ -50,6 +50,7 @@ pub struct RouteFile {
 pub(super) struct RouteDefaults {
     pub(super) deadline: Duration,
     pub(super) reply_limit_bytes: usize,
+    pub(super) value_limit: usize,
     pub(super) error_text_bytes: usize,
     pub(super) envelope: Envelope,
     pub(super) error_status: ErrorStatus,
@@ -63,6 +64,7 @@ impl Default for RouteDefaults {
         Self {
             deadline: Duration::from_secs(30),
             reply_limit_bytes: TranslationLimits::DEFAULT_REPLY_BYTES,
+            value_limit: TranslationLimits::DEFAULT_VALUES,
             error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES,
             envelope: Envelope::Mcp,
             error_status: ErrorStatus::Truthful,
@@ -171,6 +173,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let (title, description) = (section.text("title"), section.text("description"));
     let annotations = section.section("annotations", &ANNOTATIONS).map(|section| annotations(&section));
     let (deadline, reply_limit) = (section.duration("deadline"), section.size("reply_limit"));
+    let value_limit = section.count("value_limit").and_then(|count| usize::try_from(count).ok());
     let (envelope, error_status) = (envelope(&section), error_status(&section));
     let (error_format, repeatable) = (error_format(&section), section.flag("repeatable"));
     let tests = section.get("tests").map(|node| examples::read(report, node)).unwrap_or_default();
@@ -192,6 +195,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let defaults = around.defaults;
     let reply_limit_bytes =
         reply_limit.or_else(|| upstream?.reply_limit_bytes).unwrap_or(defaults.reply_limit_bytes);
+    let value_limit = value_limit.or_else(|| upstream?.value_limit).unwrap_or(defaults.value_limit);
     let mut rules = rules?;
     for compiled in &mut rules {
         if let Action::Success(SuccessRule { limit: Some(own), .. }) = &mut compiled.rule.action {
@@ -222,6 +226,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             limits: TranslationLimits {
                 error_text_bytes: defaults.error_text_bytes,
                 reply_bytes: reply_limit_bytes,
+                values: value_limit,
             },
         },
         deadline: deadline.or_else(|| upstream?.deadline).unwrap_or(defaults.deadline),

@@ -30,6 +30,7 @@ pub struct UpstreamFile {
     /// What its routes take where they say nothing.
     pub(super) deadline: Option<Duration>,
     pub(super) reply_limit_bytes: Option<usize>,
+    pub(super) value_limit: Option<usize>,
 }
 
 /// What upstreams take where they say nothing.
@@ -92,6 +93,7 @@ pub(super) fn read(
     let headers = headers(&section, environment);
     let policy = policies::read(&section, defaults.policy);
     let (deadline, reply_limit_bytes) = (section.duration("deadline"), section.size("reply_limit"));
+    let value_limit = section.count("value_limit").and_then(|count| usize::try_from(count).ok());
     let protocol = section.word("protocol").map_or(Protocol::Auto, |word| match word {
         "http1.0" => Protocol::Http10,
         "http1" => Protocol::Http1,
@@ -121,7 +123,7 @@ pub(super) fn read(
     upstream.policy = policy;
     upstream.settings.headers = headers;
     upstream.settings.idle_connections = upstream.policy.in_flight_limit;
-    Some(UpstreamFile { deadline, reply_limit_bytes, ..upstream })
+    Some(UpstreamFile { deadline, reply_limit_bytes, value_limit, ..upstream })
 }
 
 fn plain(name: UpstreamName, address: Address, defaults: UpstreamDefaults) -> UpstreamFile {
@@ -132,7 +134,7 @@ fn plain(name: UpstreamName, address: Address, defaults: UpstreamDefaults) -> Up
     }
     // Fewer would close, after every burst, connections that the next one opens again.
     settings.idle_connections = policy.in_flight_limit;
-    UpstreamFile { settings, policy, deadline: None, reply_limit_bytes: None }
+    UpstreamFile { settings, policy, deadline: None, reply_limit_bytes: None, value_limit: None }
 }
 
 fn address(report: &Report<'_>, environment: &Environment, node: &Node, text: &str) -> Option<Address> {

@@ -132,6 +132,18 @@ impl ContentTemplate {
         }
     }
 
+    /// Whether the structure is read into a tree for it.
+    pub(super) fn looks_into_structure(&self) -> bool {
+        let is_asked = |template: &&Template| template.names().iter().any(|name| name == "structured");
+        let looks_inside = |block: &BlockTemplate| {
+            block.when.is_some() || block.each.is_some() || matches!(block.payload, Payload::JsonPretty)
+        };
+        match self {
+            Self::Default => false,
+            Self::Blocks(blocks) => blocks.iter().any(looks_inside) || self.templates().iter().any(is_asked),
+        }
+    }
+
     /// Whether it shows text that is not the structure, or the reply, as it is.
     pub(super) fn has_own_text(&self) -> bool {
         match self {

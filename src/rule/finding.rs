@@ -40,7 +40,7 @@ impl<'a> Finding<'a> {
         if let Some(value) = self.value.get() {
             return Ok(value);
         }
-        let value = found.to_value()?;
+        let value = found.to_value(self.reading)?;
         Ok(self.value.get_or_init(|| value))
     }
 

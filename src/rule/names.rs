@@ -49,6 +49,7 @@ pub(super) fn jq_names<'a>(reading: &'a Reading<'_>, captures: &'a Captures) -> 
         status: reading.reply.status.as_u16(),
         headers: reading.headers(),
         captures,
+        most_values: reading.most_values(),
         stop: reading.facts.stop,
     }
 }

@@ -9,12 +9,13 @@ use super::{
     coding::Body,
     decode::{Charset, Decoded, decode, decode_lossy},
     extract::{Binary, ExtractorKind, Json, Text as TextExtractor},
+    rules::TranslationLimits,
     stop::Stop,
     translation::Facts,
 };
 use crate::{
     reply::Reply,
-    tool::{JsonText, ToolName},
+    tool::{JsonText, TooManyValues, ToolName},
 };
 
 /// One reply being read. Text and JSON are made when first asked for, and once.
@@ -26,6 +27,9 @@ pub(crate) struct Reading<'a> {
     text: OnceCell<Result<Decoded, String>>,
     json: OnceCell<Option<Value>>,
     headers: OnceCell<Value>,
+    most_values: usize,
+    /// What was not looked into, because it has more values.
+    too_much: OnceCell<String>,
 }
 
 impl<'a> Reading<'a> {
@@ -36,13 +40,19 @@ impl<'a> Reading<'a> {
         facts: Facts<'a>,
         charset: Option<Charset>,
     ) -> Self {
-        let (text, json, headers) = Default::default();
-        Self { reply, body, facts, charset, text, json, headers }
+        let (text, json, headers, too_much) = Default::default();
+        let most_values = TranslationLimits::DEFAULT_VALUES;
+        Self { reply, body, facts, charset, text, json, headers, most_values, too_much }
+    }
+
+    /// The same with another limit of the values that are read into one tree.
+    pub(super) fn with_most_values(self, most_values: usize) -> Self {
+        Self { most_values, ..self }
     }
 
     /// The same reply, read in another charset.
     pub(super) fn recoded(&self, charset: Option<Charset>) -> Self {
-        Self::new(self.reply, self.body, self.facts, charset)
+        Self::new(self.reply, self.body, self.facts, charset).with_most_values(self.most_values)
     }
 
     pub(crate) fn reply(&self) -> &'a Reply {
@@ -84,9 +94,61 @@ impl<'a> Reading<'a> {
         JsonText::check(self.text_bytes()?).map_err(|error| error.to_string())
     }
 
-    /// The reply read as JSON, whatever its media type says; `None` when it is not.
+    /// The reply read as JSON, whatever its media type says; `None` when it is not, or has too many values.
     pub(crate) fn json(&self) -> Option<&Value> {
-        self.json.get_or_init(|| self.checked_json().ok().map(|json| json.parse())).as_ref()
+        self.json.get_or_init(|| self.checked_json().ok().and_then(|json| self.tree_of(&json).ok())).as_ref()
+    }
+
+    /// How many values one tree may have.
+    pub(super) fn most_values(&self) -> usize {
+        self.most_values
+    }
+
+    /// JSON read into a tree.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when it has too many values.
+    pub(crate) fn tree_of(&self, json: &JsonText) -> Result<Value, String> {
+        self.admits(json).map(|()| json.parse())
+    }
+
+    /// Whether JSON may be read into a tree.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when it has too many values.
+    pub(super) fn admits(&self, json: &JsonText) -> Result<(), String> {
+        json.has_at_most(self.most_values).map_err(|TooManyValues { most, line, column }| {
+            self.refuse(format!(
+                "expected at most {most} values, which is the `value_limit`, found more at line {line}, column \
+                 {column}"
+            ))
+        })
+    }
+
+    /// Whether a tree that was made of the reply is not too large, with those that were made before for the same value.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when it is.
+    pub(crate) fn admits_tree(&self, tree: &Value, before: &mut usize) -> Result<(), String> {
+        count(tree, self.most_values, before);
+        if *before <= self.most_values {
+            return Ok(());
+        }
+        let most = self.most_values;
+        Err(self.refuse(format!("expected at most {most} values, which is the `value_limit`, found more")))
+    }
+
+    fn refuse(&self, why: String) -> String {
+        self.too_much.get_or_init(|| why.clone());
+        why
+    }
+
+    /// Why something that was asked for was not looked into: it has too many values.
+    pub(super) fn too_much(&self) -> Option<&str> {
+        self.too_much.get().map(String::as_str)
     }
 
     /// The headers as an object with lower-case names; several values of one name are joined by a comma.
@@ -103,11 +165,27 @@ impl<'a> Reading<'a> {
     }
 }
 
+/// Counts the values of a tree, until there are more than wanted.
+fn count(tree: &Value, most: usize, values: &mut usize) {
+    *values += 1;
+    let mut inside = |value| {
+        if *values <= most {
+            count(value, most, values);
+        }
+    };
+    match tree {
+        Value::Array(items) => items.iter().for_each(inside),
+        Value::Object(members) => members.values().for_each(&mut inside),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 /// The extractor for a reply that no rule has one for.
 pub(super) fn by_media_type(reading: &Reading<'_>) -> ExtractorKind {
     let Some(media_type) = reading.reply.media_type() else {
         // RFC 9110, section 8.3: without `Content-Type` the recipient may look at the data.
-        let document = reading.json().is_some_and(|json| json.is_object() || json.is_array());
+        let is_structure = |json: JsonText| json.as_str().starts_with(['{', '[']);
+        let document = reading.checked_json().is_ok_and(is_structure);
         return match reading.text() {
             Ok(_) if document => ExtractorKind::Json(Json),
             Ok(_) => ExtractorKind::Text(TextExtractor::default()),

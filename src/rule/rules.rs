@@ -34,11 +34,17 @@ pub struct TranslationLimits {
     pub error_text_bytes: usize,
     /// How long a compressed reply may be once it is expanded, in bytes: the route's `reply_limit`.
     pub reply_bytes: usize,
+    /// How many values may be read of a reply into one tree, lists and objects among them: the route's `value_limit`.
+    pub values: usize,
 }
 
 impl Default for TranslationLimits {
     fn default() -> Self {
-        Self { error_text_bytes: Self::DEFAULT_ERROR_TEXT_BYTES, reply_bytes: Self::DEFAULT_REPLY_BYTES }
+        Self {
+            error_text_bytes: Self::DEFAULT_ERROR_TEXT_BYTES,
+            reply_bytes: Self::DEFAULT_REPLY_BYTES,
+            values: Self::DEFAULT_VALUES,
+        }
     }
 }
 
@@ -47,6 +53,8 @@ impl TranslationLimits {
     pub const DEFAULT_ERROR_TEXT_BYTES: usize = 2048;
     /// 8 MiB.
     pub const DEFAULT_REPLY_BYTES: usize = 8 << 20;
+    /// A table of 100,000 rows and ten columns, and some more.
+    pub const DEFAULT_VALUES: usize = 1_200_000;
 }
 
 /// One rule.

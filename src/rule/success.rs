@@ -246,8 +246,13 @@ impl Job<'_> {
         // The case that is worth being quick in: nobody looks into the reply.
         if rule.structured.is_none() && output.is_none() && !wants_value {
             let json = match extracted {
-                Extracted::Raw(json) => json,
-                other => JsonText::of(&other.into_value()?),
+                Extracted::Raw(json) => {
+                    if rule.limit.is_some() || rule.content.looks_into_structure() {
+                        reading.admits(&json)?;
+                    }
+                    json
+                }
+                other => JsonText::of(&other.into_value(reading)?),
             };
             return Ok((Some(self.translator.wrap.apply(Structured::new(json))), None));
         }
@@ -261,13 +266,19 @@ impl Job<'_> {
         };
         let found = match tree {
             Some(tree) => tree,
-            None => extracted.into_value()?,
+            None => extracted.into_value(reading)?,
         };
+        // Without a copy, where it stays what it is.
+        if rule.structured.is_none() && output.is_none() {
+            let json = source.unwrap_or_else(|| JsonText::of(&found));
+            let structured = self.translator.wrap.apply(Structured::new(json));
+            return Ok((Some(structured), wants_value.then_some(found)));
+        }
         let kept = wants_value.then(|| found.clone());
         let (value, source) = match &rule.structured {
             None => (found, source),
             Some(jq) => {
-                let value = jq.apply(&found, jq_names(reading, captures)).map_err(|error| {
+                let value = jq.apply_to_own(found, jq_names(reading, captures)).map_err(|error| {
                     self.note_detail(&error);
                     match error.raised {
                         Some(raised) => Failed::Raised(raised),

@@ -99,7 +99,7 @@ pub fn translate(translator: &Translator, facts: Facts<'_>, reply: &Reply, trace
     if let Some(told) = trace.is_on().then(|| body.told()).flatten() {
         trace.step(|| ("expand".into(), told));
     }
-    let reading = Reading::new(reply, &body, facts, None);
+    let reading = Reading::new(reply, &body, facts, None).with_most_values(translator.limits.values);
     let job = Job { translator, trace, notes: &mut notes };
     let (result, rule) = job.run(&reading);
     let result = translator.for_clients(result);
@@ -130,13 +130,21 @@ impl Job<'_> {
                 }
             };
             let finding = Finding::new(rule.action.extract(), reading);
+            // What can't be looked into fits no condition, and none that says `not`.
             let held = self.held(rule, reading, &finding);
+            let held =
+                held.and_then(|captures| reading.too_much().map_or(Ok(captures), |why| Err(why.into())));
             let words = held.as_ref().map_or_else(|why| format!("does not hold: {why}"), held_words);
             self.trace.step(|| (format!("rule {}", index + 1), words));
             match held {
                 Ok(captures) => return (self.apply(rule, reading, &captures, finding), Some(index)),
                 // What a condition looked at and was not content with.
                 Err(_) => finding.trace(self.trace),
+            }
+            // What can't be looked into may be what this rule is for: no other may have it.
+            if let Some(why) = reading.too_much().filter(|_| reading.reply.status.is_success()) {
+                self.note(format!("the reply could not be read: {why}"));
+                return (self.unreadable(reading, why), Some(index));
             }
         }
         (self.unruled(reading), None)

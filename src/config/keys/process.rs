@@ -80,6 +80,11 @@ pub(in crate::config) static DEFAULTS: Keys = Keys {
         key("connect_timeout", DEADLINE, "How long connecting to an upstream may take. Default `5s`."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read. Default `8MiB`."),
         key(
+            "value_limit",
+            VALUE_LIMIT,
+            "How many values a reply may have for a rule that looks into it. Default 1200000.",
+        ),
+        key(
             "error_text_limit",
             Size(64, 1 << 20),
             "The longest error text that a client gets. Default `2KiB`.",
@@ -145,6 +150,7 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
         key("breaker", Either(&[OFF, Section(&BREAKER)]), "When it is left alone for a while, or `off`."),
         key("deadline", DEADLINE, "How long a call may take, for its routes."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read, for its routes."),
+        key("value_limit", VALUE_LIMIT, "How many values a reply may have, for its routes."),
     ],
 };
 

@@ -48,6 +48,7 @@ pub(in crate::config) static ROUTE: Keys = Keys {
             "Whether the request may be sent again after a failure. Default: by its method; `POST` and `PATCH` may not.",
         ),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read."),
+        key("value_limit", VALUE_LIMIT, "How many values a reply may have for a rule that looks into it."),
         key("envelope", ENVELOPE, "What REST clients get: the tool result, or the structured value alone."),
         key("error_status", ERROR_STATUS, "The HTTP status of a tool error for REST clients."),
         key(

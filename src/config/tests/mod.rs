@@ -135,6 +135,7 @@ fn defaults_are_those_that_the_table_names() {
         (&keys::SERVER, "list_ttl", format!("`{}`", millis(mcp.list_ttl))),
         (&keys::DEFAULTS, "deadline", format!("`{}`", millis(route.deadline))),
         (&keys::DEFAULTS, "reply_limit", format!("`{}`", units::show_size(route.reply_limit_bytes as u64))),
+        (&keys::DEFAULTS, "value_limit", route.translator.limits.values.to_string()),
         (
             &keys::DEFAULTS,
             "error_text_limit",

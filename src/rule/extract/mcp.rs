@@ -65,30 +65,34 @@ struct ToolResult<'a> {
 }
 
 #[derive(Deserialize)]
-struct ProtocolError {
-    code: Option<Value>,
+struct ProtocolError<'a> {
+    #[serde(borrow)]
+    code: Option<&'a RawValue>,
     message: Option<String>,
 }
 
 /// The members of a block that decide what it is.
 #[derive(Deserialize)]
-struct SentMembers {
+struct SentMembers<'a> {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
-    data: Option<Value>,
-    #[serde(rename = "mimeType")]
-    mime_type: Option<Value>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow, rename = "mimeType")]
+    mime_type: Option<&'a RawValue>,
     uri: Option<String>,
     name: Option<String>,
-    resource: Option<SentResource>,
+    #[serde(borrow)]
+    resource: Option<SentResource<'a>>,
 }
 
 #[derive(Deserialize)]
-struct SentResource {
+struct SentResource<'a> {
     uri: Option<String>,
-    text: Option<Value>,
-    blob: Option<Value>,
+    text: Option<IgnoredAny>,
+    #[serde(borrow)]
+    blob: Option<&'a RawValue>,
 }
 
 /// A text block that says nothing but its text.
@@ -103,9 +107,11 @@ struct OnlyText {
 
 impl Answered {
     /// The same with a typed value. That of an error stays as it is.
-    pub(super) fn typed(self, typing: &Typing) -> Result<Self, String> {
+    pub(super) fn typed(self, typing: &Typing, reading: &Reading<'_>) -> Result<Self, String> {
         let value = match (&self.verdict, self.value) {
-            (Verdict::Success, Some(value)) => Some(Extracted::Value(typing.apply(value.into_value()?)?)),
+            (Verdict::Success, Some(value)) => {
+                Some(Extracted::Value(typing.apply(value.into_value(reading)?)?))
+            }
             (Verdict::Success, None) => {
                 return Err("expected JSON in a text block, found no text block".into());
             }
@@ -155,12 +161,14 @@ fn answered(message: &JsonText) -> Result<Answered, String> {
 
 fn protocol_error(message: &JsonText, error: &RawValue) -> Result<Answered, String> {
     let ProtocolError { code, message: words } = read(error.get())?;
+    let is_number = |code: &&RawValue| code.get().starts_with(|c: char| c == '-' || c.is_ascii_digit());
+    let code = code.filter(is_number).and_then(|code| serde_json::from_str(code.get()).ok());
     let words = words.filter(|words| !words.trim().is_empty());
     let words = words.unwrap_or_else(|| "The server refused the call and did not say why.".to_owned());
     Ok(Answered {
         content: Vec::new(),
         value: Some(Box::new(Extracted::Raw(part(message, error)?))),
-        verdict: Verdict::ProtocolError { code: code.filter(Value::is_number), message: words },
+        verdict: Verdict::ProtocolError { code, message: words },
     })
 }
 
@@ -180,8 +188,9 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Data that is no Base64 would break the client's whole result.
-fn check_base64(kind: &str, data: Option<&Value>) -> Result<(), String> {
-    match data.and_then(Value::as_str).map(|text| BASE64.decode(text)) {
+fn check_base64(kind: &str, data: Option<&RawValue>) -> Result<(), String> {
+    let text = data.and_then(|data| serde_json::from_str::<String>(data.get()).ok());
+    match text.map(|text| BASE64.decode(text)) {
         None | Some(Ok(_)) => Ok(()),
         Some(Err(error)) => {
             Err(format!("expected Base64 data in a block `{kind}`, found text that is not ({error})"))
@@ -191,18 +200,18 @@ fn check_base64(kind: &str, data: Option<&Value>) -> Result<(), String> {
 
 /// One block, left as it came.
 fn sent(message: &JsonText, block: &RawValue) -> Result<Content, String> {
-    let members: SentMembers = read(block.get())?;
+    let members: SentMembers<'_> = read(block.get())?;
     let missing =
         |what: &str| Err(format!("expected {what} in a block of content, found `{}` without", members.kind));
     match members.kind.as_str() {
         "text" if members.text.is_none() => return missing("`text`"),
         "text" => {}
         "image" | "audio" => {
-            let is_text = |value: &Option<Value>| value.as_ref().is_some_and(Value::is_string);
-            if !is_text(&members.data) || !is_text(&members.mime_type) {
+            let is_text = |value: Option<&RawValue>| value.is_some_and(|value| value.get().starts_with('"'));
+            if !is_text(members.data) || !is_text(members.mime_type) {
                 return missing("`data` and `mimeType`");
             }
-            check_base64(&members.kind, members.data.as_ref())?;
+            check_base64(&members.kind, members.data)?;
         }
         "resource_link" if members.uri.is_none() || members.name.is_none() => {
             return missing("`uri` and `name`");
@@ -210,7 +219,7 @@ fn sent(message: &JsonText, block: &RawValue) -> Result<Content, String> {
         "resource_link" => {}
         "resource" => match &members.resource {
             Some(SentResource { uri: Some(_), text, blob }) if text.is_some() || blob.is_some() => {
-                check_base64("resource", blob.as_ref())?;
+                check_base64("resource", *blob)?;
             }
             Some(_) | None => return missing("a `resource` with `uri` and `text` or `blob`"),
         },
@@ -278,7 +287,11 @@ mod tests {
     #[track_caller]
     fn check(json: &str, expected: Result<&str, &str>) {
         let value = answer(json).map(|answered| match answered.value {
-            Some(value) => value.into_value().unwrap().to_string(),
+            Some(value) => match *value {
+                Extracted::Raw(json) => json.parse().to_string(),
+                Extracted::Text(text) => Value::from(String::from_utf8_lossy(&text)).to_string(),
+                other => panic!("found {other:?}"),
+            },
             None => "none".to_owned(),
         });
         match (value, expected) {

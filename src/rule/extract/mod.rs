@@ -229,7 +229,7 @@ impl Extractor {
     ///
     /// A sentence that says what was expected and what was found.
     pub(crate) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
-        self.typed(self.find(reading)?)
+        self.typed(self.find(reading)?, reading)
     }
 
     /// What is there, as it was found.
@@ -256,11 +256,13 @@ impl Extractor {
         }
     }
 
-    fn typed(&self, found: Extracted) -> Result<Extracted, String> {
+    fn typed(&self, found: Extracted, reading: &Reading<'_>) -> Result<Extracted, String> {
         match (&self.typing, found) {
             (Typing::AsFound, found) => Ok(found),
-            (typing, Extracted::Answered(answered)) => answered.typed(typing).map(Extracted::Answered),
-            (typing, found) => typing.apply(found.into_value()?).map(Extracted::Value),
+            (typing, Extracted::Answered(answered)) => {
+                answered.typed(typing, reading).map(Extracted::Answered)
+            }
+            (typing, found) => typing.apply(found.into_value(reading)?).map(Extracted::Value),
         }
     }
 }
@@ -270,13 +272,13 @@ impl Extracted {
     ///
     /// # Errors
     ///
-    /// A sentence, when there is none.
-    pub(crate) fn to_value(&self) -> Result<Value, String> {
+    /// A sentence, when there is none, or when it has too many values.
+    pub(crate) fn to_value(&self, reading: &Reading<'_>) -> Result<Value, String> {
         match self {
-            Self::Raw(json) => Ok(json.parse()),
+            Self::Raw(json) => reading.tree_of(json),
             Self::Value(value) => Ok(value.clone()),
             Self::Text(text) => Ok(Value::String(String::from_utf8_lossy(text).into_owned())),
-            Self::Answered(Answered { value: Some(value), .. }) => value.to_value(),
+            Self::Answered(Answered { value: Some(value), .. }) => value.to_value(reading),
             Self::Block(_) | Self::Answered(_) => {
                 Err("expected a value, found bytes without structure".to_owned())
             }
@@ -288,13 +290,13 @@ impl Extracted {
     ///
     /// # Errors
     ///
-    /// A sentence, when there is none.
-    pub(crate) fn into_value(self) -> Result<Value, String> {
+    /// As [`Self::to_value`].
+    pub(crate) fn into_value(self, reading: &Reading<'_>) -> Result<Value, String> {
         match self {
             Self::Value(value) => Ok(value),
-            Self::Answered(Answered { value: Some(value), .. }) => value.into_value(),
+            Self::Answered(Answered { value: Some(value), .. }) => value.into_value(reading),
             Self::Raw(_) | Self::Text(_) | Self::Block(_) | Self::Answered(_) | Self::Nothing => {
-                self.to_value()
+                self.to_value(reading)
             }
         }
     }

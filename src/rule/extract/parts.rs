@@ -54,18 +54,24 @@ impl Extract {
         let parts = match self {
             Self::One(extractor) => {
                 let name = extractor.kind.name();
-                return extractor.extract(reading).map_err(|error| format!("{name}: {error}"));
+                let found = extractor.extract(reading).and_then(|found| match &found {
+                    Extracted::Value(tree) => reading.admits_tree(tree, &mut 0).map(|()| found),
+                    _ => Ok(found),
+                });
+                return found.map_err(|error| format!("{name}: {error}"));
             }
             Self::Parts(parts) => parts,
         };
-        let mut value = Map::with_capacity(parts.len());
+        let (mut value, mut values) = (Map::with_capacity(parts.len()), 0);
         for part in parts {
-            let found = part
-                .extract(reading)
-                .map_err(|error| format!("{} {}: {error}", part.name, part.extractor.kind.name()))?;
-            if let Some(found) = found {
-                value.insert(part.name.clone(), found.into_value()?);
-            }
+            let found = part.extract(reading).and_then(|found| {
+                let tree = found.map(|found| found.into_value(reading)).transpose()?;
+                tree.iter().try_for_each(|tree| reading.admits_tree(tree, &mut values))?;
+                Ok(tree)
+            });
+            let found =
+                found.map_err(|error| format!("{} {}: {error}", part.name, part.extractor.kind.name()))?;
+            value.extend(found.map(|tree| (part.name.clone(), tree)));
         }
         Ok(Extracted::Value(Value::Object(value)))
     }
@@ -110,7 +116,7 @@ impl Part {
             Err(_) if self.optional && self.finds_nothing(reading) => return Ok(None),
             found => found?,
         };
-        self.extractor.typed(found).map(Some)
+        self.extractor.typed(found, reading).map(Some)
     }
 
     fn finds_nothing(&self, reading: &Reading<'_>) -> bool {

@@ -64,6 +64,8 @@ pub struct JqNames<'a> {
     pub headers: &'a Value,
     /// Names and texts of the captures of the rule's patterns; of two of one name the later counts.
     pub captures: &'a [(String, String)],
+    /// How many values, counted at every depth, it may give.
+    pub most_values: usize,
     /// What ends the filter when nobody waits any more.
     pub stop: Option<&'a Stop>,
 }
@@ -86,9 +88,6 @@ const IMPURE: [&str; 12] = [
 /// How many operators a filter may have, words such as `if` counted twice. Parser and evaluator take a step down
 /// the stack for each, and the stack has an end.
 const OPERATOR_LIMIT: usize = 400;
-/// How many values, counted at every depth, a filter may give.
-// A tenth in unit tests, as a debug build is slow.
-const RESULT_LIMIT_VALUES: usize = if cfg!(test) { 500_000 } else { 5_000_000 };
 const COMPILER_STACK_BYTES: usize = 64 << 20;
 /// The written filter's name among the definitions.
 const MAIN: &str = "written";
@@ -177,13 +176,26 @@ impl Jq {
     /// [`JqError`] when the filter fails, gives no value or several, or gives what JSON has not (bytes, keys
     /// that are no strings, infinities).
     pub fn apply(&self, value: &Value, names: JqNames<'_>) -> Result<Value, JqError> {
+        self.apply_to(to_jq(value), names)
+    }
+
+    /// The same to a value that nobody needs any more, so that there are not two of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`apply`](Self::apply).
+    pub(super) fn apply_to_own(&self, value: Value, names: JqNames<'_>) -> Result<Value, JqError> {
+        self.apply_to(into_jq(value), names)
+    }
+
+    fn apply_to(&self, value: Val, names: JqNames<'_>) -> Result<Value, JqError> {
         let spent = Spent::until(names.stop);
         let mut results = self.run(value, names, &spent);
         let first = results.next().ok_or_else(|| JqError::new("gave no value"))?;
         let first = first.map_err(|error| {
             let detail = Some(brief(&error));
             let raised = spent.raised.take().filter(|raised| Error::new(raised.clone()) == error);
-            match raised.map(|raised| from_jq(&raised, 0, &mut 0)) {
+            match raised.map(|raised| result(&raised, names.most_values)) {
                 Some(Ok(raised)) => {
                     JqError { raised: Some(raised), detail, ..JqError::new("raised an error") }
                 }
@@ -193,7 +205,7 @@ impl Jq {
         if results.next().is_some() {
             return Err(JqError::new("gave more than one value; wrap it in `[…]` for an array"));
         }
-        from_jq(&first, 0, &mut 0)
+        result(&first, names.most_values)
     }
 
     /// Whether the first value of the filter is neither `false` nor `null`. A filter that fails, or gives no
@@ -201,14 +213,14 @@ impl Jq {
     pub fn holds(&self, value: &Value, names: JqNames<'_>) -> bool {
         let spent = Spent::until(names.stop);
         !matches!(
-            self.run(value, names, &spent).next(),
+            self.run(to_jq(value), names, &spent).next(),
             None | Some(Err(_) | Ok(Val::Null | Val::Bool(false)))
         )
     }
 
     fn run<'a>(
         &'a self,
-        value: &Value,
+        value: Val,
         names: JqNames<'_>,
         spent: &'a Spent,
     ) -> impl Iterator<Item = Result<Val, Error>> + 'a {
@@ -220,7 +232,7 @@ impl Jq {
         let variables = variables.into_iter().chain(self.captures.iter().map(capture));
         let data = Bounded { table: &self.filter.lut, spent };
         let context = Ctx::<bounds::Kind>::new(data, Vars::new(variables));
-        self.filter.id.run((context, to_jq(value))).map(unwrap_valr)
+        self.filter.id.run((context, value)).map(unwrap_valr)
     }
 }
 
@@ -281,6 +293,18 @@ fn to_jq(value: &Value) -> Val {
     }
 }
 
+/// The same of a value that goes away with it.
+fn into_jq(value: Value) -> Val {
+    match value {
+        Value::String(text) => Val::utf8_str(text),
+        Value::Array(items) => items.into_iter().map(into_jq).collect(),
+        Value::Object(members) => {
+            Val::obj(members.into_iter().map(|(key, value)| (Val::utf8_str(key), into_jq(value))).collect())
+        }
+        scalar @ (Value::Null | Value::Bool(_) | Value::Number(_)) => to_jq(&scalar),
+    }
+}
+
 /// How long the engine's words on an error may be: it puts whole values into them.
 const DETAIL_BYTES: usize = 300;
 
@@ -308,12 +332,19 @@ fn to_jq_number(number: &serde_json::Number) -> Val {
     Val::Num(integer.unwrap_or_else(|| jaq_json::Num::Dec(text.into())))
 }
 
-/// `made` counts the values: shared parts are told apart here, so a small value inside can be a large one outside.
-fn from_jq(value: &Val, depth: usize, made: &mut usize) -> Result<Value, JqError> {
-    *made += 1;
-    if *made > RESULT_LIMIT_VALUES {
-        return Err(JqError::new(format!("gave more than {RESULT_LIMIT_VALUES} values")));
-    }
+/// A value that a filter gave. Its values are counted: shared parts are told apart here, so a small value inside can be
+/// a large one outside.
+fn result(value: &Val, most_values: usize) -> Result<Value, JqError> {
+    let mut left = most_values;
+    from_jq(value, 0, &mut left).map_err(|error| match left {
+        0 => JqError::new(format!("gave more than {most_values} values, which is the `value_limit`")),
+        _ => error,
+    })
+}
+
+/// `left` is how many values there may be yet.
+fn from_jq(value: &Val, depth: usize, left: &mut usize) -> Result<Value, JqError> {
+    *left = left.checked_sub(1).ok_or_else(|| JqError::new("gave too many values"))?;
     if depth > crate::tool::JSON_DEPTH_LIMIT {
         return Err(JqError::new("gave a value that nests too deep"));
     }
@@ -327,7 +358,7 @@ fn from_jq(value: &Val, depth: usize, made: &mut usize) -> Result<Value, JqError
         }
         Val::BStr(bytes) | Val::TStr(bytes) => Value::String(String::from_utf8_lossy(bytes).into_owned()),
         Val::Arr(items) => {
-            Value::Array(items.iter().map(|item| from_jq(item, depth + 1, made)).collect::<Result<_, _>>()?)
+            Value::Array(items.iter().map(|item| from_jq(item, depth + 1, left)).collect::<Result<_, _>>()?)
         }
         Val::Obj(members) => {
             let mut map = serde_json::Map::with_capacity(members.len());
@@ -335,7 +366,7 @@ fn from_jq(value: &Val, depth: usize, made: &mut usize) -> Result<Value, JqError
                 let Val::TStr(key) = key else {
                     return Err(JqError::new("gave an object with a key that is no string"));
                 };
-                map.insert(String::from_utf8_lossy(key).into_owned(), from_jq(value, depth + 1, made)?);
+                map.insert(String::from_utf8_lossy(key).into_owned(), from_jq(value, depth + 1, left)?);
             }
             Value::Object(map)
         }
@@ -348,11 +379,21 @@ mod tests {
 
     use super::*;
 
+    /// As a debug build is slow.
+    const MOST: usize = 200_000;
+
     #[track_caller]
     fn check(filter: &str, input: &str, expected: Result<&str, &str>) {
         let input = serde_json::from_str(input).unwrap();
         let (args, headers) = (json!({"city": "Oslo"}), json!({}));
-        let names = JqNames { args: &args, status: 200, headers: &headers, captures: &[], stop: None };
+        let names = JqNames {
+            args: &args,
+            status: 200,
+            headers: &headers,
+            captures: &[],
+            most_values: MOST,
+            stop: None,
+        };
         match (Jq::compile(filter).and_then(|jq| jq.apply(&input, names)), expected) {
             (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
             (Err(error), Err(part)) => assert!(error.message.contains(part), "{error}"),
@@ -454,7 +495,14 @@ mod tests {
     #[test]
     fn a_condition_that_fails_does_not_hold() {
         let empty = json!({});
-        let names = JqNames { args: &empty, status: 200, headers: &empty, captures: &[], stop: None };
+        let names = JqNames {
+            args: &empty,
+            status: 200,
+            headers: &empty,
+            captures: &[],
+            most_values: MOST,
+            stop: None,
+        };
         let holds = |filter: &str, input| Jq::compile(filter).unwrap().holds(&input, names);
         assert!(holds("has(\"error\")", json!({"error": null})));
         assert!(!holds(".error", json!({"error": null})));
@@ -467,8 +515,14 @@ mod tests {
     fn a_filter_ends_when_nobody_waits_any_more() {
         let (jq, empty, stop) =
             (Jq::compile("reduce range(9) as $i (0; . + $i)").unwrap(), Value::Null, Stop::default());
-        let names =
-            || JqNames { args: &empty, status: 200, headers: &empty, captures: &[], stop: Some(&stop) };
+        let names = || JqNames {
+            args: &empty,
+            status: 200,
+            headers: &empty,
+            captures: &[],
+            most_values: MOST,
+            stop: Some(&stop),
+        };
         assert!(jq.apply(&empty, names()).is_ok());
         stop.now();
         assert!(jq.apply(&empty, names()).is_err());

@@ -3,6 +3,7 @@
 mod defaults;
 mod properties;
 mod shapes;
+mod values;
 mod written;
 
 use bytes::Bytes;
