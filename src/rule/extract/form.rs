@@ -47,7 +47,7 @@ fn read(text: &str, encoding: &'static Encoding) -> Result<Value, String> {
         let name = unescaped(name, encoding).map_err(|why| format!("pair {}: {why}", index + 1))?;
         let value =
             unescaped(value, encoding).map_err(|why| format!("pair {}, `{name}`: {why}", index + 1))?;
-        add(&mut pairs, &name, Value::String(value));
+        add(&mut pairs, name, Value::String(value));
     }
     Ok(Value::Object(pairs))
 }

@@ -248,7 +248,7 @@ impl Builder<'_, '_> {
     fn close_section(&mut self) {
         self.close(0);
         if let Some((name, members)) = self.section.take() {
-            add(&mut self.found, &name, Value::Object(members));
+            add(&mut self.found, name, Value::Object(members));
         }
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn gather(
 
 /// Adds a value under its name; a name that comes again gets a list of its values, in order. Values are no lists
 /// themselves.
-pub(super) fn add(members: &mut Map<String, Value>, name: &str, value: Value) {
+pub(super) fn add(members: &mut Map<String, Value>, name: impl Into<String>, value: Value) {
     match members.entry(name) {
         Entry::Vacant(entry) => {
             entry.insert(value);

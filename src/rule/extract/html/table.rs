@@ -3,10 +3,10 @@
 use std::{collections::HashMap, rc::Rc};
 
 use scraper::ElementRef;
-use serde_json::{Map, Value, map::Entry};
+use serde_json::{Map, Value};
 
 use super::{
-    super::RECORD_LIMIT,
+    super::{RECORD_LIMIT, records::add},
     grid::{self, Row, RowKind},
     text,
     work::Work,
@@ -88,20 +88,5 @@ pub(super) fn pairs(table: ElementRef<'_>, work: &mut Work) -> Result<Value, Str
     match found.is_empty() {
         true => Err("expected a table with rows of a name and a value, found none".to_owned()),
         false => Ok(Value::Object(found)),
-    }
-}
-
-fn add(found: &mut Map<String, Value>, name: &str, value: Value) {
-    match found.entry(name) {
-        Entry::Vacant(entry) => {
-            entry.insert(value);
-        }
-        Entry::Occupied(mut entry) => match entry.get_mut() {
-            Value::Array(values) => values.push(value),
-            first => {
-                let both = vec![first.take(), value];
-                *first = Value::Array(both);
-            }
-        },
     }
 }

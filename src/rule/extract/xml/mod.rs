@@ -8,11 +8,11 @@ mod tests;
 use std::collections::BTreeSet;
 
 use roxmltree::{Document, Error, Node, ParsingOptions};
-use serde_json::{Map, Value, map::Entry};
+use serde_json::{Map, Value};
 
 use self::path::{Found, Least};
 pub use self::path::{Path, PathError, Prefixes};
-use super::RECORD_LIMIT;
+use super::{RECORD_LIMIT, records};
 
 /// Reads a document into objects, by the local names of its elements.
 ///
@@ -167,21 +167,10 @@ impl Xml {
     }
 
     fn add(&self, members: &mut Map<String, Value>, name: String, value: Value) {
-        let is_list = self.lists.contains(&name);
-        match members.entry(name) {
-            Entry::Vacant(entry) if is_list => {
-                entry.insert(Value::Array(vec![value]));
-            }
-            Entry::Vacant(entry) => {
-                entry.insert(value);
-            }
-            Entry::Occupied(mut entry) => match entry.get_mut() {
-                Value::Array(values) => values.push(value),
-                first => {
-                    let both = vec![first.take(), value];
-                    *first = Value::Array(both);
-                }
-            },
+        if self.lists.contains(&name) && !members.contains_key(&name) {
+            members.insert(name, Value::Array(vec![value]));
+        } else {
+            records::add(members, name, value);
         }
     }
 }
