@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use crate::tool::type_of;
+
 /// The words for true and false.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Booleans {
@@ -198,14 +200,7 @@ fn types_of<'a>(
     }
     let listed =
         schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"));
-    types.extend(listed.map(|value| match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }));
+    types.extend(listed.map(|value| -> &str { type_of(value) }));
 }
 
 #[cfg(test)]

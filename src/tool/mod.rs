@@ -26,6 +26,6 @@ pub use result::{
     Annotations, Block, Content, ErrorFormat, Outcome, ResourceBody, SentBlock, SharedText, Structured, Text,
     ToolResult,
 };
-pub use schema::{Schema, SchemaError, kind_of};
+pub use schema::{Schema, SchemaError, kind_of, type_of};
 pub use violation::Violation;
 pub use write::{Shapes, write_escaped, write_result, write_result_fields};

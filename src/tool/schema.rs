@@ -104,6 +104,18 @@ pub fn kind_of(value: &Value) -> &'static str {
     }
 }
 
+/// The type of a value as schemas call it: `number` for every number.
+pub fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use crate::tool::type_of;
+
 /// The words that a field may have, and the value that each stands for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Values {
@@ -34,7 +36,7 @@ impl Values {
             }
         }
         let mut kinds: Vec<&str> = Vec::new();
-        for kind in values.iter().map(|value| kind_of(value)) {
+        for kind in values.iter().map(|value| type_of(value)) {
             if !kinds.contains(&kind) {
                 kinds.push(kind);
             }
@@ -42,17 +44,6 @@ impl Values {
         let kinds = if let [kind] = kinds[..] { kind.into() } else { kinds.into() };
         schema.insert("type".into(), kinds);
         schema.insert("enum".into(), values.into_iter().cloned().collect());
-    }
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 
