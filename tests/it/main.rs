@@ -19,5 +19,6 @@ mod rest;
 mod seeds;
 mod serve;
 mod support;
+mod translating;
 mod upstream;
 mod wire;

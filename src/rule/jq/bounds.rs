@@ -3,12 +3,13 @@
 //! jq has loops and recursion, and `+` and `*` make values as large as their operands say: `.price * .count` on
 //! `{"price": "x", "count": 1e12}` would be a terabyte of text. The engine has no limits of its own, so they are
 //! put into the filter before it is compiled: every round of a loop and every sum or product spends some of
-//! the work that one run may do.
+//! the work that one run may do. Where one thing is done for each of several values (`.[] as $a | .[] as $b | …`),
+//! each of them is a step, of which there are many more, so that lists can be long and still not be crossed at will.
 
 use std::cell::Cell;
 
 use jaq_core::{
-    Lut,
+    Exn, Lut, Native, ValX,
     data::{DataT, HasLut},
     load::{
         lex::StrPart,
@@ -29,6 +30,9 @@ use crate::{
 /// How much work one run may do: rounds of loops, sums, products.
 // A tenth in unit tests: a debug build takes ten times as long for it.
 const WORK_LIMIT: u64 = if cfg!(test) { 100_000 } else { 1_000_000 };
+/// How many steps one run may take: values of a term that may have several.
+// Less in unit tests, as above.
+const STEP_LIMIT: u64 = if cfg!(test) { 200_000 } else { 20_000_000 };
 /// How large a sum or product may be, in bytes or elements.
 const VALUE_LIMIT: usize = 64 << 20;
 
@@ -45,6 +49,7 @@ pub(super) struct Bounded<'a> {
 /// How one run stands.
 pub(super) struct Spent {
     work_left: Cell<u64>,
+    steps_left: Cell<u64>,
     /// What the filter itself raised last, with `error(…)`; it may have been caught since.
     pub(super) raised: Cell<Option<Val>>,
     /// What ends the run when nobody waits any more: a round may copy all that the rounds before have made.
@@ -54,7 +59,12 @@ pub(super) struct Spent {
 impl Spent {
     /// Nothing yet.
     pub(super) fn until(stop: Option<&Stop>) -> Self {
-        Self { work_left: Cell::new(WORK_LIMIT), raised: Cell::new(None), stop: stop.cloned() }
+        Self {
+            work_left: Cell::new(WORK_LIMIT),
+            steps_left: Cell::new(STEP_LIMIT),
+            raised: Cell::new(None),
+            stop: stop.cloned(),
+        }
     }
 }
 
@@ -74,26 +84,29 @@ impl<'a> HasLut<'a, Kind> for Bounded<'a> {
 
 impl Bounded<'_> {
     fn spend(&self, work: u64) -> Result<(), Error> {
+        self.take(&self.spent.work_left, work)
+    }
+
+    fn step(&self) -> Result<(), Error> {
+        self.take(&self.spent.steps_left, 1)
+    }
+
+    fn take(&self, left: &Cell<u64>, amount: u64) -> Result<(), Error> {
         if self.spent.stop.as_ref().is_some_and(Stop::is_asked) {
-            self.spent.work_left.set(0);
+            left.set(0);
             return Err(Error::str(STOPPED));
         }
-        match self.spent.work_left.get().checked_sub(work) {
-            Some(left) => {
-                self.spent.work_left.set(left);
-                Ok(())
-            }
-            None => {
-                self.spent.work_left.set(0);
-                Err(Error::str("the filter does too much work"))
-            }
-        }
+        let rest = left.get().checked_sub(amount);
+        left.set(rest.unwrap_or(0));
+        rest.map(|_| ()).ok_or_else(|| Error::str("the filter does too much work"))
     }
 }
 
 /// How many rounds of another loop one of `reduce` and `foreach` is worth.
 const FOLD_COST: usize = 4;
 const TICK: &str = "!tick";
+/// A value of a term that may have several.
+pub(super) const STEP: &str = "!step";
 const SUM: &str = "!sum";
 const PRODUCT: &str = "!product";
 /// Loops of the standard library, with how many arguments; each round is a call of the inner `rec`.
@@ -110,9 +123,23 @@ pub(super) const RAISE: &str =
 pub(super) const REPLACED: [&str; 2] = ["fromjson", "range"];
 
 /// The functions behind the limits.
-pub(super) fn functions() -> [Fun<Kind>; 5] {
+pub(super) fn functions() -> [Fun<Kind>; 6] {
+    // Both are met in paths too, such as those of `recurse(.[]?) |= …` and `del(.[] | .a)`.
+    let tick = Native::<Kind>::new(|cv| bome(cv.0.data().spend(1).map(|()| cv.1)))
+        .with_paths(|cv| one(cv.0.data().spend(1).map(|()| cv.1)))
+        .with_update(|cv, update| match cv.0.data().spend(1) {
+            Ok(()) => update(cv.1),
+            Err(error) => bome(Err(error)),
+        });
+    let step = Native::<Kind>::new(|cv| bome(cv.0.data().step().map(|()| cv.1)))
+        .with_paths(|cv| one(cv.0.data().step().map(|()| cv.1)))
+        .with_update(|cv, update| match cv.0.data().step() {
+            Ok(()) => update(cv.1),
+            Err(error) => bome(Err(error)),
+        });
     [
-        jaq_core::native::run((TICK, v(0), |cv| bome(cv.0.data().spend(1).map(|()| cv.1)))),
+        (TICK, v(0), tick),
+        (STEP, v(0), step),
         // The engine's own parser takes a step down the stack for every bracket.
         jaq_core::native::run(("fromjson", v(0), |cv| bome(from_json(cv.1)))),
         jaq_core::native::run(("raise_empty", v(0), |cv| {
@@ -135,6 +162,10 @@ pub(super) fn functions() -> [Fun<Kind>; 5] {
             bome(cv.0.data().spend(1).and_then(|()| fits(size)).and_then(|()| left * right))
         })),
     ]
+}
+
+fn one<'a, T: 'a>(result: Result<T, Error>) -> Box<dyn Iterator<Item = ValX<'a, T, Val>> + 'a> {
+    Box::new(std::iter::once(result.map_err(Exn::from)))
 }
 
 fn from_json(value: Val) -> Result<Val, Error> {
@@ -191,52 +222,96 @@ pub(super) fn bounded_definition<'s>(definition: Def<&'static str>) -> Def<&'s s
 }
 
 /// A filter with its sums and products counted.
-pub(super) fn bounded<'s>(term: Term<&'s str>) -> Term<&'s str> {
-    let boxed = |term: Box<Term<&'s str>>| Box::new(bounded(*term));
-    let all = |terms: Vec<Term<&'s str>>| terms.into_iter().map(bounded).collect::<Vec<_>>();
+pub(super) fn bounded(term: Term<&str>) -> Term<&str> {
+    match term {
+        Term::BinOp(left, operator, right) => bounded_operation(bounded(*left), operator, bounded(*right)),
+        Term::Fold(..) => match with_parts(term, &mut bounded) {
+            Term::Fold(name, over, pattern, rest) => {
+                // The first is where it begins, the second one round.
+                // It may put the value one deeper, which costs stack when the value goes: so it counts for more.
+                let counted = |(index, term)| {
+                    if index == 1 { (0..FOLD_COST).fold(term, |term, _| ticked(term)) } else { term }
+                };
+                Term::Fold(name, over, pattern, rest.into_iter().enumerate().map(counted).collect())
+            }
+            other => other,
+        },
+        other => with_parts(other, &mut bounded),
+    }
+}
+
+/// A term with something else in the place of each of its parts.
+pub(super) fn with_parts<'s>(
+    term: Term<&'s str>,
+    change: &mut dyn FnMut(Term<&'s str>) -> Term<&'s str>,
+) -> Term<&'s str> {
     match term {
         Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => term,
         Term::Str(format, parts) => {
             let part = |part| match part {
-                StrPart::Term(term) => StrPart::Term(bounded(term)),
+                StrPart::Term(term) => StrPart::Term(change(term)),
                 StrPart::Str(text) => StrPart::Str(text),
                 StrPart::Char(character) => StrPart::Char(character),
             };
             Term::Str(format, parts.into_iter().map(part).collect())
         }
-        Term::Arr(inner) => Term::Arr(inner.map(boxed)),
+        Term::Arr(inner) => Term::Arr(inner.map(|inner| Box::new(change(*inner)))),
         Term::Obj(members) => {
-            Term::Obj(members.into_iter().map(|(key, value)| (bounded(key), value.map(bounded))).collect())
+            let members = members.into_iter();
+            Term::Obj(members.map(|(key, value)| (change(key), value.map(&mut *change))).collect())
         }
-        Term::Neg(inner) => Term::Neg(boxed(inner)),
-        Term::BinOp(left, operator, right) => bounded_operation(bounded(*left), operator, bounded(*right)),
-        Term::Label(label, inner) => Term::Label(label, boxed(inner)),
-        Term::Fold(name, over, pattern, rest) => {
-            // The first is where it begins, the second one round.
-            // It may put the value one deeper, which costs stack when the value goes: so it counts for more.
-            let counted = |(index, term)| {
-                if index == 1 { (0..FOLD_COST).fold(term, |term, _| ticked(term)) } else { term }
+        Term::Neg(inner) => Term::Neg(Box::new(change(*inner))),
+        Term::BinOp(left, operator, right) => {
+            let operator = match operator {
+                BinaryOp::Pipe(pattern) => {
+                    BinaryOp::Pipe(pattern.map(|pattern| pattern_with_parts(pattern, change)))
+                }
+                other => other,
             };
-            let rest = all(rest).into_iter().enumerate().map(counted).collect();
-            Term::Fold(name, boxed(over), bounded_pattern(pattern), rest)
+            Term::BinOp(Box::new(change(*left)), operator, Box::new(change(*right)))
         }
-        Term::TryCatch(tried, caught) => Term::TryCatch(boxed(tried), caught.map(boxed)),
+        Term::Label(label, inner) => Term::Label(label, Box::new(change(*inner))),
+        Term::Fold(name, over, pattern, rest) => {
+            let over = Box::new(change(*over));
+            let pattern = pattern_with_parts(pattern, change);
+            Term::Fold(name, over, pattern, rest.into_iter().map(change).collect())
+        }
+        Term::TryCatch(tried, caught) => {
+            Term::TryCatch(Box::new(change(*tried)), caught.map(|caught| Box::new(change(*caught))))
+        }
         Term::IfThenElse(branches, otherwise) => {
-            let branches = branches.into_iter().map(|(condition, then)| (bounded(condition), bounded(then)));
-            Term::IfThenElse(branches.collect(), otherwise.map(boxed))
+            let branches = branches.into_iter().map(|(condition, then)| (change(condition), change(then)));
+            Term::IfThenElse(branches.collect(), otherwise.map(|otherwise| Box::new(change(*otherwise))))
         }
         Term::Def(definitions, inner) => {
-            let definitions = definitions.into_iter().map(|def| Def { body: bounded(def.body), ..def });
-            Term::Def(definitions.collect(), boxed(inner))
+            let definitions = definitions.into_iter().map(|def| Def { body: change(def.body), ..def });
+            Term::Def(definitions.collect(), Box::new(change(*inner)))
         }
-        Term::Call(name, arguments) => Term::Call(name, all(arguments)),
+        Term::Call(name, arguments) => Term::Call(name, arguments.into_iter().map(change).collect()),
         Term::Path(root, Path(parts)) => {
-            let part = |part| match part {
-                Part::Index(index) => Part::Index(bounded(index)),
-                Part::Range(from, to) => Part::Range(from.map(bounded), to.map(bounded)),
+            let root = Box::new(change(*root));
+            let mut part = |part| match part {
+                Part::Index(index) => Part::Index(change(index)),
+                Part::Range(from, to) => Part::Range(from.map(&mut *change), to.map(&mut *change)),
             };
             let parts = parts.into_iter().map(|(inner, optional)| (part(inner), optional)).collect();
-            Term::Path(boxed(root), Path(parts))
+            Term::Path(root, Path(parts))
+        }
+    }
+}
+
+fn pattern_with_parts<'s>(
+    pattern: Pattern<&'s str>,
+    change: &mut dyn FnMut(Term<&'s str>) -> Term<&'s str>,
+) -> Pattern<&'s str> {
+    match pattern {
+        Pattern::Var(name) => Pattern::Var(name),
+        Pattern::Arr(parts) => {
+            Pattern::Arr(parts.into_iter().map(|part| pattern_with_parts(part, change)).collect())
+        }
+        Pattern::Obj(parts) => {
+            let part = |(key, part)| (change(key), pattern_with_parts(part, change));
+            Pattern::Obj(parts.into_iter().map(part).collect())
         }
     }
 }
@@ -271,7 +346,9 @@ fn bounded_operation<'s>(
             }
             None => BinaryOp::UpdateMath(math),
         },
-        BinaryOp::Pipe(pattern) => BinaryOp::Pipe(pattern.map(bounded_pattern)),
+        BinaryOp::Pipe(pattern) => {
+            BinaryOp::Pipe(pattern.map(|pattern| pattern_with_parts(pattern, &mut bounded)))
+        }
         other => other,
     };
     Term::BinOp(Box::new(left), operator, Box::new(right))
@@ -282,17 +359,10 @@ fn ticked(round: Term<&str>) -> Term<&str> {
     Term::BinOp(Box::new(call(TICK, [])), BinaryOp::Pipe(None), Box::new(round))
 }
 
-fn bounded_pattern(pattern: Pattern<&str>) -> Pattern<&str> {
-    match pattern {
-        Pattern::Var(name) => Pattern::Var(name),
-        Pattern::Arr(parts) => Pattern::Arr(parts.into_iter().map(bounded_pattern).collect()),
-        Pattern::Obj(parts) => {
-            Pattern::Obj(parts.into_iter().map(|(key, part)| (bounded(key), bounded_pattern(part))).collect())
-        }
-    }
-}
-
-fn call<'s>(name: &'static str, arguments: impl IntoIterator<Item = Term<&'s str>>) -> Term<&'s str> {
+pub(super) fn call<'s>(
+    name: &'static str,
+    arguments: impl IntoIterator<Item = Term<&'s str>>,
+) -> Term<&'s str> {
     Term::Call(name, arguments.into_iter().collect())
 }
 

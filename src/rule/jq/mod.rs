@@ -1,6 +1,7 @@
 //! jq filters, compiled once.
 
 mod bounds;
+mod steps;
 
 use std::fmt;
 
@@ -127,7 +128,7 @@ impl Jq {
         let written = jaq_core::load::parse(source, |parser| parser.term());
         let written = written.ok_or_else(|| JqError::new("a filter can't import modules"))?;
         bounds::refuse_recursion(&written)?;
-        let main = Def { name: MAIN, args: Vec::new(), body: bounds::bounded(written) };
+        let main = Def { name: MAIN, args: Vec::new(), body: bounds::bounded(steps::stepwise(written)) };
         let range = jaq_core::load::parse(bounds::RANGE, |parser| parser.defs());
         let raise = jaq_core::load::parse(bounds::RAISE, |parser| parser.defs());
         let range: Vec<_> = range.expect("the definition is fixed and tested");
@@ -509,6 +510,47 @@ mod tests {
         assert!(!holds(".a.b.c", json!("text")));
         assert!(!holds("empty", json!(1)));
         assert!(holds("$status == 200", json!(1)));
+    }
+
+    #[test]
+    fn lists_are_gone_through_freely_and_crossed_within_bounds() {
+        let numbers = |count| Value::from((0..count).collect::<Vec<u32>>()).to_string();
+        let long = numbers(30_000);
+        let crossed_ends = |filter: &str| {
+            let (input, empty) = (serde_json::from_str(&long).unwrap(), json!({}));
+            let names = JqNames { args: &empty, status: 200, headers: &empty, captures: &[], stop: None };
+            let error = Jq::compile(filter).unwrap().apply(&input, names).unwrap_err();
+            assert!(
+                error.detail.as_ref().is_some_and(|detail| detail.contains("too much work")),
+                "{filter}: {error:?}"
+            );
+        };
+        check("[.[] | select(. % 2 == 0) | . + 1] | length", &long, Ok("15000"));
+        for crossed in [
+            "[.[] as $a | .[] as $b | $a] | length",
+            ". as $all | [.[] | $all[]] | length",
+            "[.[] == .[]] | length",
+            "[.[] - .[]] | length",
+            "[{a: .[], b: .[]}] | length",
+            "[\"\\(.[]) \\(.[])\"] | length",
+            "def both($a; $b): $a; [both(.[]; .[])] | length",
+            ". as $all | [$all[.[]:.[]] | length] | length",
+            "first(.[] as $a | .[] as $b | select($a < 0) | $a)",
+            ". as $all | .[] |= last($all[] | select(. >= 0))",
+        ] {
+            crossed_ends(crossed);
+        }
+        check("[.[] as $a | .[] as $b | $a * $b] | add", &numbers(100), Ok("24502500"));
+    }
+
+    #[test]
+    fn what_is_counted_is_a_path_all_the_same() {
+        let tree = r#"{"a": [{"n": 1}, {"n": 2}], "b": [{"n": 3}]}"#;
+        check("[path(.a[] | select(.n > 1) | .n)]", tree, Ok(r#"[["a",1,"n"]]"#));
+        check("(.[] | .[] | .n) |= . + 1 | [.. | numbers]", tree, Ok(r#"[2,3,4]"#));
+        check("del(.a[] | select(.n == 1) | .n) | .a", tree, Ok(r#"[{},{"n":2}]"#));
+        check("[path(recurse(.[]?) | numbers)] | length", tree, Ok(r#"3"#));
+        check("(recurse(.[]?) | numbers) |= . * 2 | [.. | numbers]", tree, Ok(r#"[2,4,6]"#));
     }
 
     #[test]
