@@ -113,16 +113,11 @@ fn with_results(page: &str, path: &Path) -> String {
 fn result_of(rule: &str, reply: &str, page: &Path) -> Value {
     let indented: String = rule.lines().map(|line| format!("      {line}\n")).collect();
     let name = page.file_stem().unwrap().to_string_lossy();
-    let file = std::env::temp_dir().join(format!("glossator-page-{}-{name}.yaml", std::process::id()));
-    fs::write(
-        &file,
-        format!(
-            "upstreams: {{ legacy: http://127.0.0.1:9000 }}\nroutes:\n  report:\n    description: A report.\n    \
-             request: GET /report\n    reply:\n{indented}"
-        ),
-    )
-    .unwrap();
-    let loaded = config::load(&Sources::of_path(&file))
+    let file = format!(
+        "upstreams: {{ legacy: http://127.0.0.1:9000 }}\nroutes:\n  report:\n    description: A report.\n    \
+         request: GET /report\n    reply:\n{indented}"
+    );
+    let loaded = config::load(&Sources::of_text(format!("{name}.yaml"), &file))
         .unwrap_or_else(|problems| panic!("{}:\n{problems}", page.display()));
     let route = &loaded.routes[0].route;
     let reply = Reply::from_recording(&Bytes::from(reply.to_owned())).unwrap();

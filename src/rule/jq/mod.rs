@@ -518,7 +518,14 @@ mod tests {
         let long = numbers(30_000);
         let crossed_ends = |filter: &str| {
             let (input, empty) = (serde_json::from_str(&long).unwrap(), json!({}));
-            let names = JqNames { args: &empty, status: 200, headers: &empty, captures: &[], stop: None };
+            let names = JqNames {
+                args: &empty,
+                status: 200,
+                headers: &empty,
+                captures: &[],
+                stop: None,
+                most_values: 1_000_000,
+            };
             let error = Jq::compile(filter).unwrap().apply(&input, names).unwrap_err();
             assert!(
                 error.detail.as_ref().is_some_and(|detail| detail.contains("too much work")),
