@@ -36,10 +36,11 @@ pub(super) fn words(line: &[char]) -> Vec<Range<usize>> {
     words
 }
 
-/// Whether a line is drawn: `-----`, `==== ====`, `---+---`.
+/// Whether a line is drawn: `-----`, `==== ====`, `---+---`, `├───┼───┤`.
 pub(super) fn is_rule(line: &str) -> bool {
-    line.chars().all(|c| matches!(c, '-' | '=' | '+' | '|') || c.is_whitespace())
-        && (line.contains("---") || line.contains("==="))
+    super::Frame::of(line).is_some()
+        || line.chars().all(|c| matches!(c, '-' | '=' | '+' | '|') || c.is_whitespace())
+            && (line.contains("---") || line.contains("==="))
 }
 
 /// The cells of a line that is cut before these characters.

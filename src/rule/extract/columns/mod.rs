@@ -1,5 +1,6 @@
 //! `columns`: tables whose cells stand under each other, as `ps`, `df` and `docker ps` print them.
 
+mod frame;
 mod layout;
 #[cfg(test)]
 mod tests;
@@ -8,7 +9,10 @@ use std::cell::LazyCell;
 
 use serde_json::Value;
 
-use self::layout::{Crooked, Header, cut_at, expanded, is_rule, words};
+use self::{
+    frame::{Cells, Frame, is_count},
+    layout::{Crooked, Header, cut_at, expanded, is_rule, words},
+};
 use super::{
     RECORD_LIMIT, Typing,
     rows::{Heading, Rows, Uneven},
@@ -46,10 +50,11 @@ pub struct Columns {
 /// Where cells begin and end.
 #[derive(Debug, Clone, Default)]
 pub enum ColumnLayout {
-    /// Under the words of the first line, which is a header.
+    /// Under the words of the first line, which is a header; between bars where the table has a frame.
     #[default]
     Header,
-    /// Between white space; the last cell is the rest of the line. There is no header.
+    /// Between white space, the last cell being the rest of the line; between bars where the table has a frame. There
+    /// is no header.
     Words(Vec<String>),
     /// At fixed widths, in characters; the last cell is the rest of the line.
     Widths {
@@ -79,6 +84,15 @@ impl Columns {
         match &self.layout {
             ColumnLayout::Words(names) => {
                 let mut rows = Rows::named(names.clone(), self.uneven, text);
+                let frame = lines.iter().find_map(|line| Frame::of(line.text));
+                let has_bars = |frame: &Frame| {
+                    let first = lines.iter().find(|line| Frame::of(line.text).is_none());
+                    first.is_none_or(|line| frame.cells(line.text).is_some())
+                };
+                if let Some(frame) = frame.filter(has_bars) {
+                    between_bars(&frame, &lines, &mut rows)?;
+                    return Ok(rows.into_value());
+                }
                 for line in table {
                     rows.add(&split_words(line.text, names.len()), || line.number)?;
                 }
@@ -170,6 +184,14 @@ impl Columns {
     }
 
     fn under_header(&self, lines: &[Line<'_>], text: &str, typing: &Typing) -> Result<Value, String> {
+        if let Some((frame, at, rows_at)) = Frame::around(lines)
+            && let Some(names) = frame.cells(lines[at].text)
+        {
+            let heading = Heading { line: lines[at].number, is_certain: true };
+            let mut rows = Rows::under(lines[at].number, names.texts, self.uneven, text)?;
+            between_bars(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
+            return rows.into_value_under(&heading, typing);
+        }
         let at = lines.iter().position(|line| !is_rule(line.text)).ok_or_else(no_header)?;
         let heading = self.heading(&lines[at], lines.get(at + 1).is_some_and(|line| is_rule(line.text)));
         let header = expanded(lines[at].text);
@@ -239,6 +261,35 @@ impl Columns {
             }
         }
         rows.into_value_under(&heading, typing)
+    }
+}
+
+/// Adds the rows of a table in a frame. A cell of several lines is one row in `psql`, which marks those that go on.
+fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<(), String> {
+    let mut begun: Option<(Cells, &Line<'_>)> = None;
+    for line in lines.iter().filter(|line| Frame::of(line.text).is_none()) {
+        let Some(cells) = frame.cells(line.text) else {
+            if is_count(line.text) {
+                break;
+            }
+            return Err(format!(
+                "line {}: expected a row between bars, found a line without; `until` says where the table ends",
+                line.number
+            ));
+        };
+        let next = match &mut begun {
+            Some((row, _)) => row.take_in(cells),
+            None => Some(cells),
+        };
+        if let Some(next) = next
+            && let Some((row, line)) = begun.replace((next, line))
+        {
+            add(rows, &row.texts, line)?;
+        }
+    }
+    match begun {
+        Some((row, line)) => add(rows, &row.texts, line),
+        None => Ok(()),
     }
 }
 

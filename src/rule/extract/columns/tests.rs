@@ -477,3 +477,75 @@ fn hostile_tables_come_to_an_end() {
     let long = format!("{}\n{}", wide.join("  "), "y".repeat(1_000_000));
     check(&under_header(), &long, Err("line 2"));
 }
+
+#[test]
+fn a_frame_says_where_cells_end() {
+    let psql = concat!(
+        "       List of things\n",
+        " id |    name     |  note  \n",
+        "----+-------------+--------\n",
+        "  1 | Oslo | west | \n",
+        "  2 | Bergen      | two   +\n",
+        "    |             | lines +\n",
+        "    |             | more\n",
+        "  3 | C++         | a+\n",
+        "(3 rows)\n\nbeside\n",
+    );
+    let names = "id|name|note";
+    check_cells(
+        &under_header(),
+        psql,
+        names,
+        &[&["1", "Oslo | west", ""], &["2", "Bergen", "two\nlines\nmore"], &["3", "C++", "a+"]],
+    );
+    let mysql = "+----+--------+------+\n| id | name   | note |\n+----+--------+------+\n|  1 | a | b  | NULL |\n|  2 |                  c+     |      |\n+----+--------+------+\n2 rows in set (0.00 sec)\n";
+    check_cells(&under_header(), mysql, names, &[&["1", "a | b", "NULL"], &["2", "c+", ""]]);
+    let unnamed = "+----+------+\n|  1 | Oslo |\n|  2 |      |\n+----+------+\n";
+    check_cells(&of_words("id name"), unnamed, "id|name", &[&["1", "Oslo"], &["2", ""]]);
+    let boxed = "┌────┬──────┐\n│ id │ name │\n├────┼──────┤\n│ 1  │ a|b  │\n└────┴──────┘\n";
+    check_cells(&under_header(), boxed, "id|name", &[&["1", "a|b"]]);
+    let wide = "┌────┬──────┐\n│ id │ name │\n├────┼──────┤\n│ 1  │ 東京 │\n│ 2  │ 京   │\n└────┴──────┘\n";
+    check_cells(&under_header(), wide, "id|name", &[&["1", "東京"], &["2", "京"]]);
+    let grid = "+----+------+\n| id | name |\n+====+======+\n| 1  | a    |\n+----+------+\n| 2  | b    |\n+----+------+\n";
+    check_cells(&under_header(), grid, "id|name", &[&["1", "a"], &["2", "b"]]);
+    check_cells(&under_header(), "+----+\n| id |\n+----+\n| 7  |\n+----+\n", "id", &[&["7"]]);
+    check(&under_header(), " id | name \n----+------\n(0 rows)\n", Ok("[]"));
+}
+
+#[test]
+fn markdown_need_not_be_aligned() {
+    let rows: &[&[&str]] = &[&["1", "Oslo"], &["2", "a|b"], &["3", ""]];
+    let edged = "# Cities\n\n| id | name |\n| ---: | :--- |\n| 1 | Oslo |\n|2|a\\|b|\n| 3 | |\n";
+    check_cells(&under_header(), edged, "id|name", rows);
+    let bare = "id|name\n---|---\n1|Oslo\n2 | a\\|b\n3 |\n";
+    check_cells(&under_header(), bare, "id|name", rows);
+    // A cell that ends in a plus goes on in `psql` alone.
+    let plus = "|id|name|\n|--|--|\n|1|C+|\n||b|\n";
+    check_cells(&under_header(), plus, "id|name", &[&["1", "C+"], &["", "b"]]);
+}
+
+#[test]
+fn what_is_no_row_of_a_frame_is_no_end_of_it() {
+    let lost = " id | name \n----+------\n  1 | Oslo\nERROR: connection lost\n";
+    check(&under_header(), lost, Err("line 4: expected a row between bars, found a line without; `until`"));
+    check(
+        &Columns { until: pattern("^Indexes"), ..under_header() },
+        " id | name \n----+------\n  1 | Oslo\nIndexes:\n  \"a\" btree (id)\n",
+        Ok(r#"[{"id":"1","name":"Oslo"}]"#),
+    );
+    check(&under_header(), "|a|b|\n|-|-|\n|1|\n", Err("line 3: expected 2 cells, found 1"));
+    check(&under_header(), "|a|b|\n|-|-|\n|1|2|3|\n", Err("line 3: expected 2 cells, found 3"));
+    check(
+        &Columns { uneven: Uneven::Skip, ..under_header() },
+        "|a|b|\n|-|-|\n|1|\n|1|2|\n",
+        Ok(r#"[{"a":"1","b":"2"}]"#),
+    );
+    // What `dpkg -l` draws is no frame, though bars are above it.
+    let dpkg = "||/ Name     Version  Description\n+++-========-========-===========\nii  adduser  3.134    adds users\n";
+    check_cells(
+        &under_header(),
+        dpkg,
+        "||/|Name|Version|Description",
+        &[&["ii", "adduser", "3.134", "adds users"]],
+    );
+}
