@@ -26,7 +26,9 @@ pub(super) fn candidates(texts: &[&str]) -> Vec<Candidate> {
             rows.iter().filter(|row| row.split_whitespace().count() + names.len() / 4 >= names.len()).count();
         header_is_good && !are_pairs && !rows.is_empty() && about * 10 >= rows.len() * 8
     };
-    if texts.iter().all(is_table) {
+    if texts.iter().all(|text| is_drawn(text)) {
+        vec![Candidate::likely(json!("columns"), "the values stand between bars, below a line that is drawn")]
+    } else if texts.iter().all(is_table) {
         vec![Candidate::likely(
             json!("columns"),
             "the first line names columns, and the values stand below the names",
@@ -34,4 +36,15 @@ pub(super) fn candidates(texts: &[&str]) -> Vec<Candidate> {
     } else {
         Vec::new()
     }
+}
+
+/// Whether a line of a text is drawn across a table with bars: `+----+----+`, `----+----`, `| --- | --- |`, `├────┼────┤`.
+pub(super) fn is_drawn(text: &str) -> bool {
+    let is_box = |c: char| ('\u{2500}'..='\u{257f}').contains(&c);
+    let is_drawing = |c: char| matches!(c, '-' | '=' | ':' | '+' | '|' | ' ') || is_box(c);
+    full_lines(text).any(|line| {
+        line.chars().all(is_drawing)
+            && line.contains(['-', '=', '─', '━', '═'])
+            && line.contains(|c| matches!(c, '+' | '|') || is_box(c))
+    })
 }

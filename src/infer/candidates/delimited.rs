@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{Candidate, full_lines};
+use super::{Candidate, columns::is_drawn, full_lines};
 
 pub(super) fn candidates(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let named = matches!(media_type, "text/csv" | "text/tab-separated-values" | "application/csv");
     [('\t', "tabs"), (';', "semicolons"), ('|', "pipes"), (',', "commas")]
         .into_iter()
+        // Pipes of a table that is drawn, as in Markdown, are its bars.
+        .filter(|(delimiter, _)| *delimiter != '|' || !texts.iter().all(|text| is_drawn(text)))
         .filter_map(|(delimiter, word)| {
             let width = width(texts, delimiter)?;
             let mut options = json!({});
