@@ -19,6 +19,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+pub(crate) use self::path::TEXT_KEY;
 pub use self::{
     duration::{DurationForm, ShortClock, TimeUnit},
     kind::{Count, FieldKind, FieldType},

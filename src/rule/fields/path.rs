@@ -4,11 +4,14 @@ use std::{fmt, str::FromStr};
 
 use serde_json::{Map, Value};
 
+/// Where the text of an XML element stands that has more than that.
+pub(crate) const TEXT_KEY: &str = "#text";
+
 /// A way into nested values: `disk.0.size`.
 ///
 /// A key that is written exactly so, dots and all, comes first; else each part is a key of an object, or the place of
 /// an item in an array, from 0. What is no array is its own item 0, because an element that may come several times
-/// often comes once. A key with dots in it, inside, is put in double quotes: `disk."a.b".size`.
+/// often comes once; and a text is its own `#text`, because an element has attributes at one time and none at another. A key with dots in it, inside, is put in double quotes: `disk."a.b".size`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     text: String,
@@ -56,6 +59,7 @@ impl Path {
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
             }
             .or_else(|| (step == "0" && !value.is_array()).then_some(value))
+            .or_else(|| (step == TEXT_KEY && (value.is_string() || value.is_null())).then_some(value))
         })
     }
 }
@@ -122,6 +126,10 @@ mod tests {
         check(r#""x".y"#, Some(json!(6)));
         check("t.0", Some(json!("text")));
         check("t.u", None);
+        check("t.#text", Some(json!("text")));
+        check("t.0.#text", Some(json!("text")));
+        check("disk.#text", None);
+        check("x.y.#text", None);
     }
 
     #[test]

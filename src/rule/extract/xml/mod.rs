@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use self::path::{Found, Least};
 pub use self::path::{Path, PathError, Prefixes};
 use super::{RECORD_LIMIT, records};
+use crate::rule::fields::TEXT_KEY;
 
 /// Reads a document into objects, by the local names of its elements.
 ///
@@ -54,9 +55,6 @@ pub enum Attributes {
     /// They are left out.
     Dropped,
 }
-
-/// Where the text of an element stands that has attributes or children as well.
-const TEXT_KEY: &str = "#text";
 
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 
@@ -127,9 +125,8 @@ impl Xml {
 
     /// Goes as deep as the document, which is [`scan::DEPTH_LIMIT`] at most.
     fn value(&self, element: Node<'_, '_>) -> Value {
-        if element.attribute((SCHEMA_INSTANCE, "nil")).is_some_and(|nil| matches!(nil.trim(), "true" | "1")) {
-            return Value::Null;
-        }
+        let is_nil =
+            element.attribute((SCHEMA_INSTANCE, "nil")).is_some_and(|nil| matches!(nil.trim(), "true" | "1"));
         let mut members = Map::new();
         if self.attributes != Attributes::Dropped {
             let telling = element
@@ -142,6 +139,14 @@ impl Xml {
                 };
                 self.add(&mut members, name, attribute.value().into());
             }
+        }
+        if is_nil {
+            // A row of `mysql --xml` has the name of its column in an attribute, and no value.
+            if members.is_empty() {
+                return Value::Null;
+            }
+            members.insert(TEXT_KEY.to_owned(), Value::Null);
+            return Value::Object(members);
         }
         let mut text = String::new();
         let mut has_children = false;

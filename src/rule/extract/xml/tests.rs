@@ -52,6 +52,10 @@ fn nothing_is_empty_and_nil_is_null() {
     let text = "<a xmlns:i='http://www.w3.org/2001/XMLSchema-instance'><b i:nil='true'/><c i:nil='0'/>\
                 <d i:type='xsd:int'>5</d></a>";
     check(text, Ok(r#"{"b":null,"c":"","d":"5"}"#));
+    let named = "<a xmlns:i='http://www.w3.org/2001/XMLSchema-instance'><b name='note' i:nil='true'/></a>";
+    check(named, Ok(r##"{"b":{"@name":"note","#text":null}}"##));
+    let dropped = Xml { attributes: Attributes::Dropped, ..Xml::default() };
+    check_with(&dropped, named, Ok(r#"{"b":null}"#));
 }
 
 #[test]
