@@ -154,6 +154,13 @@ impl Header {
         &self.names
     }
 
+    /// The name that a header has where the rule gives one: it has a word where the first column begins.
+    pub(super) fn first_named(&self) -> Option<&str> {
+        let is_named =
+            self.first_is_given && !self.by_words && self.spans.get(1).is_some_and(|span| span.start == 0);
+        self.names.get(1).filter(|_| is_named).map(String::as_str)
+    }
+
     /// What stands in a row before the first column.
     pub(super) fn unnamed(&self, row: &[char]) -> Option<String> {
         let first = self.spans.first()?;

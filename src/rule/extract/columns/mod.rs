@@ -185,8 +185,14 @@ impl Columns {
 
     fn under_header(&self, lines: &[Line<'_>], text: &str, typing: &Typing) -> Result<Value, String> {
         if let Some((frame, at, rows_at)) = Frame::around(lines)
-            && let Some(names) = frame.cells(lines[at].text)
+            && let Some(mut names) = frame.cells(lines[at].text)
         {
+            if let (Some(first), Some(name)) = (&self.first, names.texts.first_mut()) {
+                if !name.is_empty() {
+                    return Err(first_is_named(lines[at].number, name));
+                }
+                name.clone_from(first);
+            }
             let heading = Heading { line: lines[at].number, is_certain: true };
             let mut rows = Rows::under(lines[at].number, names.texts, self.uneven, text)?;
             between_bars(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
@@ -216,6 +222,9 @@ impl Columns {
                 Header::over(&header, body().map(|line| line.text), self.first.as_deref(), &wanted)
             }
         };
+        if let Some(name) = header.first_named() {
+            return Err(first_is_named(number, name));
+        }
         let mut rows = Rows::under(number, header.names().to_vec(), self.uneven, text)?;
         // A long cell moves those after it. Where every cell is one word, they can be counted.
         let all_words = LazyCell::new(|| {
@@ -300,6 +309,10 @@ fn add(rows: &mut Rows, cells: &[String], line: &Line<'_>) -> Result<(), String>
 /// Whether a word of a header is drawn over several columns, as `vmstat` does: `---swap--`.
 fn is_drawn(word: &[char]) -> bool {
     word.starts_with(&['-', '-']) && word.ends_with(&['-', '-'])
+}
+
+fn first_is_named(line: usize, name: &str) -> String {
+    format!("line {line}: expected no name for the first column, as `first` gives it one, found `{name}`")
 }
 
 fn no_header() -> String {

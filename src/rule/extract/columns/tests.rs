@@ -549,3 +549,18 @@ fn what_is_no_row_of_a_frame_is_no_end_of_it() {
         &[&["ii", "adduser", "3.134", "adds users"]],
     );
 }
+
+#[test]
+fn a_first_column_that_has_a_name_needs_none() {
+    let first = || Columns { first: Some("state".to_owned()), ..under_header() };
+    let dpkg = "||/ Name     Description\nii  adduser  adds users and groups\nrc  apt      a tool\n";
+    check(
+        &first(),
+        dpkg,
+        Err("line 1: expected no name for the first column, as `first` gives it one, found `||/`"),
+    );
+    let pandas = "|    | city   |   temp |\n|---:|:-------|-------:|\n|  0 | Oslo   |     -5 |\n";
+    check(&under_header(), pandas, Err("line 1: expected a name for every column, found none for column 1"));
+    check_cells(&first(), pandas, "state|city|temp", &[&["0", "Oslo", "-5"]]);
+    check(&first(), "|a|b|\n|-|-|\n|1|2|\n", Err("line 1: expected no name for the first column"));
+}
