@@ -339,7 +339,24 @@ fn values(report: &Report<'_>, node: &Node) -> Option<Meanings> {
 
 fn words(section: &Section<'_, '_>, name: &'static str) -> Option<Vec<String>> {
     let node = section.get(name)?;
-    let words: Vec<String> = items(node).iter().filter_map(Node::scalar).collect();
+    let mut words = Vec::new();
+    for item in items(node) {
+        match item.scalar() {
+            Some(word) => words.push(word),
+            // `NULL`, as databases write it, `~` and nothing at all.
+            None if matches!(item.kind, Kind::Nothing) => {
+                let message = format!("`{name}` has a word that is nothing in YAML");
+                let help = format!("put it in quotes: `{name}: \"NULL\"`");
+                section.report.error(item.span, message, help);
+                return None;
+            }
+            None => {
+                let message = format!("`{name}` takes words, found {}", item.found());
+                section.report.error(item.span, message, format!("write `{name}: [up, ok]`"));
+                return None;
+            }
+        }
+    }
     if words.is_empty() {
         section.report.error(
             node.span,
