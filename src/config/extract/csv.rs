@@ -68,7 +68,8 @@ pub(super) const FORM: Form = Form {
 fn character(section: &Section<'_, '_>, name: &'static str, example: &str) -> Option<u8> {
     let (node, text) = section.text_node(name)?;
     match text.as_bytes() {
-        [byte] if byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t') => Some(*byte),
+        // Hive and other stores have characters between cells that nobody writes: U+0001, U+001F.
+        [byte] if byte.is_ascii() && !matches!(byte, b'\0' | b'\n' | b'\r') => Some(*byte),
         _ => {
             let message = format!("`{name}` takes one character of ASCII, found {}", node.found());
             section.report.error(node.span, message, format!("write `{example}`"));
