@@ -64,7 +64,7 @@ pub(crate) fn decode(reply: &Reply, body: &Bytes, rule: Option<Charset>) -> Resu
     if encoding == UTF_8 {
         if std::str::from_utf8(&body).is_err() {
             let hint = if because == "default" {
-                ", and names no charset; a rule can name it with `charset`"
+                ", and nothing names a charset; a rule can, with `charset`"
             } else {
                 ""
             };
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_not_of_the_charset_are_an_error_not_a_guess() {
-        check("text/plain", None, b"Troms\xf8", Err("names no charset"));
+        check("text/plain", None, b"Troms\xf8", Err("nothing names a charset"));
         check("text/plain; charset=utf-8", None, b"Troms\xf8", Err("UTF-8"));
         check("text/plain", None, b"O\0k\0", Err("UTF-16"));
         check("text/plain; charset=klingon", None, b"x", Err("a name that is none"));
