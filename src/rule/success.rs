@@ -192,10 +192,10 @@ impl Job<'_> {
         let (structured, cut) = limit
             .structure(structured, output, reading.facts.args, rule.content.is_pretty())
             .map_err(Failed::TooLong)?;
-        let whole_text = match (cut.as_ref().map(|_| structured.json().parse()), whole_text) {
-            (Some(Value::String(text)), Some(_)) => Some(text.into()),
-            (_, whole_text) => whole_text,
-        };
+        let whole_text = whole_text.map(|whole| match cut.as_ref().map(|_| structured.json().parse()) {
+            Some(Value::String(text)) => text.into(),
+            Some(_) | None => whole,
+        });
         Ok((Some(structured), cut, whole_text))
     }
 

@@ -87,17 +87,28 @@ impl Limit {
                 *place = rows.first(count);
             }
         };
-        // What the rows take at least bounds how many are tried; then the largest number that fits is searched for.
+        // How many fit is counted by the length of each, and tried: all of it is written down twice or three times, not
+        // once for every step of a search.
         let room = self.characters.unwrap_or(usize::MAX);
-        let (mut least, mut beyond) = (0, rows.fitting(room).min(most) + 1);
-        let mut best = None;
+        put(&mut rows, 0, &mut value);
+        let counted = match self.characters {
+            None => most,
+            Some(room) => {
+                let depth = path.len() + usize::from(structured.is_wrapped(Shapes::ObjectsOnly));
+                rows.fitting(room.saturating_sub(length(&remade(&value))), pretty.then_some(depth)).min(most)
+            }
+        };
+        let (mut least, mut beyond) = (0, most + 1);
+        let (mut best, mut guess) = (None, Some(counted));
         while least < beyond {
-            let count = least + (beyond - least) / 2;
+            let count = guess.take().filter(|guess| (least..beyond).contains(guess));
+            let count = count.unwrap_or(least + (beyond - least) / 2);
             put(&mut rows, count, &mut value);
             let tried = remade(&value);
             if fits(&tried) {
                 best = Some((count, tried));
                 least = count + 1;
+                guess = (count == counted).then_some(count + 1);
             } else {
                 beyond = count;
             }

@@ -5,7 +5,6 @@ use std::str::FromStr;
 use serde_json::Value;
 
 use super::{LINES, ROWS};
-use crate::tool::JsonText;
 
 /// The way to a list: names of members, as `.hosts` or `.data."my rows"` in jq.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,22 +92,81 @@ impl Rows {
         }
     }
 
-    /// How many rows there can be at most in so many characters.
-    pub(super) fn fitting(&self, characters: usize) -> usize {
+    /// How many of the first rows make the value longer by so many characters at most, against one without rows. `depth`
+    /// is how deep the list is in it, where there is a line for each row and for each member of one.
+    pub(super) fn fitting(&self, characters: usize, depth: Option<usize>) -> usize {
+        /// For each step down.
+        const INDENTATION: usize = 2;
         let mut room = characters;
-        let mut fits = |length: usize| {
-            let left = room.checked_sub(length);
-            room = left.unwrap_or(0);
+        let mut takes = |length: Option<usize>| {
+            let left = length.and_then(|length| room.checked_sub(length));
+            room = left.unwrap_or(room);
             left.is_some()
         };
         match self {
-            Self::List(rows) if characters < usize::MAX => {
-                rows.iter().take_while(|row| fits(JsonText::of(row).as_str().chars().count())).count()
+            Self::List(rows) => {
+                let indentation = depth.map(|depth| (depth + 1) * INDENTATION);
+                let length = |(index, row): (usize, &Value)| {
+                    let mut counter = Counter::until(characters);
+                    let written = match depth {
+                        None => serde_json::to_writer(&mut counter, row),
+                        Some(_) => serde_json::to_writer_pretty(&mut counter, row),
+                    };
+                    let lines = counter.line_ends + 1;
+                    let before = indentation.map_or(0, |indentation| lines * indentation + 1);
+                    // Before the first is no comma, and after the last the bracket is on its own line.
+                    let between = match (index, depth) {
+                        (0, None) => 0,
+                        (0, Some(depth)) => depth * INDENTATION + 1,
+                        _ => 1,
+                    };
+                    written.is_ok().then_some(counter.characters + before + between)
+                };
+                rows.iter().enumerate().take_while(|row| takes(length(*row))).count()
             }
-            Self::Lines(lines) => lines.iter().take_while(|line| fits(line.chars().count())).count(),
-            Self::List(rows) => rows.len(),
+            Self::Lines(lines) => {
+                // The quotes are round all lines together.
+                const QUOTES: usize = 2;
+                let length = |line: &String| {
+                    let mut counter = Counter::until(characters.saturating_add(QUOTES));
+                    let written = serde_json::to_writer(&mut counter, line);
+                    written.is_ok().then(|| counter.characters - QUOTES)
+                };
+                lines.iter().take_while(|line| takes(length(line))).count()
+            }
             Self::None => 0,
         }
+    }
+}
+
+/// Counts characters, and keeps none.
+struct Counter {
+    characters: usize,
+    line_ends: usize,
+    most: usize,
+}
+
+impl Counter {
+    fn until(most: usize) -> Self {
+        Self { characters: 0, line_ends: 0, most }
+    }
+}
+
+impl std::io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        /// What a byte begins with that is no first one of a character.
+        const CONTINUES: u8 = 0b10;
+        self.characters += bytes.iter().filter(|byte| **byte >> 6 != CONTINUES).count();
+        self.line_ends += bytes.iter().filter(|byte| **byte == b'\n').count();
+        if self.characters > self.most {
+            Err(std::io::ErrorKind::FileTooLarge.into())
+        } else {
+            Ok(bytes.len())
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

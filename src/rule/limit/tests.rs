@@ -157,11 +157,38 @@ proptest! {
                 let seen = limited.value(Shapes::ObjectsOnly);
                 let text = if pretty { serde_json::to_string_pretty(&seen).unwrap() } else { seen.to_string() };
                 prop_assert!(text.chars().count() <= most, "{text}");
+                if let (Some(cut), None, Value::Array(items)) = (&cut, rows, &value) {
+                    let more = limit.structure(structured(&items[..=cut.shown].into()), None, &Value::Null, pretty);
+                    prop_assert!(!matches!(more, Ok((_, None))), "one more would fit");
+                }
                 match cut {
                     None => prop_assert_eq!(limited.json().parse(), value),
                     Some(cut) => prop_assert!(cut.shown < cut.total && rows.is_none_or(|rows| cut.shown <= rows)),
                 }
             }
         }
+    }
+
+    /// What is counted is what comes out, so that a long value is not written down again and again.
+    #[test]
+    fn the_rows_that_fit_are_counted(
+        items in prop::collection::vec(any_value(), 0..6), room in 0_usize..90, depth in 0_usize..3, pretty: bool,
+    ) {
+        let within = |count: usize| {
+            let list = Value::Array(items[..count].to_vec());
+            let value = (0..depth).fold(list, |inside, _| json!({ "a": inside }));
+            let text = if pretty { serde_json::to_string_pretty(&value).unwrap() } else { value.to_string() };
+            text.chars().count()
+        };
+        let fits = |count: &usize| within(*count) - within(0) <= room;
+        let most = (0..=items.len()).take_while(fits).last();
+        prop_assert_eq!(Some(Rows::List(items.clone()).fitting(room, pretty.then_some(depth))), most);
+    }
+
+    #[test]
+    fn the_lines_that_fit_are_counted(lines in prop::collection::vec("[a\"é\n]{0,5}\n", 0..6), room in 0_usize..40) {
+        let within = |count: &usize| Value::String(lines[..*count].concat()).to_string().chars().count() - 2 <= room;
+        let most = (0..=lines.len()).take_while(within).last();
+        prop_assert_eq!(Some(Rows::Lines(lines.clone()).fitting(room, None)), most);
     }
 }
