@@ -19,6 +19,7 @@ mod decode;
 pub mod extract;
 mod failure;
 mod fields;
+mod filters;
 mod finding;
 mod jq;
 mod limit;

@@ -66,6 +66,7 @@ impl Template {
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         environment.set_fuel(Some(Self::FUEL));
         environment.set_formatter(write_value);
+        super::filters::add(&mut environment);
         environment.add_filter("redact", |text: String| safe_words(&text));
         environment.add_filter("tojson", |value: Value| to_json(&value).to_string());
         environment.add_filter("markdown_table", |value: Value, options: Kwargs| {
