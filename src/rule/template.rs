@@ -144,7 +144,8 @@ impl Template {
 /// What is sliced (`args.city[:5]`): the engine leaves it out of the variables that it tells.
 fn sliced(source: &str) -> Vec<String> {
     static SLICE: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"([A-Za-z_][\w.]*)\s*\[[^\[\]]*:[^\[\]]*\]").expect("the pattern is fixed and tested")
+        Regex::new(r"([A-Za-z_][\w.]*)\s*(?:\[[^\[\]:]*\]\s*)*\[[^\[\]]*:[^\[\]]*\]")
+            .expect("the pattern is fixed and tested")
     });
     let expressions = source.split("{{").flat_map(|part| part.split("{%")).skip(1);
     let expressions = expressions.map(|part| part.split("}}").next().unwrap_or(part));
@@ -365,6 +366,8 @@ mod tests {
         let template = Template::compile("{{ text[2:6] }} {{ args.q[:5] }} {{ other['a:b'] }}").unwrap();
         assert_eq!(template.names(), ["args", "other", "text"]);
         assert!(template.paths().contains(&"args.q".to_owned()));
+        let headers = Template::compile("{{ headers['x-id'][:4] }} {{ json.rows[0][1][2:] }}").unwrap();
+        assert_eq!(headers.names(), ["headers", "json"]);
         check("{{ text[2:6] }}", r#"{"text": "abcdefgh"}"#, Ok("cdef"));
     }
 
