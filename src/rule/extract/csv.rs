@@ -6,7 +6,7 @@ use csv::{ReaderBuilder, StringRecord};
 use serde_json::Value;
 
 use super::{
-    Typing,
+    RECORD_LIMIT, Typing,
     rows::{Heading, Rows, Uneven, after_lines},
 };
 use crate::rule::reading::Reading;
@@ -111,6 +111,10 @@ impl Csv {
                     break;
                 }
                 return Err(format!("line {}: expected an end to what is in quotes, found none", line()));
+            }
+            if record.len() > RECORD_LIMIT {
+                let found = record.len();
+                return Err(format!("line {}: expected at most {RECORD_LIMIT} cells, found {found}", line()));
             }
             let cells = record.iter().map(|cell| if self.trim { cell.trim() } else { cell });
             match &mut rows {
@@ -334,6 +338,8 @@ mod tests {
         let long = format!("{}\n{}", "n".repeat(100_000), "1\n".repeat(5000));
         check(&plain(), &long, Err("with its names in every row, found more"));
         check(&plain(), &format!("a\n{}", "1\n".repeat(100_001)), Err("at most 100000 rows"));
+        let commas = ",".repeat(200_000);
+        check(&plain(), &commas, Err("line 1: expected at most 100000 cells, found 200001"));
         // A reply of 60 KB may not take half a gigabyte.
         let header: Vec<_> = (0..900).map(|number| number.to_string()).collect();
         let short = format!("{}\n{}", header.join(","), "1\n".repeat(28_000));
