@@ -125,7 +125,7 @@ impl Job<'_> {
             }
         });
         let known = Known { reading, captures, value, structured: structured.as_ref() };
-        let names = Name::from_pairs(known.names(&asked));
+        let names = Name::from_pairs(known.names_without(&self.translator.redaction, &asked));
         let code = rule.code.as_ref().and_then(|code| match code.render(&names) {
             Ok(code) => code,
             Err(error) => {

@@ -3,7 +3,7 @@
 use minijinja::Value as Name;
 use serde_json::Value;
 
-use super::{jq::JqNames, matcher::Captures, reading::Reading, template::from_json};
+use super::{jq::JqNames, matcher::Captures, reading::Reading, redaction::Redaction, template::from_json};
 use crate::tool::{Shapes, Structured};
 
 /// The names that the templates of a rule see.
@@ -22,22 +22,33 @@ pub(super) struct Known<'a> {
 impl Known<'_> {
     /// What templates see that ask for these names; only what is asked for is made.
     pub(super) fn names(&self, asked: &[&str]) -> Vec<(String, Name)> {
+        self.names_without(&Redaction::default(), asked)
+    }
+
+    /// The same without the words that the route keeps to itself: a template may cut a text so that half of them are
+    /// left, which match no pattern.
+    pub(super) fn names_without(&self, redaction: &Redaction, asked: &[&str]) -> Vec<(String, Name)> {
         let reading = self.reading;
+        let shown = |value: &Value| match redaction.is_empty() {
+            true => from_json(value),
+            false => from_json(&redaction.hide_in(value.clone())),
+        };
+        let text_shown = |text: &str| Name::from(redaction.hide_long(text).as_ref());
         let mut names: Vec<(String, Name)> = Vec::new();
         for name in asked {
             let made = match *name {
                 "args" => Some(from_json(reading.facts.args)),
                 "status" => Some(Name::from(reading.reply.status.as_u16())),
-                "headers" => Some(from_json(reading.headers())),
-                "text" => reading.text().ok().map(Name::from),
-                "json" => reading.json().map(from_json),
-                "value" => self.value.map(from_json),
-                "structured" => self.structured.map(|s| from_json(&s.value(Shapes::ObjectsOnly))),
+                "headers" => Some(shown(reading.headers())),
+                "text" => reading.text().ok().map(text_shown),
+                "json" => reading.json().map(shown),
+                "value" => self.value.map(shown),
+                "structured" => self.structured.map(|s| shown(&s.value(Shapes::ObjectsOnly))),
                 _ => None,
             };
             names.extend(made.map(|made| ((*name).to_owned(), made)));
         }
-        names.extend(self.captures.iter().map(|(name, text)| (name.clone(), Name::from(text.as_str()))));
+        names.extend(self.captures.iter().map(|(name, text)| (name.clone(), text_shown(text))));
         names
     }
 }

@@ -1,6 +1,6 @@
 //! What a route keeps from clients: the words of its errors that match its patterns.
 
-use std::{borrow::Cow, ops::Range, sync::LazyLock};
+use std::{borrow::Cow, collections::HashMap, ops::Range, sync::LazyLock};
 
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -99,16 +99,41 @@ impl Redaction {
         self.hide_until(text, text.len())
     }
 
+    /// The same; a text that is too long to look through is replaced as a whole.
+    fn hide_short<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if text.len() > REACH_BYTES { Cow::Borrowed(MARK) } else { self.hide(text) }
+    }
+
+    /// A text of any length with what matches replaced, looked through a part at a time: a match may be as long as a part
+    /// at least.
+    pub(super) fn hide_long<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if self.is_empty() || text.len() <= REACH_BYTES {
+            return self.hide(text);
+        }
+        let (mut hidden, mut done) = (String::with_capacity(text.len()), 0);
+        while done < text.len() {
+            let (part, length) = self.hide_part(&text[done..], REACH_BYTES);
+            hidden.push_str(&part);
+            done += length;
+        }
+        Cow::Owned(hidden)
+    }
+
     /// The first `end` bytes of a text with what matches replaced; what begins there is replaced as a whole, wherever
     /// it ends.
     fn hide_until<'t>(&self, text: &'t str, end: usize) -> Cow<'t, str> {
+        self.hide_part(text, end).0
+    }
+
+    /// The same, and how much of the text that is.
+    fn hide_part<'t>(&self, text: &'t str, end: usize) -> (Cow<'t, str>, usize) {
         let (end, reach) = (boundary(text, end), boundary(text, end.saturating_add(REACH_BYTES)));
         let window = &text[..reach];
         let mut found: Vec<_> =
             self.patterns.iter().flat_map(|pattern| pattern.found_in(window, end)).collect();
         found.retain(|range| !range.is_empty());
         if found.is_empty() {
-            return Cow::Borrowed(&text[..end]);
+            return (Cow::Borrowed(&text[..end]), end);
         }
         // What was replaced before stays as it is, so that a pattern may match the mark.
         found.extend(window.match_indices(MARK).map(|(at, mark)| at..at + mark.len()));
@@ -124,7 +149,7 @@ impl Redaction {
             done = range.end;
         }
         hidden.push_str(text.get(done..end).unwrap_or_default());
-        Cow::Owned(hidden)
+        (Cow::Owned(hidden), done.max(end))
     }
 
     /// At most `limit_bytes` of a text, what matches replaced before the text is cut: half a secret matches no pattern.
@@ -172,27 +197,33 @@ impl Redaction {
     }
 
     /// A value with what matches replaced in its strings, in the names of its members, and in its numbers.
-    fn hide_in(&self, value: Value) -> Value {
-        let hide = |text: String| match self.hide(&text) {
-            _ if text.len() > REACH_BYTES => MARK.to_owned(),
-            Cow::Borrowed(_) => text,
-            Cow::Owned(hidden) => hidden,
+    pub(super) fn hide_in(&self, value: Value) -> Value {
+        let hide = |text: String| match self.hide_short(&text) {
+            Cow::Borrowed(shown) if shown.len() == text.len() => text,
+            shown => shown.into_owned(),
         };
         match value {
             Value::String(text) => Value::String(hide(text)),
             // The number of a card is one, too.
-            Value::Number(number) => match self.hide(number.as_str()) {
+            Value::Number(number) => match self.hide_short(number.as_str()) {
+                Cow::Borrowed(MARK) => MARK.into(),
                 Cow::Borrowed(_) => Value::Number(number),
                 Cow::Owned(hidden) => Value::String(hidden),
             },
             Value::Array(items) => items.into_iter().map(|item| self.hide_in(item)).collect(),
             Value::Object(members) => {
                 let mut hidden = Map::with_capacity(members.len());
+                let mut again: HashMap<String, usize> = HashMap::new();
                 for (name, value) in members {
                     let mut name = hide(name);
                     // Two names may be one now, and neither member may be lost.
                     while hidden.contains_key(&name) {
+                        let count = again.entry(name.clone()).or_default();
+                        *count += 1;
                         name.push('+');
+                        if *count > 1 {
+                            name.push_str(&count.to_string());
+                        }
                     }
                     hidden.insert(name, self.hide_in(value));
                 }
@@ -384,7 +415,7 @@ mod tests {
         assert_eq!(
             redaction.hide_in(value),
             json!({"card": "[redacted]", "n": 5, "[redacted]": [{"to": "[redacted]!"}, true], "[redacted]+": 1,
-                "[redacted]++": 2})
+                "[redacted]+2": 2})
         );
         assert_eq!(redaction.hide_in(json!("x".repeat(REACH_BYTES + 1))), json!("[redacted]"));
     }
@@ -402,5 +433,26 @@ mod tests {
         let redaction = redaction(&["(?s)KEY.*END|token"]);
         let text = "KEYtoken".repeat(1 << 15);
         assert!(!redaction.capped(&text, 2048).contains("token"));
+    }
+
+    #[test]
+    fn a_text_of_any_length_is_looked_through() {
+        let redaction = redaction(&["se+cret"]);
+        for before in [0, REACH_BYTES - 3, REACH_BYTES, 3 * REACH_BYTES - 1] {
+            let (before, secret) = ("é".repeat(before / 2), "s".to_owned() + &"e".repeat(1000) + "cret");
+            let text = format!("{before}{secret} and {before}{secret}");
+            assert_eq!(redaction.hide_long(&text), format!("{before}[redacted] and {before}[redacted]"));
+        }
+        assert_eq!(Redaction::default().hide_long("secret"), "secret");
+    }
+
+    #[test]
+    fn many_names_that_become_one_are_told_apart_in_linear_time() {
+        let members: Map<String, Value> =
+            (0..20_000).map(|number| (format!("secret{number}"), number.into())).collect();
+        let Value::Object(hidden) = redaction(&[r"secret\d+"]).hide_in(Value::Object(members)) else {
+            panic!("an object stays one")
+        };
+        assert_eq!((hidden.len(), hidden.get("[redacted]+19999")), (20_000, Some(&Value::from(19_999))));
     }
 }

@@ -289,3 +289,31 @@ fn the_parsers_own_keys_do_no_harm_as_names_of_a_page() {
         }
     }
 }
+
+/// What is left of a secret that a template cuts in two matches no pattern.
+#[test]
+fn a_template_of_an_error_sees_nothing_that_the_route_keeps_to_itself() {
+    let body = r#"{"why": "card 1234567812345678 is blocked", "card": 1234567812345678}"#;
+    let long = format!("{body}{}", " ".repeat(100_000));
+    for (template, expected) in [
+        ("{{ json.why[:12] }}", "card [redact"),
+        ("{{ value.why[:12] }}", "card [redact"),
+        ("{{ text[9:21] }}", "card [redact"),
+        ("{{ json.card // 100 if json.card is number else 'none' }}", "none"),
+        ("{{ headers['x-card'][:4] }}", "[red"),
+        ("{{ words[:4] }}", "[red"),
+    ] {
+        for body in [body, &long] {
+            let text = Some(Pattern::compile(r"card (?<words>\d+)").unwrap());
+            let mut translator =
+                translator(vec![error(Matcher { text, ..Matcher::default() }, template)], None);
+            let secret = SecretPattern::new(&Pattern::compile(r"\d{16}").unwrap()).unwrap();
+            translator.redaction = Redaction::new(vec![secret]);
+            let mut reply = reply(200, "application/json", body.to_owned());
+            reply.headers.insert("x-card", HeaderValue::from_static("1234567812345678"));
+            let result = run(&translator, &reply);
+            let found = result.content[0].block.text(None).unwrap_or_default().into_owned();
+            assert_eq!(found, expected, "{template}");
+        }
+    }
+}
