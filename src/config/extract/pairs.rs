@@ -23,14 +23,22 @@ pub(super) const FORM: Form = Form {
         let before = section.report.errors();
         let separators =
             words(section, "separator", "write what stands between key and value: `separator: \"=\"`");
+        let pattern = pattern(section);
         let comments = words(section, "comment", "write what such lines begin with: `comment: \"#\"`");
         let unquote = section.flag("unquote").unwrap_or(false);
         let (indented, sections, records) = (indented(section), sections(section), records::read(section));
+        if pattern.is_some() {
+            section.refuse_beside(&["separator"], "pattern");
+            if indented == Indented::Nested {
+                section.refuse_beside(&["indented"], "pattern");
+            }
+        }
         if section.report.errors() > before {
             return None;
         }
         let records = records?;
         Some(ExtractorKind::Pairs(Pairs {
+            pattern,
             separators: separators.unwrap_or_else(|| vec![Pairs::DEFAULT_SEPARATOR.to_owned()]),
             comments: comments.unwrap_or_default(),
             unquote,
@@ -57,6 +65,21 @@ fn words(section: &Section<'_, '_>, name: &'static str, help: &str) -> Option<Ve
         section.report.error(node.span, format!("`{name}` is empty"), help.to_owned());
     }
     (!words.is_empty()).then_some(words)
+}
+
+/// A pattern with the names `key` and `value`.
+fn pattern(section: &Section<'_, '_>) -> Option<Pattern> {
+    let node = section.get("pattern")?;
+    let pattern = language::pattern(section.report, node, "`pattern`")?;
+    let mut names = pattern.names().to_vec();
+    names.sort_unstable();
+    if names != ["key", "value"] {
+        let found = if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) };
+        let message = format!("`pattern` of `pairs` captures `key` and `value`, found {found}");
+        section.report.error(node.span, message, "write `pattern: '(?<key>\\w+)=(?<value>\\S*)'`");
+        return None;
+    }
+    Some(pattern)
 }
 
 fn indented(section: &Section<'_, '_>) -> Indented {

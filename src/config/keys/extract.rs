@@ -275,6 +275,11 @@ pub(in crate::config) static PAIRS: Keys = Keys {
             OneOrMore(&Text),
             "What stands between key and value; or several, the first in the line counts. Default `:`.",
         ),
+        key(
+            "pattern",
+            Text,
+            "Instead: a regular expression with the captures `key` and `value`; every match in a line is a pair.",
+        ),
         key("comment", OneOrMore(&Text), "What lines begin with that are passed over."),
         key("unquote", Flag, "Whether quotes round a value are left out. Default `false`."),
         key(

@@ -247,7 +247,9 @@ impl Extractor {
             ExtractorKind::Mcp(mcp) => mcp.extract(reading),
             ExtractorKind::Metrics(metrics) => metrics.extract(reading.text()?).map(Extracted::Value),
             ExtractorKind::NdJson(ndjson) => ndjson.extract(reading),
-            ExtractorKind::Pairs(pairs) => pairs.extract(reading.text()?).map(Extracted::Value),
+            ExtractorKind::Pairs(pairs) => {
+                pairs.extract(reading.text()?, reading.stop()).map(Extracted::Value)
+            }
             ExtractorKind::Grok(regex) | ExtractorKind::Regex(regex) => {
                 regex.extract(reading.text()?, reading.stop()).map(Extracted::Value)
             }

@@ -102,7 +102,11 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
             blocks: Some(Box::default()),
             ..Pairs::default()
         })),
-        9 => Some(ExtractorKind::Pairs(Pairs { indented: Indented::Words, ..Pairs::default() })),
+        9 => Some(ExtractorKind::Pairs(Pairs {
+            pattern: Some(Pattern::compile("(?<key>[a-z]+)=(?<value>[^ ]*)").unwrap()),
+            indented: Indented::Words,
+            ..Pairs::default()
+        })),
         21 => Some(ExtractorKind::Grok(Regex {
             patterns: vec![GrokPatterns::default().compile("%{WORD:a} ?%{NUMBER:b:float}?").unwrap()],
             each: Each::Match,

@@ -1,5 +1,8 @@
 //! `pairs`: `key: value` lines.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
@@ -8,7 +11,10 @@ use super::{
     RECORD_LIMIT,
     records::{Blocks, add, gather},
 };
-use crate::rule::matcher::Pattern;
+use crate::rule::{
+    matcher::Pattern,
+    stop::{STOPPED, Stop},
+};
 
 /// Reads lines of a key, a separator and a value into an object of strings.
 ///
@@ -17,6 +23,9 @@ use crate::rule::matcher::Pattern;
 /// again gives an array of its values, in order.
 #[derive(Debug)]
 pub struct Pairs {
+    /// With the captures `key` and `value`: every match in a line is a pair. It stands in place of separators, and no
+    /// line is nested below another.
+    pub pattern: Option<Pattern>,
     /// What stands between key and value: whichever comes first, the longest of those at one place. There is at
     /// least one, and none is empty.
     pub separators: Vec<String>,
@@ -56,6 +65,7 @@ pub enum Indented {
 impl Default for Pairs {
     fn default() -> Self {
         Self {
+            pattern: None,
             separators: vec![Self::DEFAULT_SEPARATOR.to_owned()],
             comments: Vec::new(),
             unquote: false,
@@ -81,18 +91,25 @@ impl Pairs {
     /// How many pairs all blocks of a reply may have together.
     const PAIRS_OF_BLOCKS_LIMIT: usize = 10 * RECORD_LIMIT;
 
-    pub(super) fn extract(&self, text: &str) -> Result<Value, String> {
-        let separator = self.separators.first().map_or(Self::DEFAULT_SEPARATOR, String::as_str);
+    /// `stop` is looked at between two matches of the pattern, which take the square of a long line together.
+    pub(super) fn extract(&self, text: &str, stop: Option<&Stop>) -> Result<Value, String> {
+        let expected = || match &self.pattern {
+            Some(pattern) => format!("lines that match `{pattern}`, found none"),
+            None => {
+                let separator = self.separators.first().map_or(Self::DEFAULT_SEPARATOR, String::as_str);
+                format!("lines of `key{separator} value`, found none")
+            }
+        };
         let Some(blocks) = &self.blocks else {
-            let (object, _) = self.object(text, 1, RECORD_LIMIT)?;
+            let (object, _) = self.object(text, 1, RECORD_LIMIT, stop)?;
             if object.is_empty() {
-                return Err(format!("expected lines of `key{separator} value`, found none"));
+                return Err(format!("expected {}", expected()));
             }
             return Ok(Value::Object(object));
         };
         let mut left = Self::PAIRS_OF_BLOCKS_LIMIT;
         let objects = blocks.of(text).filter_map(|block| {
-            let (object, count) = match self.object(block.text, block.line, left.min(RECORD_LIMIT)) {
+            let (object, count) = match self.object(block.text, block.line, left.min(RECORD_LIMIT), stop) {
                 Ok(found) => found,
                 Err(error) => return Some(Err(error)),
             };
@@ -101,7 +118,7 @@ impl Pairs {
         });
         let objects = gather(objects, "blocks of pairs")?;
         if objects.is_empty() && !self.allow_empty {
-            return Err(format!("expected blocks of lines of `key{separator} value`, found none"));
+            return Err(format!("expected blocks of {}", expected()));
         }
         Ok(Value::Array(objects))
     }
@@ -112,9 +129,12 @@ impl Pairs {
         text: &str,
         first_line: usize,
         limit: usize,
+        stop: Option<&Stop>,
     ) -> Result<(Map<String, Value>, usize), String> {
         let mut builder = Builder { pairs: self, found: Map::new(), section: None, open: Vec::new() };
         let mut count = 0_usize;
+        let too_many =
+            |line: usize| format!("line {line}: expected at most {RECORD_LIMIT} pairs, found more");
         for (index, line) in text.lines().enumerate() {
             let bare = line.trim_start();
             if bare.is_empty() {
@@ -132,6 +152,28 @@ impl Pairs {
             }
             let section =
                 self.sections.as_ref().and_then(|pattern| Some((pattern, pattern.regex().captures(bare)?)));
+            if let (Some(pattern), None) = (&self.pattern, &section) {
+                // What goes on goes on with a pair of the line before.
+                builder.close(0);
+                for found in pattern.regex().captures_iter(bare) {
+                    if stop.is_some_and(Stop::is_asked) {
+                        return Err(STOPPED.to_owned());
+                    }
+                    let (Some(key), Some(value)) = (found.name("key"), found.name("value")) else { continue };
+                    let (key, value) = (key.as_str().trim(), value.as_str());
+                    if key.is_empty() {
+                        continue;
+                    }
+                    count += 1;
+                    if count > limit {
+                        return Err(too_many(first_line + index));
+                    }
+                    builder.close(0);
+                    let value = Some(Cow::Borrowed(value));
+                    builder.open.push(Open { indent: 0, key, value, members: Map::new() });
+                }
+                continue;
+            }
             let (key, value) = match (&section, self.split(bare)) {
                 (Some(_), _) => ("", None),
                 (None, Some((key, value))) => (key.trim_end(), Some(value)),
@@ -144,7 +186,7 @@ impl Pairs {
             count += 1;
             let line_number = first_line + index;
             if count > limit {
-                return Err(format!("line {line_number}: expected at most {RECORD_LIMIT} pairs, found more"));
+                return Err(too_many(line_number));
             }
             if let Some((pattern, captures)) = section {
                 let name = pattern.names().first().and_then(|name| captures.name(name));
@@ -282,172 +324,4 @@ fn unquoted(value: &str) -> Option<String> {
         }
     }
     Some(plain)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(pairs: &Pairs, text: &str, expected: Result<&str, &str>) {
-        match (pairs.extract(text), expected) {
-            (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
-            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
-            (found, _) => panic!("found {:.400}", format!("{found:?}")),
-        }
-    }
-
-    fn separated(separators: &[&str]) -> Pairs {
-        Pairs { separators: separators.iter().map(|text| (*text).to_owned()).collect(), ..Pairs::default() }
-    }
-
-    fn indented(indented: Indented) -> Pairs {
-        Pairs { indented, ..Pairs::default() }
-    }
-
-    fn sectioned() -> Pairs {
-        Pairs { sections: Some(Pattern::compile(Pairs::BRACKETS).unwrap()), ..separated(&["="]) }
-    }
-
-    #[test]
-    fn the_first_separator_counts_and_white_space_does_not() {
-        check(&separated(&[":"]), "temp: 5\r\n  time : 12:30\n", Ok(r#"{"temp":"5","time":"12:30"}"#));
-        check(&separated(&["="]), "a=1\nb=\n", Ok(r#"{"a":"1","b":""}"#));
-        check(
-            &separated(&[" "]),
-            "nr_free_pages   51\n  pgfault 7",
-            Ok(r#"{"nr_free_pages":"51","pgfault":"7"}"#),
-        );
-        check(&separated(&[":", "=", "=>"]), "a=b:c\nd:e=f\ng => h", Ok(r#"{"a":"b:c","d":"e=f","g":"h"}"#));
-    }
-
-    #[test]
-    fn headings_are_passed_over_and_repeated_keys_gather() {
-        let text = "Report\n======\n\nnode: a\nnode: b\nnode: c\n: d\n";
-        check(&Pairs::default(), text, Ok(r#"{"node":["a","b","c"]}"#));
-    }
-
-    #[test]
-    fn a_reply_without_pairs_is_an_error() {
-        check(&Pairs::default(), "", Err("found none"));
-        check(&Pairs::default(), "Service restarting", Err("expected lines of `key: value`"));
-        let blocks = || Pairs { blocks: Some(Box::default()), ..Pairs::default() };
-        check(&blocks(), "none\n\nat all", Err("expected blocks of lines of `key: value`"));
-        check(&Pairs { allow_empty: true, ..blocks() }, "none\n\nat all", Ok("[]"));
-    }
-
-    #[test]
-    fn comments_are_passed_over_and_quotes_left_out() {
-        let pairs = Pairs { comments: vec!["#".into(), "//".into()], unquote: true, ..separated(&["="]) };
-        let text =
-            "# a=1\n // b=2\nNAME=\"Debian \\\"GNU\\\" \\n\"\nID='x y'\nc = \"a\" \"b\"\nd=\"\ne='\nf=\"\"\n";
-        let expected =
-            r#"{"NAME":"Debian \"GNU\" \\n","ID":"x y","c":"\"a\" \"b\"","d":"\"","e":"'","f":""}"#;
-        check(&pairs, text, Ok(expected));
-    }
-
-    #[test]
-    fn deeper_lines_belong_to_the_line_above_where_the_rule_says_so() {
-        let text = "Client:\n Version: 24\nServer:\n Containers: 3\n  Running: 1\n Name:\nEnd: x\n";
-        check(
-            &indented(Indented::Nested),
-            text,
-            Ok(
-                r#"{"Client":{"Version":"24"},"Server":{"Containers":{"value":"3","Running":"1"},"Name":""},"End":"x"}"#,
-            ),
-        );
-        check(
-            &indented(Indented::Same),
-            text,
-            Ok(
-                r#"{"Client":"","Version":"24","Server":"","Containers":"3","Running":"1","Name":"","End":"x"}"#,
-            ),
-        );
-    }
-
-    #[test]
-    fn lines_that_are_repeated_gather_with_what_is_below_them() {
-        let text = "vm\n    width: 64 bits\n  *-cpu\n     size: 1\n\n  *-cpu\n\t size: 2\nfoot\n";
-        let expected = r#"{"vm":{"width":"64 bits","*-cpu":[{"size":"1"},{"size":"2"}]}}"#;
-        check(&indented(Indented::Nested), text, Ok(expected));
-        check(
-            &indented(Indented::Nested),
-            "a: 1\n value: 2\n value: 3",
-            Ok(r#"{"a":{"value":["1","2","3"]}}"#),
-        );
-    }
-
-    #[test]
-    fn a_tab_reaches_to_the_next_multiple_of_eight() {
-        let text = "a:\n        b: 1\n\tc: 2\n    \td:\n         e: 3\n";
-        check(&indented(Indented::Nested), text, Ok(r#"{"a":{"b":"1","c":"2","d":{"e":"3"}}}"#));
-    }
-
-    #[test]
-    fn folded_lines_go_on_with_the_value() {
-        let text = "Subject: one\r\n two\r\nList:\r\n a: 1\r\n  b\r\n\r\n stray: x\r\nEnd: y\r\n";
-        check(
-            &indented(Indented::Words),
-            text,
-            Ok(r#"{"Subject":"one two","List":"a: 1 b","stray":"x","End":"y"}"#),
-        );
-        check(
-            &indented(Indented::Lines),
-            text,
-            Ok(r#"{"Subject":"one\ntwo","List":"a: 1\n b","stray":"x","End":"y"}"#),
-        );
-        check(&indented(Indented::Fold), "dn: ou=a,\n dc=b \n c\n", Ok(r#"{"dn":"ou=a,dc=b c"}"#));
-    }
-
-    #[test]
-    fn a_comment_behind_the_name_of_a_section_is_no_part_of_it() {
-        let text = "[a]\nx=1\n[b] ; second\nx=2\n[c]# third [3]\nx=3\n[d] \t\nx=4\n";
-        let expected = r#"{"a":{"x":"1"},"b":{"x":"2"},"c":{"x":"3"},"d":{"x":"4"}}"#;
-        check(&sectioned(), text, Ok(expected));
-    }
-
-    #[test]
-    fn sections_are_objects_and_repeated_ones_gather() {
-        let text = "top=0\n[Interface]\nPort = 51820\n[Peer]\nKey = a\n[Peer]\nKey = b\n[empty]\n";
-        let expected =
-            r#"{"top":"0","Interface":{"Port":"51820"},"Peer":[{"Key":"a"},{"Key":"b"}],"empty":{}}"#;
-        check(&sectioned(), text, Ok(expected));
-        let sections = Some(Pattern::compile("^# (?<name>.+)").unwrap());
-        let text = "# Server\r\nredis_version:7.0.15\r\n\r\n# Clients\r\nconnected_clients:1\r\n";
-        let expected = r#"{"Server":{"redis_version":"7.0.15"},"Clients":{"connected_clients":"1"}}"#;
-        check(&Pairs { sections, ..Pairs::default() }, text, Ok(expected));
-    }
-
-    #[test]
-    fn blocks_of_pairs_are_a_list() {
-        let text = "processor\t: 0\nflags\t\t: fpu vme\n\nprocessor\t: 1\nflags\t\t: fpu\n\n";
-        let expected = r#"[{"processor":"0","flags":"fpu vme"},{"processor":"1","flags":"fpu"}]"#;
-        check(&Pairs { blocks: Some(Box::default()), ..Pairs::default() }, text, Ok(expected));
-    }
-
-    #[test]
-    fn hostile_replies_take_linear_time_and_bounded_memory() {
-        let nested = || indented(Indented::Nested);
-        check(&nested(), &"a:\n".repeat(150_000), Err("line 100001: expected at most 100000 pairs"));
-        check(&nested(), &"a\n".repeat(150_000), Err("line 100001: expected at most 100000 pairs"));
-        let stairs: String = (0..1_000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
-        check(&nested(), &stairs, Err("line 33: expected at most 32 levels of indentation"));
-        let deep = format!("a:\n{}b: 1\n", " ".repeat(1 << 20));
-        check(&nested(), &deep, Ok(r#"{"a":{"b":"1"}}"#));
-        check(&indented(Indented::Words), &"a".repeat(1 << 20), Err("found none"));
-        let folded = format!("a: b\n{}", " c\n".repeat(150_000));
-        assert!(indented(Indented::Words).extract(&folded).is_ok());
-        let blocks = || Pairs { blocks: Some(Box::default()), ..Pairs::default() };
-        check(&blocks(), &"a:\n\n".repeat(150_000), Err("at most 100000 blocks of pairs"));
-        check(&sectioned(), &"[a]\n".repeat(150_000), Err("at most 100000 pairs"));
-        check(&sectioned(), &"[".repeat(1 << 20), Err("found none"));
-    }
-
-    #[test]
-    fn nothing_that_is_nested_is_deeper_than_json_may_be() {
-        let stairs: String =
-            (0..31).map(|depth| format!("{0}a:\n{0} b: 1\n{0}a:\n", "  ".repeat(depth))).collect();
-        let found = indented(Indented::Nested).extract(&stairs).unwrap().to_string();
-        assert!(serde_json::from_str::<Value>(&found).is_ok());
-    }
 }
