@@ -2,9 +2,11 @@
 //!
 //! [`Snapshot::call`] reads like a table of contents. In reading order: [`Call`] is what a face asks, free of
 //! any wire; [`Gateway`] holds the [`Snapshot`] that is in force; `sentences` says of a failure what a model can
-//! do about it; `record` writes the one log line of a call; [`Catalog`] is what can be called.
+//! do about it; `record` writes the one log line of a call; [`Catalog`] is what can be called, and [`Changes`] tells
+//! that it is another one now.
 
 mod catalog;
+mod changes;
 mod record;
 mod sentences;
 mod translating;
@@ -30,6 +32,7 @@ use crate::{
 };
 
 pub use catalog::{BadCursor, Catalog, CatalogEntry, Page};
+pub use changes::{Change, Changes, Heard, Listener};
 use record::Record;
 use translating::{Translating, Untranslated};
 
@@ -83,21 +86,27 @@ pub struct Snapshot {
     translating: Translating,
 }
 
-/// The way in for every face. Clones share one snapshot.
+/// The way in for every face. Clones share one snapshot, and one place where changes are told.
 #[derive(Debug, Clone)]
 pub struct Gateway {
     snapshot: Arc<ArcSwap<Snapshot>>,
+    changes: Changes,
 }
 
 impl Gateway {
     /// Begins with a snapshot.
     pub fn new(snapshot: Snapshot) -> Self {
-        Self { snapshot: Arc::new(ArcSwap::from_pointee(snapshot)) }
+        Self { snapshot: Arc::new(ArcSwap::from_pointee(snapshot)), changes: Changes::new() }
     }
 
     /// What is in force now.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
+    }
+
+    /// Where it is told that something changed.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
     }
 
     /// Puts another snapshot in force, for calls that begin from now on.
