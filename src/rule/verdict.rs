@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use http::StatusCode;
-use regex::Regex;
+use regex::{Captures, Regex};
 use serde_json::{Map, Value};
 
 use super::{reading::Reading, rules::Translator};
@@ -171,7 +171,9 @@ pub(super) fn redacted(text: &str) -> String {
             ),
             (
                 compiled(concat!(
-                    r"(?i)\b[a-z][a-z0-9+.\-]*://[^\s<>]+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",
+                    // A time is no host with a port, and stays.
+                    r"(?i)(?<time>\b\d{4,6}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2})?)",
+                    r"|\b[a-z][a-z0-9+.\-]*://[^\s<>]+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",
                     r"|\b(?:localhost|[\w\-]*[a-z][\w\-]*(?:\.[\w\-]+)*):\d{2,5}\b",
                     r"|\b[\w\-]+(?:\.[\w\-]+)*\.(?:local|internal|svc|lan|cluster)\b|\b[\w\-]+(?:\.[\w\-]+)+ port \d+",
                     r"|\[[0-9a-f:]*:[0-9a-f:]+\](?::\d+)?|\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}\b",
@@ -186,7 +188,9 @@ pub(super) fn redacted(text: &str) -> String {
     let mut text = text.to_owned();
     // In this order, or the path inside an address would be replaced on its own.
     text = PARTS[0].0.replace_all(&text, PARTS[0].1).into_owned();
-    for (pattern, replacement) in &PARTS[1..] {
+    let kept = |found: &Captures<'_>| found.name("time").map_or(PARTS[1].1, |time| time.as_str()).to_owned();
+    text = PARTS[1].0.replace_all(&text, |found: &Captures<'_>| kept(found)).into_owned();
+    for (pattern, replacement) in &PARTS[2..] {
         text = pattern.replace_all(&text, *replacement).into_owned();
     }
     text.replace("\"[path]", "[path]")
@@ -217,6 +221,8 @@ mod tests {
     #[test]
     fn addresses_paths_and_credentials_are_replaced() {
         check("no route to 10.0.0.7:5432", "no route to [address]");
+        let time = "a time such as `2026-11-21T09:30:00Z` or 2026-11-21t09:30+01:00";
+        check(&format!("{time} at db-1:5432"), &format!("{time} at [address]"));
         check("see http://db.internal:9000/x?y=1 for more", "see [address] for more");
         check("cannot open /var/www/app/config.php", "cannot open [path]");
         check("cannot open C:\\inetpub\\app.config now", "cannot open [path] now");
