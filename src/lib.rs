@@ -12,7 +12,7 @@
 //!   (`bytes`, `http`'s types and `serde_json` are words, not wires).
 //! - [`rule::translate`] is total and deterministic: any status and any bytes give a result with content, and
 //!   a declared output schema is met by every success.
-//! - Only [`face`]`::mcp` names the MCP library, only [`upstream`] the HTTP client, only [`rule`] the jq engine,
+//! - Only [`face`]`::mcp` names the MCP library, only [`seal`] a cipher, only [`upstream`] the HTTP client, only [`rule`] the jq engine,
 //!   only [`tool`] the schema validator, only [`config`] the YAML parser and the shape of the file on disk.
 //! - Nothing is read without a bound, what is passed through unread aside.
 
@@ -20,6 +20,7 @@ pub mod reply;
 pub mod tool;
 pub mod rule;
 pub mod route;
+pub mod seal;
 pub mod observe;
 pub mod upstream;
 pub mod policy;

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     face::{door::DoorSettings, mcp::McpSettings},
     observe::log::{LogFormat, LogSettings},
+    seal::Secret,
 };
 
 /// Where clients connect to, and how their connections are treated.
@@ -98,6 +99,7 @@ struct Server {
     instructions: Option<String>,
     page_size: usize,
     list_ttl: u64,
+    secret: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -252,6 +254,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             instructions: server.instructions,
             page_size: server.page_size,
             list_ttl: Duration::from_millis(server.list_ttl),
+            secret: server.secret.and_then(|secret| Secret::new(secret.as_bytes())),
             ..McpSettings::default()
         },
         log: LogSettings::of_level(&log.level, format),

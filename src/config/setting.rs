@@ -9,6 +9,7 @@ use super::{
     section, suggest,
     units::UnitError,
 };
+use crate::seal::Secret;
 
 /// A value that comes as text, from a variable or a flag.
 pub(super) fn parse(key: &Key, text: &str) -> Result<ValueKind, UnitError> {
@@ -65,6 +66,11 @@ pub(super) fn check(key: &Key, value: &ValueKind) -> Result<(), UnitError> {
         ("name", ValueKind::String(text)) if text.trim().is_empty() => Err(UnitError {
             message: "`name` is empty".into(),
             help: "write what clients shall call this server, or leave it out".into(),
+        }),
+        ("secret", ValueKind::String(text)) if Secret::new(text.as_bytes()).is_none() => Err(UnitError {
+            message: format!("`secret` is shorter than {} bytes", Secret::LEAST_BYTES),
+            help: "make one with `openssl rand -base64 32`, and name it as `${VARIABLE}` or `${file:PATH}`"
+                .into(),
         }),
         _ => Ok(()),
     }

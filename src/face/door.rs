@@ -261,9 +261,9 @@ impl Door {
 
 /// Lets the page behind `Origin` read the response: it came through the door, so it may (Fetch, "CORS
 /// protocol").
-pub fn let_page_read(request: &HeaderMap, response: &mut HeaderMap) {
-    let Some(origin) = request.get(header::ORIGIN) else { return };
-    response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+pub fn let_page_read(origin: Option<HeaderValue>, response: &mut HeaderMap) {
+    let Some(origin) = origin else { return };
+    response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     response.insert(
         header::ACCESS_CONTROL_EXPOSE_HEADERS,
         HeaderValue::from_static("mcp-session-id, x-request-id"),

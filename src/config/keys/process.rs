@@ -56,6 +56,11 @@ pub(in crate::config) static SERVER: Keys = Keys {
         key("instructions", Text, "What MCP clients are told about using the tools together."),
         key("page_size", Count(1, 10_000), "How many tools one page of a list has. Default 200."),
         key("list_ttl", Duration(0, 24 * HOUR), "How long clients may keep a list of tools. Default `1m`."),
+        key(
+            "secret",
+            Text,
+            "What session ids are sealed with, at least 16 bytes: the same on every replica. Default: a random one.",
+        ),
     ],
 };
 

@@ -5,8 +5,10 @@ use http::{HeaderValue, Response, StatusCode, header};
 
 use super::{
     decode::{Form, Id},
+    header::SESSION_ID,
     refusal::Refusal,
     revision::{Era, Revision, UnknownId},
+    stream,
 };
 use crate::{face::log_refusal, gateway::Face, observe::RequestId};
 
@@ -15,6 +17,7 @@ use crate::{face::log_refusal, gateway::Face, observe::RequestId};
 pub(super) struct Answer {
     status: StatusCode,
     body: Vec<u8>,
+    session: Option<String>,
 }
 
 impl Answer {
@@ -34,7 +37,7 @@ impl Answer {
         }
         members(&mut body)?;
         body.extend_from_slice(b"}}");
-        Ok(Self { status: StatusCode::OK, body })
+        Ok(Self { status: StatusCode::OK, body, session: None })
     }
 
     /// A JSON-RPC error, and its line in the log.
@@ -63,41 +66,40 @@ impl Answer {
         body.extend_from_slice(b",\"error\":");
         serde_json::to_writer(&mut body, &error).expect("an error has string keys only");
         body.push(b'}');
-        Self { status: revision.status(refusal), body }
+        Self { status: revision.status(refusal), body, session: None }
+    }
+
+    /// The same answer, which opens a session of this id.
+    pub(super) fn opening(self, session: String) -> Self {
+        Self { session: Some(session), ..self }
+    }
+
+    /// The JSON-RPC message alone.
+    pub(super) fn into_body(self) -> Vec<u8> {
+        self.body
     }
 
     /// The whole of it as HTTP.
     pub(super) fn into_response(self, form: Form) -> Response<Body> {
         // A stream is for results; a status other than 200 is read as JSON by every client.
-        let (media_type, body) = match form {
-            Form::EventStream if self.status == StatusCode::OK => (EVENT_STREAM, as_event(&self.body)),
-            Form::EventStream | Form::Json => ("application/json", self.body),
+        let mut response = match form {
+            Form::EventStream if self.status == StatusCode::OK => {
+                stream::as_stream(Response::new(Body::from(stream::as_event(&self.body))))
+            }
+            Form::EventStream | Form::Json | Form::Either => {
+                let mut response = Response::new(Body::from(self.body));
+                let json = HeaderValue::from_static("application/json");
+                response.headers_mut().insert(header::CONTENT_TYPE, json);
+                response
+            }
         };
-        let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.status;
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-        if media_type == EVENT_STREAM {
-            // Or a proxy before us may hold the events back (MCP 2026-07-28, Streamable HTTP, "Receiving Messages").
-            response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+        if let Some(session) = self.session {
+            let id = HeaderValue::from_str(&session).expect("a token is letters, digits, `-` and `_`");
+            response.headers_mut().insert(SESSION_ID, id);
         }
         response
     }
-}
-
-const EVENT_STREAM: &str = "text/event-stream";
-
-/// One server-sent event. White space may break JSON into lines, and each needs its own `data:`; a reader
-/// puts them together again.
-fn as_event(json: &[u8]) -> Vec<u8> {
-    let mut event = Vec::with_capacity(json.len() + 64);
-    event.extend_from_slice(b"event: message\n");
-    for line in json.split(|byte| matches!(byte, b'\n' | b'\r')) {
-        event.extend_from_slice(b"data: ");
-        event.extend_from_slice(line);
-        event.push(b'\n');
-    }
-    event.push(b'\n');
-    event
 }
 
 /// A request that is turned away before its message is read: a JSON-RPC error without an id, as both

@@ -17,8 +17,11 @@ pub(super) enum Message<'a> {
     Request(Request<'a>),
     /// Nobody waits for an answer.
     Notification,
-    /// An answer, to a question that we never asked.
-    Response,
+    /// An answer to a question of ours: its result or its error.
+    Response {
+        id: Id<'a>,
+        answered: Result<&'a RawValue, &'a RawValue>,
+    },
 }
 
 /// A request that waits for an answer.
@@ -44,7 +47,10 @@ pub(super) struct Rejected<'a> {
 /// The form in which a client wants its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
+    /// One JSON document.
     Json,
+    /// One JSON document, or a stream where something is to be said before the result.
+    Either,
     /// A stream of one event, for clients that accept nothing else.
     EventStream,
 }
@@ -62,6 +68,8 @@ pub(super) struct Params<'a> {
     cursor: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present", rename = "protocolVersion")]
     protocol_version: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    capabilities: Option<&'a RawValue>,
 }
 
 /// What a request of the newer era says of itself.
@@ -120,8 +128,7 @@ pub(super) fn form(headers: &HeaderMap) -> Result<Form, Unfit> {
     if !is_json(headers) {
         return Err(Unfit::ContentType);
     }
-    let mut best = None;
-    let mut anything_said = false;
+    let (mut json, mut stream, mut anything_said) = (false, false, false);
     for range in
         headers.get_all(header::ACCEPT).iter().flat_map(|value| value.as_bytes().split(|b| *b == b','))
     {
@@ -130,16 +137,16 @@ pub(super) fn form(headers: &HeaderMap) -> Result<Form, Unfit> {
             continue;
         };
         anything_said = true;
-        best = match accepted_form(range) {
-            Some(Form::Json) => return Ok(Form::Json),
-            Some(Form::EventStream) => Some(Form::EventStream),
-            None => best,
-        };
+        let accepted = Accepted::of(range);
+        json |= accepted.json;
+        stream |= accepted.stream;
     }
-    match best {
-        Some(form) => Ok(form),
-        None if anything_said => Err(Unfit::Accept),
-        None => Ok(Form::Json),
+    match (json, stream) {
+        (true, true) => Ok(Form::Either),
+        (true, false) => Ok(Form::Json),
+        (false, true) => Ok(Form::EventStream),
+        (false, false) if anything_said => Err(Unfit::Accept),
+        (false, false) => Ok(Form::Json),
     }
 }
 
@@ -172,22 +179,25 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// What one media range of `Accept` lets us send (RFC 9110, section 12.5.1).
-fn accepted_form(range: &str) -> Option<Form> {
-    let mut parts = range.split(';').map(str::trim);
-    let essence = parts.next().unwrap_or_default();
-    let refused = parts.any(|parameter| match parameter.split_once('=') {
-        Some((name, value)) => name.trim().eq_ignore_ascii_case("q") && value.trim().parse() == Ok(0.0),
-        None => false,
-    });
-    let is = |name: &str| essence.eq_ignore_ascii_case(name);
-    if refused {
-        None
-    } else if is("application/json") || is("application/*") || is("*/*") {
-        Some(Form::Json)
-    } else if is("text/event-stream") || is("text/*") {
-        Some(Form::EventStream)
-    } else {
-        None
+struct Accepted {
+    json: bool,
+    stream: bool,
+}
+
+impl Accepted {
+    fn of(range: &str) -> Self {
+        let mut parts = range.split(';').map(str::trim);
+        let essence = parts.next().unwrap_or_default();
+        let refused = parts.any(|parameter| match parameter.split_once('=') {
+            Some((name, value)) => name.trim().eq_ignore_ascii_case("q") && value.trim().parse() == Ok(0.0),
+            None => false,
+        });
+        let is_one_of =
+            |names: [&str; 3]| !refused && names.iter().any(|name| essence.eq_ignore_ascii_case(name));
+        Self {
+            json: is_one_of(["application/json", "application/*", "*/*"]),
+            stream: is_one_of(["text/event-stream", "text/*", "*/*"]),
+        }
     }
 }
 
@@ -213,8 +223,12 @@ pub(super) fn message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
             Ok(Message::Request(Request { id, method, params, meta }))
         }
         (Some(_), None) => Ok(Message::Notification),
-        (None, Some(_)) if envelope.result.is_some() || envelope.error.is_some() => Ok(Message::Response),
-        (None, _) => Err(reject(Refusal::NotAMessage("a message needs a `method`".into()))),
+        (None, Some(id)) => match (envelope.result, envelope.error) {
+            (_, Some(error)) => Ok(Message::Response { id, answered: Err(error) }),
+            (Some(result), None) => Ok(Message::Response { id, answered: Ok(result) }),
+            (None, None) => Err(reject(Refusal::NotAMessage("a message needs a `method`".into()))),
+        },
+        (None, None) => Err(reject(Refusal::NotAMessage("a message needs a `method`".into()))),
     }
 }
 
@@ -265,6 +279,11 @@ impl<'a> Id<'a> {
     pub(super) fn as_json(self) -> &'a str {
         self.0
     }
+
+    /// The text, if it is one.
+    pub(super) fn as_text(self) -> Option<String> {
+        serde_json::from_str(self.0).ok()
+    }
 }
 
 impl<'a> Params<'a> {
@@ -311,10 +330,19 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// `initialize`: what the client is capable of. What is no object is taken for nothing: no client depends on it.
+    pub(super) fn capabilities(&self) -> serde_json::Map<String, serde_json::Value> {
+        object(self.capabilities)
+    }
+
     /// `initialize`: what the client would speak.
     pub(super) fn protocol_version(&self) -> Result<Cow<'a, str>, Refusal> {
         required_text(self.protocol_version, "protocolVersion")
     }
+}
+
+fn object(raw: Option<&RawValue>) -> serde_json::Map<String, serde_json::Value> {
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }
 
 fn required_text<'a>(raw: Option<&'a RawValue>, key: &str) -> Result<Cow<'a, str>, Refusal> {
@@ -325,6 +353,11 @@ impl<'a> Meta<'a> {
     pub(super) fn protocol_version(&self) -> Result<Option<Cow<'a, str>>, Refusal> {
         let wrong = || Refusal::Params("`io.modelcontextprotocol/protocolVersion` must be a string".into());
         self.protocol_version.map(|raw| text(raw).ok_or_else(wrong)).transpose()
+    }
+
+    /// What the client is capable of, as it says with each request of the newer era.
+    pub(super) fn capabilities(&self) -> serde_json::Map<String, serde_json::Value> {
+        object(self.client_capabilities)
     }
 
     /// Whether the client says what it is capable of, as the newer era requires.
@@ -358,9 +391,10 @@ mod tests {
 
     #[test]
     fn json_is_preferred_and_a_stream_given_to_those_who_take_nothing_else() {
-        check_form(&["application/json, text/event-stream"], Ok(Form::Json));
-        check_form(&["text/event-stream", "application/json"], Ok(Form::Json));
-        check_form(&["*/*"], Ok(Form::Json));
+        check_form(&["application/json, text/event-stream"], Ok(Form::Either));
+        check_form(&["text/event-stream", "application/json"], Ok(Form::Either));
+        check_form(&["*/*"], Ok(Form::Either));
+        check_form(&["application/json"], Ok(Form::Json));
         check_form(&["text/html, application/*;q=0.8"], Ok(Form::Json));
         check_form(&[], Ok(Form::Json));
         check_form(&[""], Ok(Form::Json));
@@ -454,7 +488,12 @@ mod tests {
     fn notifications_and_answers_are_told_from_requests() {
         let notification = br#"{"jsonrpc":"2.0","method":"notifications/initialized","params":7}"#;
         assert!(matches!(message(notification), Ok(Message::Notification)));
-        assert!(matches!(message(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#), Ok(Message::Response)));
+        assert!(matches!(
+            message(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#),
+            Ok(Message::Response { answered: Ok(_), .. })
+        ));
+        let refused = br#"{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"no"}}"#;
+        assert!(matches!(message(refused), Ok(Message::Response { answered: Err(_), .. })));
     }
 
     proptest! {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::seal::Secret;
+
 /// Settings of the MCP face.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpSettings {
@@ -17,6 +19,8 @@ pub struct McpSettings {
     pub page_size: usize,
     /// How long clients may keep the tool list (`ttlMs`, revision 2026-07-28).
     pub list_ttl: Duration,
+    /// What tokens are sealed with: the same on every replica. Without one, only this process knows its own.
+    pub secret: Option<Secret>,
 }
 
 impl Default for McpSettings {
@@ -28,6 +32,7 @@ impl Default for McpSettings {
             instructions: None,
             page_size: 200,
             list_ttl: Duration::from_secs(60),
+            secret: None,
         }
     }
 }

@@ -26,7 +26,7 @@ mod passthrough;
 use std::{sync::Arc, time::Instant};
 
 use axum::body::Body;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
+use http::{Method, Request, Response, StatusCode, header, request::Parts};
 use serde_json::json;
 
 use super::{
@@ -91,9 +91,9 @@ impl Rest {
         if let Place::Passthrough(upstream) = place {
             return passthrough::hand_through(upstream, &request_id, parts, body).await;
         }
-        let origin = only_origin(&parts.headers);
+        let origin = parts.headers.get(header::ORIGIN).cloned();
         let mut response = self.answer(&snapshot, place, request_id, parts, body).await;
-        door::let_page_read(&origin, response.headers_mut());
+        door::let_page_read(origin, response.headers_mut());
         response
     }
 
@@ -204,10 +204,4 @@ fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Place<'a> {
             (None, None) => Place::Nothing,
         },
     }
-}
-
-/// The one header that must outlive the call; most requests have none and this costs nothing.
-fn only_origin(headers: &HeaderMap) -> HeaderMap {
-    let origin = headers.get(header::ORIGIN).cloned();
-    origin.into_iter().map(|origin| (header::ORIGIN, origin)).collect()
 }

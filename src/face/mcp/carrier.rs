@@ -1,0 +1,114 @@
+//! How a message came, and what stands beside it.
+
+use std::time::SystemTime;
+
+use http::request::Parts;
+use serde_json::{Map, Value};
+
+use super::{
+    decode::Request,
+    header::{self, PROTOCOL_VERSION, SESSION_ID},
+    refusal::Refusal,
+    revision::{Era, Revision},
+    session::Session,
+};
+use crate::{observe::RequestId, seal::Seal};
+
+/// What brought a message.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Carrier<'a> {
+    /// An HTTP request of its own, with its head.
+    Http(&'a Parts),
+}
+
+impl<'a> Carrier<'a> {
+    /// What the message is named in the log and in errors.
+    pub(super) fn request_id(self) -> RequestId {
+        match self {
+            Self::Http(head) => RequestId::of_request(head),
+        }
+    }
+
+    /// What is said of the revision beside the message.
+    ///
+    /// # Errors
+    ///
+    /// When it names one that is not spoken here.
+    pub(super) fn revision(self) -> Result<Revision, Refusal> {
+        match self {
+            Self::Http(head) => header::sole(&head.headers, &PROTOCOL_VERSION).and_then(Revision::of_header),
+        }
+    }
+
+    /// The revision that a request speaks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Revision::of_request`].
+    pub(super) fn revision_of(self, request: &Request<'_>) -> Result<Revision, Refusal> {
+        match self {
+            Self::Http(head) => Revision::of_request(&head.headers, request),
+        }
+    }
+
+    /// Holds against the message what repeats its method beside it.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Headers`] when the two differ.
+    pub(super) fn check_method(self, method: &str) -> Result<(), Refusal> {
+        match self {
+            Self::Http(head) => header::check_method(&head.headers, method),
+        }
+    }
+
+    /// The same for the name of what is asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Headers`] when the two differ.
+    pub(super) fn check_name(self, name: &str) -> Result<(), Refusal> {
+        match self {
+            Self::Http(head) => header::check_name(&head.headers, name),
+        }
+    }
+
+    /// The same for arguments that an input schema marks.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Headers`] when the two differ.
+    pub(super) fn check_arguments(
+        self,
+        schema: &Map<String, Value>,
+        arguments: &Map<String, Value>,
+    ) -> Result<(), Refusal> {
+        match self {
+            Self::Http(head) => header::check_arguments(&head.headers, schema, arguments),
+        }
+    }
+
+    /// What the client of a request is capable of, as far as it has said so.
+    pub(super) fn capabilities(
+        self,
+        request: &Request<'_>,
+        revision: Revision,
+        seal: &Seal,
+    ) -> Map<String, Value> {
+        match (revision.era(), self) {
+            (Era::PerRequest, _) => request.meta.capabilities(),
+            (Era::Handshake, Self::Http(head)) => {
+                let id = header::sole(&head.headers, &SESSION_ID).ok().flatten();
+                let session = id.and_then(|id| Session::open(seal, id, SystemTime::now()).ok());
+                session.map(|session| session.capabilities).unwrap_or_default()
+            }
+        }
+    }
+
+    /// The head of the HTTP request, whose headers a route may forward.
+    pub(super) fn head(self) -> &'a Parts {
+        match self {
+            Self::Http(head) => head,
+        }
+    }
+}

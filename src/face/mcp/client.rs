@@ -1,0 +1,157 @@
+//! The client of a request, until its result: what it speaks, what it is capable of, and the way to tell or ask it
+//! something before the result is there.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use rmcp::model::ErrorCode;
+use serde_json::{Map, Value, json, value::RawValue};
+use tokio::{sync::mpsc, time::timeout};
+
+use super::{carrier::Carrier, decode::Request, questions::Questions, revision::Revision};
+use crate::{observe::RequestId, seal::Seal};
+
+/// Who waits for the result of a request.
+#[derive(Debug)]
+pub(super) struct Client<'a> {
+    pub(super) revision: Revision,
+    pub(super) request: &'a Request<'a>,
+    pub(super) carrier: Carrier<'a>,
+    /// What the request is named in the log and in errors.
+    pub(super) request_id: RequestId,
+    /// What is sent before the result.
+    pub(super) outbox: &'a Outbox,
+    pub(super) seal: &'a Seal,
+}
+
+impl Client<'_> {
+    /// What the client can be asked, as it says itself: with each request, or at `initialize`.
+    pub(super) fn capabilities(&self) -> Map<String, Value> {
+        self.carrier.capabilities(self.request, self.revision, self.seal)
+    }
+}
+
+/// How many messages may wait for a client to read them.
+const OUTBOX_LIMIT: usize = 64;
+
+/// What is sent to a client before the result of its request. Clones are the same one.
+#[derive(Debug, Clone)]
+pub(super) struct Outbox {
+    /// `None` where the client takes nothing but the result.
+    sender: Option<mpsc::Sender<Bytes>>,
+    questions: Arc<Questions>,
+}
+
+/// The other end: what a transport sends on, in order.
+pub(super) type Mailbox = mpsc::Receiver<Bytes>;
+
+/// Why a client gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unanswered {
+    /// There is no way to ask it.
+    #[error("the client takes no questions on this request")]
+    NoWay,
+    /// It does not read, or too many wait for theirs.
+    #[error("too many questions wait for an answer")]
+    TooMany,
+    /// Nothing came in time.
+    #[error("no answer came within {0:?}")]
+    TooLate(Duration),
+    /// It answered with a JSON-RPC error.
+    #[error("the client refused: {message} ({})", code.0)]
+    Refused {
+        /// Its code.
+        code: ErrorCode,
+        /// Its words.
+        message: String,
+    },
+}
+
+impl Outbox {
+    /// For a client that reads a stream, and what is put into it.
+    pub(super) fn new(questions: Arc<Questions>) -> (Self, Mailbox) {
+        let (sender, mailbox) = mpsc::channel(OUTBOX_LIMIT);
+        (Self { sender: Some(sender), questions }, mailbox)
+    }
+
+    /// For a client that takes one JSON document.
+    pub(super) fn closed(questions: Arc<Questions>) -> Self {
+        Self { sender: None, questions }
+    }
+
+    /// Tells the client something. It is lost when there is no way, or the client reads too slowly: a notification
+    /// is nothing that a result depends on.
+    pub(super) fn notify(&self, method: &str, params: &Value) {
+        if let Some(sender) = &self.sender {
+            let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+            // Full, or nobody reads any more.
+            let _ = sender.try_send(message.to_string().into());
+        }
+    }
+
+    /// Asks the client something, and waits for its result (revisions up to 2025-11-25).
+    ///
+    /// # Errors
+    ///
+    /// [`Unanswered`].
+    pub(super) async fn ask(
+        &self,
+        method: &str,
+        params: &Value,
+        patience: Duration,
+    ) -> Result<Box<RawValue>, Unanswered> {
+        let sender = self.sender.as_ref().ok_or(Unanswered::NoWay)?;
+        let question = self.questions.ask().ok_or(Unanswered::TooMany)?;
+        let message = json!({ "jsonrpc": "2.0", "id": question.id(), "method": method, "params": params });
+        sender.try_send(message.to_string().into()).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => Unanswered::TooMany,
+            mpsc::error::TrySendError::Closed(_) => Unanswered::NoWay,
+        })?;
+        timeout(patience, question.answer()).await.unwrap_or(Err(Unanswered::TooLate(patience)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_is_sent_and_its_answer_awaited() {
+        let questions = Arc::<Questions>::default();
+        let (outbox, mut mailbox) = Outbox::new(Arc::clone(&questions));
+        let asked = tokio::spawn(async move {
+            let answer = outbox.ask("roots/list", &json!({}), PATIENCE).await;
+            (answer.map(|result| result.get().to_owned()), outbox)
+        });
+        let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
+        assert_eq!(sent["method"], "roots/list");
+        let id = sent["id"].as_str().unwrap();
+        assert!(!questions.answer("another", Ok(RawValue::NULL.to_owned())));
+        assert!(questions.answer(id, serde_json::from_str(r#"{"roots": [ ]}"#).map_err(|_| unreachable!())));
+        assert!(!questions.answer(id, Ok(RawValue::NULL.to_owned())), "one answer to a question");
+        let (answer, outbox) = asked.await.unwrap();
+        assert_eq!(answer.unwrap(), r#"{"roots": [ ]}"#);
+
+        let refused = rmcp::model::ErrorData::new(ErrorCode::INVALID_REQUEST, "no", None);
+        let nothing = json!({});
+        let (answer, ()) = tokio::join!(outbox.ask("roots/list", &nothing, PATIENCE), async {
+            let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
+            questions.answer(sent["id"].as_str().unwrap(), Err(refused));
+        });
+        assert_eq!(
+            answer.unwrap_err(),
+            Unanswered::Refused { code: ErrorCode::INVALID_REQUEST, message: "no".to_owned() }
+        );
+
+        assert_eq!(
+            outbox.ask("roots/list", &json!({}), PATIENCE).await.unwrap_err(),
+            Unanswered::TooLate(PATIENCE)
+        );
+        drop(mailbox);
+        assert_eq!(outbox.ask("x", &json!({}), PATIENCE).await.unwrap_err(), Unanswered::NoWay);
+        let closed = Outbox::closed(questions);
+        assert_eq!(closed.ask("x", &json!({}), PATIENCE).await.unwrap_err(), Unanswered::NoWay);
+    }
+}

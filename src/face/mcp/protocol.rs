@@ -1,0 +1,122 @@
+//! The protocol without its transports: from one message to what it is answered with.
+
+use std::{sync::Arc, time::SystemTime};
+
+use rmcp::model::{ErrorCode, ErrorData};
+use serde_json::value::RawValue;
+
+use super::{
+    McpSettings,
+    about::About,
+    answer::Answer,
+    call,
+    carrier::Carrier,
+    client::{Client, Outbox},
+    decode::{self, Id, Message, Request},
+    questions::Questions,
+    refusal::Refusal,
+    revision::{Era, Method, Revision},
+    session::Session,
+};
+use crate::{gateway::Gateway, seal::Seal};
+
+/// What answers messages, whatever they come by.
+#[derive(Debug)]
+pub(super) struct Protocol {
+    pub(super) gateway: Gateway,
+    pub(super) about: About,
+    pub(super) seal: Seal,
+    pub(super) questions: Arc<Questions>,
+}
+
+impl Protocol {
+    pub(super) fn new(gateway: Gateway, settings: McpSettings) -> Self {
+        let seal = settings.secret.as_ref().map_or_else(Seal::random, Seal::of);
+        Self { gateway, about: About::new(settings), seal, questions: Arc::default() }
+    }
+
+    /// Takes one message. `None` where there is nothing to say: it was a notification, or an answer.
+    ///
+    /// What a request has to say before its result goes into `outbox`. Dropping the future ends what the message asks
+    /// for.
+    pub(super) async fn take(&self, carrier: Carrier<'_>, body: &[u8], outbox: &Outbox) -> Option<Answer> {
+        // For what is said before a request's own word is known.
+        let said = carrier.revision();
+        let assumed = said.as_ref().copied().unwrap_or(Revision::R2026_07_28);
+        let refuse = |id, refusal: &Refusal| Some(Answer::error(&carrier.request_id(), id, assumed, refusal));
+        match (decode::message(body), said) {
+            (Ok(Message::Request(request)), _) => Some(self.request(carrier, &request, outbox).await),
+            (Err(rejected), _) => refuse(rejected.id, &rejected.refusal),
+            (Ok(_), Err(refusal)) => refuse(None, &refusal),
+            (Ok(Message::Notification), Ok(_)) => None,
+            (Ok(Message::Response { id, answered }), Ok(_)) => match self.answered(id, answered) {
+                true => None,
+                false => refuse(
+                    None,
+                    &Refusal::NotAMessage(
+                        "nobody waits for this answer: there is no such question here".into(),
+                    ),
+                ),
+            },
+        }
+    }
+
+    /// Hands a client's answer to the call that waits for it; whether one does.
+    fn answered(&self, id: Id<'_>, answered: Result<&RawValue, &RawValue>) -> bool {
+        let Some(id) = id.as_text() else { return false };
+        let answered = answered.map(ToOwned::to_owned).map_err(|error| {
+            let unreadable =
+                || ErrorData::new(ErrorCode::INTERNAL_ERROR, "an error that can't be read", None);
+            serde_json::from_str(error.get()).unwrap_or_else(|_| unreadable())
+        });
+        self.questions.answer(&id, answered)
+    }
+
+    async fn request(&self, carrier: Carrier<'_>, request: &Request<'_>, outbox: &Outbox) -> Answer {
+        let refuse = |revision, refusal: &Refusal| {
+            Answer::error(&carrier.request_id(), Some(request.id), revision, refusal)
+        };
+        let revision = match carrier.revision_of(request) {
+            Ok(revision) => revision,
+            // Such an error has the same status in every revision.
+            Err(refusal) => return refuse(Revision::R2026_07_28, &refusal),
+        };
+        let request_id = carrier.request_id();
+        let client = Client { revision, request, carrier, request_id, outbox, seal: &self.seal };
+        self.result(&client).await.unwrap_or_else(|refusal| refuse(revision, &refusal))
+    }
+
+    async fn result(&self, client: &Client<'_>) -> Result<Answer, Refusal> {
+        let (request, revision) = (client.request, client.revision);
+        match revision.era() {
+            Era::Handshake => {}
+            Era::PerRequest => {
+                request.meta.check_capabilities()?;
+                client.carrier.check_method(&request.method)?;
+            }
+        }
+        let method =
+            Method::named(&request.method).filter(|method| revision.has(*method)).ok_or_else(|| {
+                Refusal::UnknownMethod { method: request.method.clone().into_owned(), revision }
+            })?;
+        let (id, params, about) = (request.id, &request.params, &self.about);
+        match method {
+            Method::Initialize => {
+                let answer = Answer::result(id, revision, |out| about.initialize(params, out))?;
+                let negotiated = Revision::negotiated(&params.protocol_version()?);
+                let session = Session::new(negotiated, params.capabilities());
+                Ok(answer.opening(session.seal(&self.seal, SystemTime::now())))
+            }
+            Method::Ping => Answer::result(id, revision, |_| Ok(())),
+            Method::Discover => Answer::result(id, revision, |out| {
+                about.discover(out);
+                Ok(())
+            }),
+            Method::ListTools => {
+                let snapshot = self.gateway.snapshot();
+                Answer::result(id, revision, |out| about.list_tools(&snapshot.catalog, params, revision, out))
+            }
+            Method::CallTool => call::call_tool(self, client).await,
+        }
+    }
+}
