@@ -24,7 +24,7 @@ use crate::{
 
 /// Names that the templates of a request may use.
 const NAMES: [&str; 1] = ["args"];
-const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+pub(super) const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
 /// A request as written, and what it asks of the arguments.
 pub(super) struct Compiled {

@@ -7,11 +7,12 @@ use serde_json::{Map, Value};
 
 use super::{
     examples::{self, Example, Position},
+    job,
     keys::{ANNOTATIONS, ROUTE},
     language, limit,
     node::{Entry, Kind},
     promise,
-    reply::{self, Compiled},
+    reply::{self, Compiled, whole},
     report::Report,
     request,
     rules::RuleSets,
@@ -111,6 +112,12 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         .required("request", "write `request: GET UPSTREAM/path`")
         .zip(section.entry("request"))
         .and_then(|(node, entry)| request::read(report, around.names, node, entry.key.span, &mut asked));
+    let mut in_job = Asked::default();
+    let job = section.entry("job").map(|entry| {
+        let upstream = request.as_ref().map(|request| &request.upstream);
+        let context = job::Context { names: around.names, upstreams: around.upstreams, upstream };
+        job::read(report, entry, &context, &mut asked, &mut in_job)
+    });
     let sent: Vec<String> = asked.arguments.iter().map(|argument| argument.name.clone()).collect();
     let sends_all = asked.all;
     let rest = section.get("rest").map(|node| request::rest(report, node, &mut asked));
@@ -124,6 +131,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let mut used = Asked { all: asked.all || in_rules.all, ..Asked::default() };
     asked.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
     in_rules.arguments.iter().for_each(|argument| used.add_for(argument, argument.context.as_ref()));
+    used.all |= in_job.all;
     let input = if request_is_good && rules.is_some() {
         schemas::input(report, section.entry("input"), &asked, &used)
     } else {
@@ -217,6 +225,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         rest: rest.flatten(),
         upstream: request.upstream,
         request: request.template,
+        job: whole(job)?,
         translator: Translator {
             rules: rules.into_iter().map(|compiled| compiled.rule).collect(),
             otherwise,

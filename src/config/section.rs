@@ -86,6 +86,13 @@ impl<'s, 'f> Section<'s, 'f> {
         }
     }
 
+    /// The same at a place of its own.
+    pub(super) fn missing_at(&self, place: Span, message: &str, help: &str) {
+        if !self.misspelt {
+            self.report.error(place, message, help);
+        }
+    }
+
     /// Whether some key of it is none that there is.
     pub(super) fn is_misspelt(&self) -> bool {
         self.misspelt

@@ -2,11 +2,12 @@
 //!
 //! [`Snapshot::call`] reads like a table of contents. In reading order: [`Call`] is what a face asks, free of
 //! any wire; [`Gateway`] holds the [`Snapshot`] that is in force; `sentences` says of a failure what a model can
-//! do about it; `record` writes the one log line of a call; [`Catalog`] is what can be called, and [`Changes`] tells
-//! that it is another one now.
+//! do about it; `job` follows work that outlasts the first reply; `record` writes the one log line of a call;
+//! [`Catalog`] is what can be called, and [`Changes`] tells that it is another one now.
 
 mod catalog;
 mod changes;
+mod job;
 mod record;
 mod sentences;
 mod translating;
@@ -33,6 +34,7 @@ use crate::{
 
 pub use catalog::{BadCursor, Catalog, CatalogEntry, Page};
 pub use changes::{Change, Changes, Heard, Listener};
+use job::{Ended, Following};
 use record::Record;
 use translating::{Translating, Untranslated};
 
@@ -161,11 +163,32 @@ impl Snapshot {
         let due = Due::after(route.deadline);
         let arguments = check(route, arguments)?;
         let request = build(route, &arguments, callers_headers)?;
-        let reply = self.ask(route, request, due, record).await?;
+        let mut failed = None;
+        let reply = match &route.job {
+            None => self.ask(route, request, due, record).await?,
+            Some(job) => {
+                let reply = self.ask(route, request.clone(), due, record).await?;
+                let (arguments, headers) = (&arguments, callers_headers);
+                let following = Following { snapshot: self, route, job, arguments, headers, due };
+                match following.to_the_end(request, reply, record).await? {
+                    Ended::Reply(reply) => reply,
+                    Ended::Failed(reply, stand) => {
+                        failed = Some(stand);
+                        reply
+                    }
+                }
+            }
+        };
         match self.translating.translate(route, arguments, reply, due.at).await {
             Ok(translation) => {
                 record.notes(&translation.notes, translation.result.outcome);
-                Ok(translation.result)
+                match failed {
+                    // The rules may know better words for the failure.
+                    Some(stand) if !translation.result.is_error() => {
+                        Err(Box::new(sentences::job_failed(stand.message.as_deref())))
+                    }
+                    Some(_) | None => Ok(translation.result),
+                }
             }
             Err(Untranslated::Panicked) => {
                 record.panicked();

@@ -57,6 +57,14 @@ impl<'a> Record<'a> {
         }
     }
 
+    pub(super) fn job_elsewhere(&self) {
+        warn!(
+            tool = %self.tool,
+            request_id = %self.request_id,
+            "the upstream points to another server for its job, which is not asked"
+        );
+    }
+
     pub(super) fn panicked(&self) {
         error!(tool = %self.tool, request_id = %self.request_id, "translation of the reply panicked");
     }

@@ -91,6 +91,54 @@ pub(super) fn of(error: &UpstreamError, method: &Method) -> ToolResult {
     }
 }
 
+/// Of a job that is still running at the deadline.
+pub(super) fn job_not_done(after: Duration, ended: bool) -> ToolResult {
+    let then = if ended {
+        "It was told to stop; it may have taken effect in part."
+    } else {
+        "It may still finish: check before repeating it."
+    };
+    let text = format!("The service has begun the work, and was not done within {}. {then}", time(after));
+    ToolResult::error(Fault::Deadline, text)
+}
+
+/// Of a job that can't be asked about any more.
+pub(super) fn job_lost(error: &UpstreamError) -> ToolResult {
+    let fault = match error {
+        UpstreamError::Busy { .. } | UpstreamError::Resting { .. } => Fault::Busy,
+        UpstreamError::ConnectDeadline { .. }
+        | UpstreamError::Deadline { .. }
+        | UpstreamError::AttemptDeadline { .. } => Fault::Deadline,
+        UpstreamError::Connect { .. }
+        | UpstreamError::CutOff { .. }
+        | UpstreamError::NotHttp { .. }
+        | UpstreamError::HeadTooLong { .. }
+        | UpstreamError::TooLong { .. }
+        | UpstreamError::Unsendable { .. } => Fault::Unreachable,
+    };
+    let text = "The service has begun the work, but could not be asked how it went. It may still finish: check before \
+                repeating it.";
+    ToolResult::error(fault, text)
+}
+
+/// Of a job that is asked about at another server.
+pub(super) const JOB_ELSEWHERE: &str = "The service has begun the work, and said that another server knows how it goes, which is \
+     not asked. It may still finish: check before repeating it.";
+
+/// Of a job whose name can't be put into a request.
+pub(super) fn job_unnamed(why: &str) -> String {
+    format!("The service has begun the work, but it can't be asked how it goes: {why}.")
+}
+
+/// Of a job that failed, in the words that the route finds for it.
+pub(super) fn job_failed(message: Option<&str>) -> ToolResult {
+    let text = match message {
+        Some(message) => format!("The service began the work, and it failed: {message}"),
+        None => "The service began the work, and it failed.".to_owned(),
+    };
+    ToolResult::error(Fault::Reported { status: None }, text)
+}
+
 fn effect_or<'a>(effect: &'a str, otherwise: &'a str) -> &'a str {
     if effect.is_empty() { otherwise } else { effect }
 }

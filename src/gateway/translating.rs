@@ -69,19 +69,47 @@ impl Translating {
             return translate(route, arguments, &reply, None);
         }
         let route = Arc::clone(route);
+        let work = move |stop: &Stop| translate(&route, arguments, &reply, Some(stop));
+        self.aside(deadline, work).await.and_then(|translated| translated)
+    }
+
+    /// Asks of a reply how a job stands; gives the reply back.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        reply: Reply,
+        deadline: Instant,
+        questions: impl FnOnce(&Reply, Option<&Stop>) -> T + Send + 'static,
+    ) -> Result<(T, Reply), Untranslated> {
+        let compressed = reply.headers.contains_key(header::CONTENT_ENCODING);
+        let ask = move |reply: Reply, stop: Option<&Stop>| {
+            let answers = panic::catch_unwind(AssertUnwindSafe(|| questions(&reply, stop)));
+            answers.map(|answers| (answers, reply)).map_err(|_| Untranslated::Panicked)
+        };
+        if reply.body.len() < LARGE_FOR_RULES_BYTES && !compressed {
+            return ask(reply, None);
+        }
+        self.aside(deadline, move |stop| ask(reply, Some(stop))).await.and_then(|looked| looked)
+    }
+
+    /// Does work on a thread of its own, until `deadline`.
+    async fn aside<T: Send + 'static>(
+        &self,
+        deadline: Instant,
+        work: impl FnOnce(&Stop) -> T + Send + 'static,
+    ) -> Result<T, Untranslated> {
         let places = Arc::clone(&self.places);
         let waiting = Waiting::default();
         let stop = waiting.0.clone();
-        let translated = async move {
+        let done = async move {
             let place = places.acquire_owned().await.expect("the semaphore is never closed");
             let work = move || {
-                let translated = translate(&route, arguments, &reply, Some(&stop));
+                let done = work(&stop);
                 drop(place);
-                translated
+                done
             };
-            spawn_blocking(work).await.unwrap_or(Err(Untranslated::Panicked))
+            spawn_blocking(work).await.map_err(|_| Untranslated::Panicked)
         };
-        timeout_at(deadline, translated).await.unwrap_or(Err(Untranslated::TooLate))
+        timeout_at(deadline, done).await.unwrap_or(Err(Untranslated::TooLate))
     }
 }
 

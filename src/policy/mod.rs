@@ -121,7 +121,7 @@ mod mock {
 
     use crate::{
         reply::Reply,
-        route::{UpstreamName, UpstreamRequest},
+        route::{Under, UpstreamName, UpstreamRequest},
         upstream::{Ask, Due, UpstreamError},
     };
 
@@ -147,6 +147,7 @@ mod mock {
     pub(super) fn ask(deadline: Duration) -> Ask {
         let request = UpstreamRequest {
             method: Method::GET,
+            under: Under::Address,
             path_and_query: PathAndQuery::from_static("/"),
             headers: HeaderMap::new(),
             body: Bytes::new(),

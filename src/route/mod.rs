@@ -2,11 +2,14 @@
 //!
 //! In reading order: [`Route`] binds a tool to an endpoint of an upstream and to the rules for its reply;
 //! [`RouteTable`] finds the route of a call; [`InputSchema`] checks its arguments; [`RequestTemplate`] makes
-//! the upstream's request of them, in which no argument can leave the place it was put into.
+//! the upstream's request of them, in which no argument can leave the place it was put into; [`JobRule`] says of
+//! work that outlasts its first reply whether it is done, and what to ask next; [`location`] where a reply points to.
 //!
 //! Pure: no `async`, clock, environment or log.
 
 mod input;
+mod job;
+pub mod location;
 mod name;
 mod path;
 mod request;
@@ -22,10 +25,11 @@ use crate::{
 };
 
 pub use input::InputSchema;
+pub use job::{Begun, CancelRule, JobFacts, JobPlace, JobPlaceRule, JobRule, Stand, Turn};
 pub use name::{UpstreamName, UpstreamNameError};
 pub use path::{PathError, PathTemplate};
 pub use request::{
-    BodyTemplate, JsonTemplate, RequestError, RequestTemplate, UpstreamRequest, ValueTemplate,
+    BodyTemplate, JsonTemplate, RequestError, RequestTemplate, Under, UpstreamRequest, ValueTemplate,
 };
 pub use table::{Conflict, EndpointMatch, RouteTable};
 
@@ -42,6 +46,8 @@ pub struct Route {
     pub upstream: UpstreamName,
     /// For what.
     pub request: RequestTemplate,
+    /// How work that outlasts the first reply is followed; without it that reply is the answer.
+    pub job: Option<JobRule>,
     /// What the reply means.
     pub translator: Translator,
     /// How long a call may take, all in all.

@@ -76,7 +76,9 @@ pub enum JsonTemplate {
 pub struct UpstreamRequest {
     /// The method.
     pub method: Method,
-    /// Path and query under the upstream's address.
+    /// What the path is under.
+    pub under: Under,
+    /// Path and query.
     pub path_and_query: PathAndQuery,
     /// Headers, those of the message itself (`Host`, `Content-Length`) aside.
     pub headers: HeaderMap,
@@ -84,10 +86,25 @@ pub struct UpstreamRequest {
     pub body: Bytes,
 }
 
+/// What a path of an upstream is under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Under {
+    /// The upstream's address, which may end in a path of its own.
+    Address,
+    /// The root of its host: the path is one that the upstream gave.
+    Root,
+}
+
 /// Why arguments can't be put into a request. The text is for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RequestError(String);
+
+impl RequestError {
+    pub(super) fn new(sentence: &str) -> Self {
+        Self(sentence.to_owned())
+    }
+}
 
 impl RequestTemplate {
     /// How long path and query may be together, in bytes; many servers refuse more.
@@ -126,7 +143,13 @@ impl RequestTemplate {
                 bytes
             }
         };
-        Ok(UpstreamRequest { method: self.method.clone(), path_and_query, headers, body })
+        Ok(UpstreamRequest {
+            method: self.method.clone(),
+            under: Under::Address,
+            path_and_query,
+            headers,
+            body,
+        })
     }
 
     fn target(&self, filling: &mut Filling<'_>) -> Result<PathAndQuery, RequestError> {

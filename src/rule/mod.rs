@@ -6,8 +6,8 @@
 //! ([`extract`]: bytes to a value, typed by [`Fields`]). `success` makes the structure ([`Jq`]), holds it to the
 //! [`OutputSchema`], shortens it ([`Limit`]) and shows it ([`ContentTemplate`]); `failure` makes a tool error, of what an
 //! MCP server calls one `told` does, and `verdict` of what no rule looked for. [`Redaction`] is the one way out for the
-//! words of errors. `names` are what [`Template`]s see. A
-//! [`Stop`] ends what nobody waits for.
+//! words of errors. `names` are what [`Template`]s see.
+//! [`look`] asks questions of a reply that is no result yet. A [`Stop`] ends what nobody waits for.
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 
@@ -23,6 +23,7 @@ mod filters;
 mod finding;
 mod jq;
 mod limit;
+mod look;
 mod markdown;
 mod matcher;
 mod names;
@@ -50,6 +51,7 @@ pub use fields::{
 };
 pub use jq::{Jq, JqError};
 pub use limit::{LIMIT_META_KEY, Limit, ListPath, ListPathError, More};
+pub use look::{Look, look};
 pub use matcher::{Matcher, MediaPattern, Pattern, PatternError, StatusPattern};
 pub use names::TEMPLATE_NAMES;
 pub use output::{OutputSchema, OutputSchemaError, Wrap};

@@ -89,6 +89,9 @@ impl Redaction {
         self
     }
 
+    /// How much of a text that clients are told is looked at.
+    const LONGEST_TOLD: usize = 4096;
+
     /// Whether there is nothing to keep.
     pub(super) fn is_empty(&self) -> bool {
         self.patterns.is_empty()
@@ -164,6 +167,14 @@ impl Redaction {
             hidden.push_str(" […]");
         }
         capped(&hidden, limit_bytes)
+    }
+
+    /// A text of an upstream that clients are told beside a result: one line, without what no error shows, cut where it is
+    /// longer.
+    pub fn told(&self, text: &str, limit_bytes: usize) -> String {
+        let hidden = self.capped(text, Self::LONGEST_TOLD);
+        let line = hidden.split_whitespace().collect::<Vec<_>>().join(" ");
+        capped(&super::verdict::safe_words(&line), limit_bytes)
     }
 
     /// At most about so many bytes of a text, what matches replaced, and cut at white space so that no address in it is

@@ -71,6 +71,16 @@ impl Address {
         builder.path_and_query(format!("{}{slash}{path_and_query}", self.base)).build()
     }
 
+    /// The URI of a path from the root of the host on.
+    ///
+    /// # Errors
+    ///
+    /// When it is no path.
+    pub fn join_root(&self, path_and_query: &PathAndQuery) -> Result<Uri, http::Error> {
+        let builder = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
+        builder.path_and_query(path_and_query.clone()).build()
+    }
+
     fn of_socket(text: &str) -> Result<Self, AddressError> {
         let (socket, base) = match text.split_once(":/") {
             Some((socket, base)) => (socket, format!("/{base}")),

@@ -23,7 +23,10 @@ use super::{
     connector::Connector,
     redirect, remove_hop_by_hop,
 };
-use crate::{reply::Reply, route::UpstreamName};
+use crate::{
+    reply::Reply,
+    route::{Under, UpstreamName},
+};
 
 /// The longest status line and headers of a reply that are read.
 pub(super) const HEAD_LIMIT_BYTES: usize = 128 << 10;
@@ -132,8 +135,11 @@ impl Upstream {
         }
 
         let (mut method, mut content) = (request.method, request.body);
-        let mut uri =
-            settings.address.join(&request.path_and_query).map_err(|source| self.unsendable(source))?;
+        let uri = match request.under {
+            Under::Address => settings.address.join(&request.path_and_query),
+            Under::Root => settings.address.join_root(&request.path_and_query),
+        };
+        let mut uri = uri.map_err(|source| self.unsendable(source))?;
         let mut redirects_left = settings.redirects;
         loop {
             let mut outgoing = Request::new(Either::Left(Full::new(content.clone())));

@@ -9,6 +9,7 @@ mod cli;
 mod floors;
 mod golden;
 mod infer;
+mod jobs;
 #[cfg(unix)]
 mod log;
 mod mcp;

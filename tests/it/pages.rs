@@ -2,7 +2,8 @@
 //! once or several times, and what is shown is what happens.
 //!
 //! A `yaml` block is the `reply` of a route, an `http` block what the upstream answers, and a `json` block those
-//! members of the tool result that are worth showing. `UPDATE_GOLDEN=1 cargo test --test it pages` writes the results
+//! members of the tool result that are worth showing. A `yaml` block with `routes:` is a whole file, which loads without a
+//! warning. `UPDATE_GOLDEN=1 cargo test --test it pages` writes the results
 //! anew: the members that are shown, or the structured content where nothing is shown yet.
 
 use std::{
@@ -83,11 +84,17 @@ fn every_extractor_has_a_page_that_the_reference_leads_to() {
 fn with_results(page: &str, path: &Path) -> String {
     let shown = path.display();
     let mut parts: Vec<String> = page.split("```").map(str::to_owned).collect();
-    let (mut rule, mut reply, mut results) = (None, None, 0);
+    let (mut rule, mut reply, mut shows) = (None, None, false);
     // The parts between fences alternate: prose, block, prose, …
     for block in parts.iter_mut().skip(1).step_by(2) {
         let (kind, body) = block.split_once('\n').unwrap_or_else(|| panic!("{shown}: an empty block"));
         match kind {
+            "yaml" if body.contains("routes:\n") => {
+                let loaded = config::load(&Sources::of_text("page.yaml", body));
+                let loaded = loaded.unwrap_or_else(|problems| panic!("{shown}:\n{problems}"));
+                assert!(loaded.warnings.is_empty(), "{shown}: {:?}", loaded.warnings);
+                shows = true;
+            }
             "yaml" => rule = Some(body.to_owned()),
             "http" => reply = Some(body.to_owned()),
             "json" => {
@@ -101,12 +108,12 @@ fn with_results(page: &str, path: &Path) -> String {
                     .filter_map(|name| Some((name.clone(), found.get(name)?.clone())))
                     .collect();
                 *block = format!("json\n{}\n", serde_json::to_string_pretty(&shown).unwrap());
-                results += 1;
+                shows = true;
             }
             _ => {}
         }
     }
-    assert!(results > 0, "{shown} shows no result");
+    assert!(shows, "{shown} shows nothing that can be tried");
     parts.join("```")
 }
 

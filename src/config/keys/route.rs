@@ -32,6 +32,12 @@ pub(in crate::config) static ROUTE: Keys = Keys {
         ),
         key("reply", REPLY, "What replies mean: rules, of which the first that holds is taken."),
         key(
+            "job",
+            Either(&[Word(&["follow"]), Section(&JOB)]),
+            "How work is followed that is not done with the first reply: to the `Location` of a 202, or as a map says. \
+             Without it the first reply is the answer.",
+        ),
+        key(
             "otherwise",
             Word(&["error", "text"]),
             "What a reply is for which no rule holds. Default `error`.",
@@ -90,6 +96,61 @@ pub(in crate::config) static REQUEST: Keys = Keys {
         key("body", Section(&BODY), "The body, in one of three forms."),
     ],
 };
+
+pub(in crate::config) static JOB: Keys = Keys {
+    of: "`job`",
+    id: "job",
+    list: &[
+        key(
+            "extract",
+            EXTRACTOR,
+            "What reads a value from the replies that tell of the job. Default: the JSON that they are.",
+        ),
+        key(
+            "id",
+            Text,
+            "jq: the name of the job, found in the first reply. Without it the `Location` of the first reply is asked.",
+        ),
+        key(
+            "status",
+            ASKED,
+            "The request that asks how the job stands, with its name as the argument `job`.",
+        ),
+        key(
+            "done",
+            CONDITION,
+            "When the job is done: jq, or a map as in `when`. Default: when its status is not 202.",
+        ),
+        key(
+            "failed",
+            CONDITION,
+            "When the job has failed. The rules may say why; a success they say is not believed.",
+        ),
+        key(
+            "result",
+            ASKED,
+            "The request for the result. Default: the reply that said that the job is done.",
+        ),
+        key(
+            "cancel",
+            ASKED,
+            "The request that ends a job nobody waits for; a method alone (`DELETE`) asks where its status is.",
+        ),
+        key(
+            "poll",
+            Duration(20, HOUR),
+            "How long to wait between two questions, where `Retry-After` does not say. Default `1s`.",
+        ),
+        key("progress", Text, "jq: how far the job is, as a number. Default: how often it was asked."),
+        key("total", Text, "jq: the number that `progress` ends at."),
+        key("message", Text, "jq: what the job is doing, for people."),
+    ],
+};
+
+/// A request about something that another request began.
+const ASKED: Takes = Either(&[Text, Section(&REQUEST)]);
+/// A jq condition over the value, or conditions of every kind.
+const CONDITION: Takes = Either(&[Text, Section(&WHEN)]);
 
 static QUERY_VALUE: Takes = OneOrMore(&Scalar);
 

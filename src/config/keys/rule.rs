@@ -42,17 +42,16 @@ pub(in crate::config) static RULE: Keys = Keys {
             "Makes the reply a tool error: a template for its text, or a map.",
         ),
         key("status", ERROR_CODES, "The HTTP status of that error for REST clients."),
-        key(
-            "extract",
-            Either(&[Word(EXTRACTORS), Section(&EXTRACT), Map(&PART)]),
-            "What reads a value from the reply; by its media type when absent.",
-        ),
+        key("extract", EXTRACTOR, "What reads a value from the reply; by its media type when absent."),
         key("structured", Text, "jq: from that value to the structured content."),
         key("content", CONTENT, "What people and models see: a template, `{ as: … }`, or a list of blocks."),
         key("limit", Section(&LIMIT), "How much of a success is shown."),
         key("charset", Text, "The charset of the text, when the reply does not say it, or lies."),
     ],
 };
+
+/// What reads a value from a reply.
+pub(super) const EXTRACTOR: Takes = Either(&[Word(EXTRACTORS), Section(&EXTRACT), Map(&PART)]);
 
 const ERROR_CODES: Takes = Count(400, 599);
 

@@ -285,6 +285,7 @@ fn route(
         rest: None,
         upstream: upstream.clone(),
         request: RequestTemplate::new(Method::GET, PathTemplate::parse(path).unwrap()),
+        job: None,
         translator: Translator {
             rules: Vec::new(),
             otherwise: Otherwise::Text,

@@ -79,6 +79,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
         rest: None,
         upstream: "old".parse().unwrap(),
         request: RequestTemplate::new(method.parse().unwrap(), path),
+        job: None,
         translator: Translator {
             rules: Vec::new(),
             otherwise: Otherwise::Text,

@@ -1,0 +1,180 @@
+//! `job`: how work is followed that is not done with the first reply.
+
+use http::{Method, Uri, uri::PathAndQuery};
+
+use super::{
+    extract,
+    keys::JOB,
+    node::{Entry, Kind, Node},
+    reply::{self, whole},
+    report::Report,
+    request::{self, METHODS},
+    schemas::Asked,
+    section::Section,
+    source::Span,
+    upstreams::UpstreamFile,
+    when,
+};
+use crate::{
+    route::{CancelRule, JobPlaceRule, JobRule, RequestTemplate, UpstreamName},
+    rule::{Jq, Matcher},
+};
+
+/// What a job is read with.
+pub(super) struct Context<'a> {
+    /// Every name that is written.
+    pub(super) names: &'a [(UpstreamName, Span)],
+    pub(super) upstreams: &'a [UpstreamFile],
+    /// Whom the route asks.
+    pub(super) upstream: Option<&'a UpstreamName>,
+}
+
+/// Reads `job`. `None` when something is wrong with it; that has been reported then.
+pub(super) fn read(
+    report: &Report<'_>,
+    entry: &Entry,
+    context: &Context<'_>,
+    asked: &mut Asked,
+    used: &mut Asked,
+) -> Option<JobRule> {
+    let base = base(context);
+    if entry.value.as_text() == Some("follow") {
+        return Some(by_location(base?));
+    }
+    if let Kind::Text(_) = &entry.value.kind {
+        let message = format!("`job` is `follow` or a map, found {}", entry.value.found());
+        report.error(
+            entry.value.span,
+            message,
+            "`follow` asks at the `Location` of a 202 until it is another status",
+        );
+        return None;
+    }
+    let section = Section::open(report, entry.key.span, &entry.value, &JOB)?;
+    let extract = section.entry("extract").map(|entry| extract::read(report, entry));
+    let filter = |name: &'static str, what: &str, used: &mut Asked| {
+        section.get(name).map(|node| reply::jq(report, node, what, &[], used))
+    };
+    let id = filter("id", "`id`", used);
+    let named = section.get("id").is_some() || section.get("status").is_some();
+    if let Some(argument) =
+        asked.arguments.iter().find(|argument| named && argument.name == JobRule::ARGUMENT)
+    {
+        let help = "give the argument another name";
+        report.error(
+            argument.span,
+            "`job` is the name of the job in its requests, and can't be an argument too",
+            help,
+        );
+        return None;
+    }
+    let (progress, total) = (filter("progress", "`progress`", used), filter("total", "`total`", used));
+    let message = filter("message", "`message`", used);
+    let done = section.entry("done").map(|entry| condition(report, entry, used));
+    let failed = section.entry("failed").map(|entry| condition(report, entry, used));
+    let mut reader = Requests { report, context, named, asked };
+    let status = section.entry("status").map(|entry| reader.read(entry));
+    let result = section.entry("result").map(|entry| reader.read(entry));
+    let cancel = section.entry("cancel").map(|entry| match method(&entry.value) {
+        Some(method) => Some(CancelRule::Method(method)),
+        None => reader.read(entry).map(CancelRule::Request),
+    });
+    let poll = section.duration("poll");
+    match (section.entry("id"), section.entry("status")) {
+        (Some(entry), None) => {
+            let help = "write `status: GET UPSTREAM/jobs/{job}`, or leave `id` out to ask at the `Location`";
+            section.missing_at(entry.key.span, "`id` names a job, and no `status` asks for it", help);
+            return None;
+        }
+        (None, Some(entry)) => {
+            let help = "write `id: .id`, a jq filter that finds the job's name in the first reply";
+            section.missing_at(entry.key.span, "`status` asks for a job, and no `id` names it", help);
+            return None;
+        }
+        (None, None) | (Some(_), Some(_)) => {}
+    }
+    let place = match (whole(id)?, whole(status)?) {
+        (Some(id), Some(status)) => JobPlaceRule::Named { id, status: Box::new(status) },
+        _ => JobPlaceRule::Location,
+    };
+    Some(JobRule {
+        place,
+        extract: whole(extract)?.map(|compiled| compiled.extract),
+        done: whole(done)?,
+        failed: whole(failed)?,
+        result: whole(result)?,
+        cancel: whole(cancel)?,
+        poll: poll.unwrap_or(JobRule::POLL_DEFAULT),
+        progress: whole(progress)?,
+        total: whole(total)?,
+        message: whole(message)?,
+        base: base?,
+    })
+}
+
+fn by_location(base: Uri) -> JobRule {
+    let nothing: Option<Jq> = None;
+    let (extract, result, cancel) = (None, None, None);
+    let (done, failed, progress, total) = (None, None, None, None);
+    let (place, poll) = (JobPlaceRule::Location, JobRule::POLL_DEFAULT);
+    JobRule { place, extract, done, failed, result, cancel, poll, progress, total, message: nothing, base }
+}
+
+/// What a `Location` of the route's upstream is resolved against.
+fn base(context: &Context<'_>) -> Option<Uri> {
+    let upstream = context.upstreams.iter().find(|file| Some(&file.settings.name) == context.upstream)?;
+    upstream.settings.address.join(&PathAndQuery::from_static("/")).ok()
+}
+
+/// jq over the value, or a map of conditions.
+fn condition(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Option<Matcher> {
+    if let Kind::Text(_) = &entry.value.kind {
+        let filter = reply::jq(report, &entry.value, &format!("`{}`", entry.key.text), &[], used)?;
+        return Some(Matcher { value: Some(filter), ..Matcher::default() });
+    }
+    let matcher = when::read(report, entry, used)?;
+    if matcher.is_empty() {
+        let message = format!("`{}` says nothing, so it would always hold", entry.key.text);
+        report.error(entry.key.span, message, "write a jq condition, such as `.state == \"done\"`");
+        return None;
+    }
+    Some(matcher)
+}
+
+/// A method alone.
+fn method(node: &Node) -> Option<Method> {
+    let text = node.as_text()?;
+    METHODS.contains(&text).then(|| text.parse().ok())?
+}
+
+/// Reads the requests about a job.
+struct Requests<'a, 'r, 'f> {
+    report: &'r Report<'f>,
+    context: &'a Context<'a>,
+    named: bool,
+    asked: &'a mut Asked,
+}
+
+impl Requests<'_, '_, '_> {
+    fn read(&mut self, entry: &Entry) -> Option<RequestTemplate> {
+        let mut asked = Asked::default();
+        let compiled =
+            request::read(self.report, self.context.names, &entry.value, entry.key.span, &mut asked)?;
+        if self.context.upstream.is_some_and(|upstream| *upstream != compiled.upstream) {
+            let message = format!("`{}` asks another upstream than the route does", entry.key.text);
+            let help = "a job is followed at the server that began it";
+            self.report.error(entry.value.span, message, help);
+            return None;
+        }
+        for argument in &asked.arguments {
+            if argument.name != JobRule::ARGUMENT {
+                self.asked.add_for(argument, None);
+            } else if !self.named {
+                let help = "write `id: .id`, a jq filter that finds the job's name in the first reply";
+                self.report.error(argument.span, "the job has no name to put here", help);
+                return None;
+            }
+        }
+        Some(compiled.template)
+    }
+}

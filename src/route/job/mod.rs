@@ -1,0 +1,363 @@
+//! Work that an upstream begins with its first reply and ends later: what each reply says of it, and what to ask next.
+//!
+//! Two habits are known. Either the first reply is a `202 Accepted` with a `Location`, which answers 202 until it
+//! answers something else (RFC 9110, section 15.3.3). Or it names the job, and a request of its own asks for its
+//! status. Nothing here waits or asks: that is the gateway's.
+
+use std::time::Duration;
+
+use http::{HeaderMap, Method, StatusCode, Uri, header, uri::PathAndQuery};
+use serde_json::Value;
+
+use super::{RequestError, RequestTemplate, Under, UpstreamRequest, location};
+use crate::{
+    reply::Reply,
+    rule::{Facts, Jq, Look, Matcher, Redaction, TranslationLimits, extract::Extract, look},
+    tool::Arguments,
+};
+
+/// How a route's jobs are followed.
+#[derive(Debug)]
+pub struct JobRule {
+    /// Where a job is asked about.
+    pub place: JobPlaceRule,
+    /// What reads a value from the first reply and from those that tell how the job stands.
+    pub extract: Option<Extract>,
+    /// When the work is done; without it, when the status is no longer 202.
+    pub done: Option<Matcher>,
+    /// When it has failed.
+    pub failed: Option<Matcher>,
+    /// What is asked for the result; without it, the reply that said that the job is done is it.
+    pub result: Option<RequestTemplate>,
+    /// What ends a job that nobody waits for.
+    pub cancel: Option<CancelRule>,
+    /// How long to wait between two questions, where the upstream does not say it.
+    pub poll: Duration,
+    /// How far the job is.
+    pub progress: Option<Jq>,
+    /// Of how much.
+    pub total: Option<Jq>,
+    /// What it is doing, in words.
+    pub message: Option<Jq>,
+    /// The upstream's address with a `/` behind it: what a `Location` is resolved against.
+    pub base: Uri,
+}
+
+/// Where a job is asked about.
+#[derive(Debug)]
+pub enum JobPlaceRule {
+    /// At the `Location` of its first reply.
+    Location,
+    /// By a request in which the argument `job` is what the filter finds in the first reply.
+    Named {
+        /// Finds a text or a number.
+        id: Jq,
+        /// Asks how the job stands.
+        status: Box<RequestTemplate>,
+    },
+}
+
+/// What ends a job.
+#[derive(Debug)]
+pub enum CancelRule {
+    /// A method, such as `DELETE`, at the place where it is asked about.
+    Method(Method),
+    /// A request in which the argument `job` is its name.
+    Request(RequestTemplate),
+}
+
+/// Where one job is asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobPlace {
+    /// A path of the upstream, from the root of its host on.
+    Path(PathAndQuery),
+    /// By its name.
+    Named(String),
+}
+
+/// What a first reply says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Begun {
+    /// It is the answer.
+    Answer,
+    /// A job has begun.
+    Job {
+        /// Where it is asked about.
+        place: JobPlace,
+        /// How long the upstream wants to be left alone.
+        wait: Duration,
+    },
+    /// A job has begun that can only be asked about at another server, which is not done.
+    Elsewhere,
+}
+
+/// What a later reply says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Turn {
+    /// The job goes on.
+    Running {
+        /// How it stands.
+        stand: Stand,
+        /// Where to ask next.
+        place: JobPlace,
+        /// After how long.
+        wait: Duration,
+    },
+    /// The job is done, and this reply is its result, or the one that [`JobRule::result`] asks for.
+    Done,
+    /// The result is at another place of the same server.
+    Moved(JobPlace),
+    /// This reply tells that the job failed.
+    Failed(Stand),
+    /// The reply is no word about the job: the upstream failed, or points to another server.
+    Answer,
+}
+
+/// How a job stands, as far as the upstream tells.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Stand {
+    /// How far it is.
+    pub progress: Option<f64>,
+    /// Of how much.
+    pub total: Option<f64>,
+    /// What it is doing: for clients, shortened, and without what they must not see.
+    pub message: Option<String>,
+}
+
+/// What a route's jobs are read with.
+#[derive(Debug, Clone, Copy)]
+pub struct JobFacts<'a> {
+    /// The call.
+    pub facts: Facts<'a>,
+    /// Bounds of what is read.
+    pub limits: &'a TranslationLimits,
+    /// What clients must not see.
+    pub redaction: &'a Redaction,
+}
+
+impl JobRule {
+    /// The argument under which requests about a job have its name.
+    pub const ARGUMENT: &'static str = "job";
+    /// For [`poll`](Self::poll).
+    pub const POLL_DEFAULT: Duration = Duration::from_secs(1);
+    /// How often one job is asked about, whatever the deadline.
+    pub const MOST_POLLS: u32 = 10_000;
+    /// How long the name of a job may be, in bytes.
+    const LONGEST_NAME: usize = 1024;
+    /// How long a message about a job may be, in bytes.
+    const LONGEST_MESSAGE: usize = 300;
+
+    /// What the first reply to a call says; `asked` is what was asked.
+    pub fn begun(&self, asked: &UpstreamRequest, facts: JobFacts<'_>, reply: &Reply) -> Begun {
+        let wait = retry_after(reply).unwrap_or(self.poll);
+        match &self.place {
+            JobPlaceRule::Location => {
+                // Where another condition says that a job is done, 200 and 201 may begin one as well.
+                let begins = reply.status == StatusCode::ACCEPTED
+                    || (self.done.is_some() && reply.status.is_success());
+                if !begins || !reply.headers.contains_key(header::LOCATION) {
+                    return Begun::Answer;
+                }
+                let place = self.whole_path(asked).and_then(|from| self.located(&from, reply));
+                place.map_or(Begun::Elsewhere, |place| Begun::Job { place, wait })
+            }
+            JobPlaceRule::Named { id, .. } => {
+                if !reply.status.is_success() {
+                    return Begun::Answer;
+                }
+                let name =
+                    look(self.extract.as_ref(), facts.facts, facts.limits, reply, |look| look.value(id));
+                match name.and_then(|name| text_of(&name)) {
+                    Some(name) if !name.is_empty() && name.len() <= Self::LONGEST_NAME => {
+                        Begun::Job { place: JobPlace::Named(name), wait }
+                    }
+                    Some(_) | None => Begun::Answer,
+                }
+            }
+        }
+    }
+
+    /// The request that asks how a job stands.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`], when its name, or an argument of the call, can't be written where it belongs.
+    pub fn ask(
+        &self,
+        place: &JobPlace,
+        arguments: &Arguments,
+        caller: &HeaderMap,
+    ) -> Result<UpstreamRequest, RequestError> {
+        match (place, &self.place) {
+            (JobPlace::Named(name), JobPlaceRule::Named { status, .. }) => {
+                status.build(&with_name(arguments, name), caller)
+            }
+            (JobPlace::Path(path), _) => Ok(at(Method::GET, path.clone())),
+            (JobPlace::Named(_), JobPlaceRule::Location) => Err(RequestError::new(NO_LONGER)),
+        }
+    }
+
+    /// The request for the result of a job that is done, where the reply that said so is not it.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask).
+    pub fn ask_result(
+        &self,
+        place: &JobPlace,
+        arguments: &Arguments,
+        caller: &HeaderMap,
+    ) -> Result<Option<UpstreamRequest>, RequestError> {
+        let Some(result) = &self.result else { return Ok(None) };
+        let arguments = match place {
+            JobPlace::Named(name) => with_name(arguments, name),
+            JobPlace::Path(_) => arguments.clone(),
+        };
+        result.build(&arguments, caller).map(Some)
+    }
+
+    /// The request that ends a job, where there is one.
+    pub fn ask_end(
+        &self,
+        place: &JobPlace,
+        arguments: &Arguments,
+        caller: &HeaderMap,
+    ) -> Option<UpstreamRequest> {
+        match self.cancel.as_ref()? {
+            CancelRule::Method(method) => {
+                let asked = self.ask(place, arguments, caller).ok()?;
+                Some(UpstreamRequest { method: method.clone(), ..asked })
+            }
+            CancelRule::Request(request) => {
+                let arguments = match place {
+                    JobPlace::Named(name) => with_name(arguments, name),
+                    JobPlace::Path(_) => arguments.clone(),
+                };
+                request.build(&arguments, caller).ok()
+            }
+        }
+    }
+
+    /// What a reply to [`ask`](Self::ask) says; `asked` is what was asked.
+    pub fn turn(
+        &self,
+        place: &JobPlace,
+        asked: &UpstreamRequest,
+        facts: JobFacts<'_>,
+        reply: &Reply,
+    ) -> Turn {
+        let wait = retry_after(reply);
+        if reply.status.is_redirection() && reply.headers.contains_key(header::LOCATION) {
+            let place = self.whole_path(asked).and_then(|from| self.located(&from, reply));
+            return place.map_or(Turn::Answer, Turn::Moved);
+        }
+        look(self.extract.as_ref(), facts.facts, facts.limits, reply, |look| {
+            if self.failed.as_ref().is_some_and(|failed| look.holds(failed)) {
+                return Turn::Failed(self.stand(look, facts.redaction));
+            }
+            let status = reply.status;
+            let later = status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
+            let running = match &self.done {
+                Some(done) if look.holds(done) => return Turn::Done,
+                Some(_) => status.is_success(),
+                None if status == StatusCode::ACCEPTED => true,
+                None if status.is_success() => return Turn::Done,
+                None => false,
+            };
+            // An upstream that asks to be left alone for a while has not lost the job.
+            let goes_on = running || (later && wait.is_some());
+            if !goes_on {
+                return Turn::Answer;
+            }
+            let moved = match (&self.place, self.whole_path(asked)) {
+                (JobPlaceRule::Location, Some(from)) if running => self.located(&from, reply),
+                _ => None,
+            };
+            let stand = if running { self.stand(look, facts.redaction) } else { Stand::default() };
+            let place = moved.unwrap_or_else(|| place.clone());
+            Turn::Running { stand, place, wait: wait.unwrap_or(self.poll) }
+        })
+    }
+
+    fn stand(&self, look: &Look<'_>, redaction: &Redaction) -> Stand {
+        let number = |filter: &Option<Jq>| {
+            let value = look.value(filter.as_ref()?)?;
+            let number = match &value {
+                Value::String(text) => text.trim().trim_end_matches('%').trim_end().parse().ok(),
+                value => value.as_f64(),
+            };
+            number.filter(|number: &f64| number.is_finite() && *number >= 0.0)
+        };
+        let message = self.message.as_ref().and_then(|filter| look.value(filter));
+        let message = message.and_then(|value| text_of(&value)).filter(|text| !text.trim().is_empty());
+        let message = message.map(|text| redaction.told(&text, Self::LONGEST_MESSAGE));
+        Stand { progress: number(&self.progress), total: number(&self.total), message }
+    }
+
+    /// Where a `Location` points to, when that is the same server.
+    fn located(&self, from: &Uri, reply: &Reply) -> Option<JobPlace> {
+        let target = location::resolve(from, reply.headers.get(header::LOCATION)?.to_str().ok()?)?;
+        let same = location::same_origin(&self.base, &target);
+        same.then(|| {
+            JobPlace::Path(target.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")))
+        })
+    }
+
+    /// The URI of a request.
+    fn whole_path(&self, asked: &UpstreamRequest) -> Option<Uri> {
+        let base = match asked.under {
+            Under::Address => self.base.path().trim_end_matches('/'),
+            Under::Root => "",
+        };
+        let (scheme, authority) = (self.base.scheme_str()?, self.base.authority()?);
+        format!("{scheme}://{authority}{base}{}", asked.path_and_query).parse().ok()
+    }
+}
+
+impl JobPlace {
+    /// One text of it, to be kept for later.
+    pub fn to_text(&self) -> String {
+        match self {
+            Self::Path(path) => path.to_string(),
+            Self::Named(name) => format!("={name}"),
+        }
+    }
+
+    /// The place that such a text is of.
+    pub fn of_text(text: &str) -> Option<Self> {
+        match text.strip_prefix('=') {
+            Some(name) => Some(Self::Named(name.to_owned())),
+            None => text.parse().ok().map(Self::Path),
+        }
+    }
+}
+
+const NO_LONGER: &str = "the job was begun when this tool was another";
+
+fn at(method: Method, path_and_query: PathAndQuery) -> UpstreamRequest {
+    let (headers, body) = Default::default();
+    UpstreamRequest { method, under: Under::Root, path_and_query, headers, body }
+}
+
+fn with_name(arguments: &Arguments, name: &str) -> Arguments {
+    let mut arguments = arguments.clone();
+    arguments.insert(JobRule::ARGUMENT, name.into());
+    arguments
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// The seconds of `Retry-After`; none at all are for the route's own `poll` to say.
+fn retry_after(reply: &Reply) -> Option<Duration> {
+    let seconds: u32 = reply.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+}
+
+#[cfg(test)]
+mod tests;

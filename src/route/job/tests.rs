@@ -1,0 +1,197 @@
+use bytes::Bytes;
+use http::HeaderValue;
+use serde_json::json;
+
+use super::*;
+use crate::route::PathTemplate;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn by_location() -> JobRule {
+    JobRule {
+        place: JobPlaceRule::Location,
+        extract: None,
+        done: None,
+        failed: None,
+        result: None,
+        cancel: None,
+        poll: SECOND,
+        progress: None,
+        total: None,
+        message: None,
+        base: Uri::from_static("http://old.test:81/api/"),
+    }
+}
+
+fn named() -> JobRule {
+    let jq = |source| Some(Jq::compile(source).unwrap());
+    let value = |source| Some(Matcher { value: jq(source), ..Matcher::default() });
+    let status = Box::new(RequestTemplate::new(Method::GET, PathTemplate::parse("/jobs/{job}").unwrap()));
+    JobRule {
+        place: JobPlaceRule::Named { id: Jq::compile(".id").unwrap(), status },
+        done: value(r#".state == "done""#),
+        failed: value(r#".state == "failed""#),
+        progress: jq(".percent"),
+        total: jq("100"),
+        message: jq(".doing"),
+        ..by_location()
+    }
+}
+
+fn reply(status: u16, headers: &[(&str, &str)], body: &str) -> Reply {
+    let headers = headers.iter().map(|(name, value)| {
+        (name.parse::<http::HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap())
+    });
+    let (status, body) = (StatusCode::from_u16(status).unwrap(), Bytes::copy_from_slice(body.as_bytes()));
+    Reply { status, headers: headers.collect(), body }
+}
+
+fn asked() -> UpstreamRequest {
+    UpstreamRequest { under: Under::Address, ..at(Method::POST, PathAndQuery::from_static("/reports")) }
+}
+
+fn with_facts<T>(look: impl FnOnce(JobFacts<'_>) -> T) -> T {
+    let (tool, args) = ("make_report".parse().unwrap(), json!({}));
+    let (limits, redaction) = (TranslationLimits::default(), Redaction::default());
+    look(JobFacts { facts: Facts::new(&tool, &args), limits: &limits, redaction: &redaction })
+}
+
+#[track_caller]
+fn check_begun(rule: &JobRule, reply: &Reply, expected: Begun) {
+    assert_eq!(with_facts(|facts| rule.begun(&asked(), facts, reply)), expected);
+}
+
+#[track_caller]
+fn check_turn(rule: &JobRule, place: &JobPlace, reply: &Reply, expected: Turn) {
+    assert_eq!(with_facts(|facts| rule.turn(place, &asked(), facts, reply)), expected);
+}
+
+fn path(text: &str) -> JobPlace {
+    JobPlace::Path(text.parse().unwrap())
+}
+
+fn name(text: &str) -> JobPlace {
+    JobPlace::Named(text.to_owned())
+}
+
+#[test]
+fn accepted_with_a_location_begins_a_job_there() {
+    let rule = by_location();
+    for (location, expected) in [
+        ("/jobs/7", "/jobs/7"),
+        ("jobs/7?verbose", "/api/jobs/7?verbose"),
+        ("http://OLD.test:81/jobs/7", "/jobs/7"),
+    ] {
+        let reply = reply(202, &[("location", location)], "");
+        check_begun(&rule, &reply, Begun::Job { place: path(expected), wait: SECOND });
+    }
+    let patient = reply(202, &[("location", "/jobs/7"), ("retry-after", "5")], "");
+    check_begun(&rule, &patient, Begun::Job { place: path("/jobs/7"), wait: 5 * SECOND });
+}
+
+#[test]
+fn what_begins_no_job_is_the_answer() {
+    for reply in [
+        reply(200, &[("location", "/jobs/7")], ""),
+        reply(202, &[], "queued"),
+        reply(404, &[("location", "/jobs/7")], ""),
+    ] {
+        check_begun(&by_location(), &reply, Begun::Answer);
+    }
+    for reply in [
+        reply(200, &[], r#"{"rows": 1}"#),
+        reply(200, &[], r#"{"id": null}"#),
+        reply(200, &[], r#"{"id": [1]}"#),
+        reply(200, &[], r#"{"id": ""}"#),
+        reply(200, &[], "no json"),
+        reply(500, &[], r#"{"id": 7}"#),
+    ] {
+        check_begun(&named(), &reply, Begun::Answer);
+    }
+}
+
+#[test]
+fn no_job_is_asked_about_at_another_server() {
+    for location in
+        ["http://evil.test/", "//evil.test/jobs", "https://old.test:81/", "file:///etc/passwd", ""]
+    {
+        let expected = match location {
+            // The place that was asked, which is one of the same server.
+            "" => Begun::Job { place: path("/api/reports"), wait: SECOND },
+            _ => Begun::Elsewhere,
+        };
+        check_begun(&by_location(), &reply(202, &[("location", location)], ""), expected);
+        if !location.is_empty() {
+            check_turn(&by_location(), &path("/j"), &reply(303, &[("location", location)], ""), Turn::Answer);
+        }
+    }
+}
+
+#[test]
+fn a_job_goes_on_while_its_place_says_202() {
+    let (rule, place) = (by_location(), path("/jobs/7"));
+    let running = |place, wait| Turn::Running { stand: Stand::default(), place, wait };
+    check_turn(&rule, &place, &reply(202, &[], ""), running(place.clone(), SECOND));
+    let moved = reply(202, &[("location", "/jobs/8"), ("retry-after", "0")], "");
+    check_turn(&rule, &place, &moved, running(path("/jobs/8"), SECOND));
+    let busy = reply(503, &[("retry-after", "3")], "");
+    check_turn(&rule, &place, &busy, running(place.clone(), 3 * SECOND));
+    check_turn(&rule, &place, &reply(200, &[], "the report"), Turn::Done);
+    check_turn(&rule, &place, &reply(303, &[("location", "/r/7")], ""), Turn::Moved(path("/r/7")));
+    check_turn(&rule, &place, &reply(503, &[], ""), Turn::Answer);
+    check_turn(&rule, &place, &reply(404, &[], ""), Turn::Answer);
+}
+
+#[test]
+fn a_named_job_tells_how_it_stands() {
+    let rule = named();
+    let begun = reply(200, &[], r#"{"id": 7}"#);
+    check_begun(&rule, &begun, Begun::Job { place: name("7"), wait: SECOND });
+    let running = |stand| Turn::Running { stand, place: name("7"), wait: SECOND };
+    let at = |progress, message: Option<&str>| Stand {
+        progress,
+        total: Some(100.0),
+        message: message.map(str::to_owned),
+    };
+    let body = r#"{"state": "running", "percent": 40, "doing": "counting"}"#;
+    check_turn(&rule, &name("7"), &reply(200, &[], body), running(at(Some(40.0), Some("counting"))));
+    let body = r#"{"state": "running", "percent": "40 %"}"#;
+    check_turn(&rule, &name("7"), &reply(200, &[], body), running(at(Some(40.0), None)));
+    let body = r#"{"state": "running", "percent": "some", "doing": ["x"]}"#;
+    check_turn(&rule, &name("7"), &reply(200, &[], body), running(at(None, None)));
+    check_turn(&rule, &name("7"), &reply(200, &[], r#"{"state": "done"}"#), Turn::Done);
+    let body = r#"{"state": "failed", "doing": "no paper"}"#;
+    check_turn(&rule, &name("7"), &reply(200, &[], body), Turn::Failed(at(None, Some("no paper"))));
+    check_turn(&rule, &name("7"), &reply(410, &[], "{}"), Turn::Answer);
+}
+
+#[test]
+fn the_name_of_a_job_stays_in_its_place() {
+    let rule = named();
+    let asked = rule.ask(&name("../7?x"), &Arguments::default(), &HeaderMap::new()).unwrap();
+    assert_eq!((asked.path_and_query.as_str(), asked.under), ("/jobs/..%2F7%3Fx", Under::Address));
+    rule.ask(&name(".."), &Arguments::default(), &HeaderMap::new()).unwrap_err();
+}
+
+#[test]
+fn a_job_is_ended_where_it_is_asked_about_or_by_a_request_of_its_own() {
+    let (arguments, headers) = (Arguments::default(), HeaderMap::new());
+    let ended = |rule: &JobRule, place: &JobPlace| {
+        rule.ask_end(place, &arguments, &headers)
+            .map(|asked| format!("{} {}", asked.method, asked.path_and_query))
+    };
+    assert_eq!(ended(&by_location(), &path("/jobs/7")), None);
+    let rule = JobRule { cancel: Some(CancelRule::Method(Method::DELETE)), ..by_location() };
+    assert_eq!(ended(&rule, &path("/jobs/7")).as_deref(), Some("DELETE /jobs/7"));
+    let request = RequestTemplate::new(Method::POST, PathTemplate::parse("/jobs/{job}/stop").unwrap());
+    let rule = JobRule { cancel: Some(CancelRule::Request(request)), ..named() };
+    assert_eq!(ended(&rule, &name("7")).as_deref(), Some("POST /jobs/7/stop"));
+}
+
+#[test]
+fn a_place_is_kept_as_a_text() {
+    for place in [path("/jobs/7?x=1"), name("7"), name("=/"), name("")] {
+        assert_eq!(JobPlace::of_text(&place.to_text()), Some(place));
+    }
+    assert_eq!(JobPlace::of_text("no path"), None);
+}

@@ -1,0 +1,192 @@
+//! Work that is not done with the first reply: followed to its end, given up in time, and ended where nobody waits.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use glossator::config::{self, Sources};
+
+use crate::support::{Asked, Gate, Loaded, Response, Scripted, Step, reply};
+
+/// The program before an upstream, with one tool `make_report`, whose keys these are.
+async fn start(upstream: &Scripted, keys: &str) -> Loaded {
+    let keys: String = keys.trim().lines().map(|line| format!("    {}\n", line.trim_end())).collect();
+    let file = format!(
+        "upstreams: {{ old: 'http://{}/api' }}\nroutes:\n  make_report:\n    description: A report.\n{keys}",
+        upstream.address
+    );
+    let loaded = config::load(&Sources::of_text("jobs.yaml", &file));
+    Loaded::start(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).await
+}
+
+async fn call(program: &Loaded, arguments: &str) -> Response {
+    let mut client = program.connect().await;
+    client.ask("POST /tools/make_report", &["Content-Type: application/json"], arguments).await
+}
+
+fn json(body: &str) -> Vec<Step> {
+    vec![Step::Send(reply("200 OK", "application/json", body))]
+}
+
+fn head(lines: &str) -> Vec<Step> {
+    vec![Step::Send(format!("HTTP/1.1 {lines}\r\nContent-Length: 0\r\n\r\n").into())]
+}
+
+fn lines(upstream: &Scripted) -> Vec<String> {
+    let asked = upstream.state().asked;
+    asked.iter().map(|asked| asked.line().trim_end_matches(" HTTP/1.1").to_owned()).collect()
+}
+
+/// What the n-th question is answered with.
+fn in_turn(
+    script: impl Fn(usize, &Asked) -> Vec<Step> + Send + Sync + 'static,
+) -> impl Fn(&Asked) -> Vec<Step> + Send + Sync + 'static {
+    let count = Arc::new(AtomicUsize::new(0));
+    move |asked| script(count.fetch_add(1, Ordering::SeqCst), asked)
+}
+
+#[tokio::test]
+async fn accepted_work_is_followed_to_its_end() {
+    let upstream = Scripted::start(in_turn(|turn, _| match turn {
+        0 => head("202 Accepted\r\nLocation: ../jobs/7"),
+        1 => head("202 Accepted"),
+        2 => head("202 Accepted\r\nLocation: /jobs/7/late"),
+        3 => head("303 See Other\r\nLocation: http://localhost/elsewhere\r\nLocation: /never"),
+        _ => json(r#"{"rows": 12}"#),
+    }))
+    .await;
+    let keys = "request: POST old/reports/new\njob:\n  poll: 20ms";
+    let response = call(&start(&upstream, keys).await, "{}").await;
+    // The redirect leads to another server, so that reply is the answer, as it would be without a job.
+    assert_eq!(response.status, 502, "{}", response.text());
+    let expected = ["POST /api/reports/new", "GET /api/jobs/7", "GET /api/jobs/7", "GET /jobs/7/late"];
+    assert_eq!(lines(&upstream), expected);
+}
+
+#[tokio::test]
+async fn the_result_may_be_at_another_place() {
+    let upstream = Scripted::start(in_turn(|turn, _| match turn {
+        0 => head("202 Accepted\r\nLocation: /jobs/7"),
+        1 => head("303 See Other\r\nLocation: /results/7"),
+        _ => json(r#"{"rows": 12}"#),
+    }))
+    .await;
+    let keys = "request: POST old/reports\njob: { poll: 20ms }";
+    let response = call(&start(&upstream, keys).await, "{}").await;
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert_eq!(response.json()["structuredContent"]["rows"], 12);
+    assert_eq!(lines(&upstream), ["POST /api/reports", "GET /jobs/7", "GET /results/7"]);
+}
+
+#[tokio::test]
+async fn without_a_job_the_first_reply_is_the_answer() {
+    let upstream = Scripted::start(|_| head("202 Accepted\r\nLocation: /jobs/7")).await;
+    let response = call(&start(&upstream, "request: POST old/reports").await, "{}").await;
+    assert_eq!((response.status, lines(&upstream).len()), (200, 1));
+}
+
+const NAMED: &str = r#"
+request: POST old/reports/{year}
+job:
+  id: .id
+  status: GET old/jobs/{job}
+  done: .state == "done"
+  failed: .state == "failed"
+  result: GET old/jobs/{job}/report?year={year}
+  cancel: DELETE
+  message: .why
+  poll: 20ms
+"#;
+
+#[tokio::test]
+async fn a_job_with_a_name_is_asked_by_it() {
+    let upstream = Scripted::start(in_turn(|turn, _| match turn {
+        0 => json(r#"{"id": "a/7"}"#),
+        1 => json(r#"{"state": "running"}"#),
+        2 => json(r#"{"state": "done"}"#),
+        _ => json(r#"{"rows": 12}"#),
+    }))
+    .await;
+    let response = call(&start(&upstream, NAMED).await, r#"{"year": "2026"}"#).await;
+    assert_eq!(response.json()["structuredContent"]["rows"], 12, "{}", response.text());
+    let expected = [
+        "POST /api/reports/2026",
+        "GET /api/jobs/a%2F7",
+        "GET /api/jobs/a%2F7",
+        "GET /api/jobs/a%2F7/report?year=2026",
+    ];
+    assert_eq!(lines(&upstream), expected);
+}
+
+#[tokio::test]
+async fn a_job_that_fails_is_a_tool_error_whatever_its_status() {
+    let upstream = Scripted::start(in_turn(|turn, _| match turn {
+        0 => json(r#"{"id": 7}"#),
+        _ => json(r#"{"state": "failed", "why": "no paper in 10.0.0.7:631"}"#),
+    }))
+    .await;
+    let response = call(&start(&upstream, NAMED).await, r#"{"year": "2026"}"#).await;
+    assert_eq!(response.status, 422, "{}", response.text());
+    let told = response.told();
+    assert!(told.contains("it failed: no paper") && !told.contains("10.0.0.7"), "{told}");
+}
+
+#[tokio::test]
+async fn a_job_at_another_server_is_not_asked_about() {
+    let other = Scripted::start(|_| json("{}")).await;
+    let location = format!("202 Accepted\r\nLocation: http://{}/jobs/7", other.address);
+    let upstream = Scripted::start(move |_| head(&location)).await;
+    let response = call(&start(&upstream, "request: POST old/reports\njob: follow").await, "{}").await;
+    assert!(response.told().contains("another server"), "{}", response.text());
+    assert_eq!((response.json()["isError"].as_bool(), other.state().connections), (Some(true), 0));
+}
+
+#[tokio::test]
+async fn a_job_that_outlives_the_deadline_is_told_to_end() {
+    let upstream = Scripted::start(in_turn(|turn, _| match turn {
+        0 => json(r#"{"id": 7}"#),
+        _ => json(r#"{"state": "running"}"#),
+    }))
+    .await;
+    let keys = format!("deadline: 300ms\n{}", NAMED.trim());
+    let response = call(&start(&upstream, &keys).await, r#"{"year": "2026"}"#).await;
+    assert_eq!(response.status, 504, "{}", response.text());
+    let told = response.told();
+    assert!(told.contains("has begun the work") && told.contains("told to stop"), "{told}");
+    let ended = |asked: &Asked| asked.line().starts_with("DELETE /api/jobs/7 ");
+    upstream.until("the job is ended", |state| state.asked.iter().any(ended)).await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_its_job() {
+    let upstream = Scripted::start(in_turn(|turn, asked| match turn {
+        0 => json(r#"{"id": 7}"#),
+        1 => vec![Step::Hold(Gate::new())],
+        _ if asked.line().starts_with("DELETE") => head("204 No Content"),
+        _ => panic!("asked after its client had left: {}", asked.line()),
+    }))
+    .await;
+    let program = start(&upstream, NAMED).await;
+    let mut client = program.connect().await;
+    client
+        .write("POST /tools/make_report HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"year\":\"2026\"}")
+        .await;
+    upstream.until("the job is asked about", |state| state.asked.len() == 2).await;
+    drop(client);
+    let ended = |asked: &Asked| asked.line().starts_with("DELETE /api/jobs/7 ");
+    upstream.until("the job is ended", |state| state.asked.iter().any(ended)).await;
+}
+
+#[tokio::test]
+async fn a_job_that_can_not_be_asked_about_any_more_is_not_to_be_repeated_blindly() {
+    let upstream = Scripted::start(in_turn(|turn, _| match turn {
+        0 => head("202 Accepted\r\nLocation: /jobs/7\r\nConnection: close"),
+        _ => vec![Step::Close],
+    }))
+    .await;
+    let keys = "request: POST old/reports\njob: { poll: 20ms }";
+    let response = call(&start(&upstream, keys).await, "{}").await;
+    assert_eq!(response.status, 502, "{}", response.text());
+    assert!(response.told().contains("check before repeating"), "{}", response.told());
+}
