@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::texts;
 use crate::tool::{Arguments, Schema, SchemaError};
 
 /// The checked input schema of a route. Its root is an object.
@@ -32,6 +33,12 @@ impl InputSchema {
     /// The schema as clients see it.
     pub fn document(&self) -> &Map<String, Value> {
         self.schema.document()
+    }
+
+    /// Texts, one or several, as the value that the schema asks for under this name. What can't be such a value stays
+    /// a text, so that [`check`](Self::check) says what is wrong with it.
+    pub fn of_texts(&self, name: &str, texts: Vec<String>) -> Value {
+        texts::typed(self.document(), name, texts)
     }
 
     /// Checks arguments, and fills in the defaults of the schema for those that are not there.

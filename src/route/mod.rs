@@ -14,6 +14,7 @@ mod name;
 mod path;
 mod request;
 mod table;
+mod texts;
 
 use std::time::Duration;
 

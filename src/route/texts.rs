@@ -1,0 +1,187 @@
+//! Texts to the values that an input schema asks for: what stands in a path, a query or a URI is text, and so are the
+//! arguments of prompts.
+
+use serde_json::{Map, Number, Value};
+
+/// Texts as the value that the schema asks for under this name. What can't be such a value stays a text, so that
+/// the check of the schema says what is wrong with it.
+pub(super) fn typed(schema: &Map<String, Value>, name: &str, mut texts: Vec<String>) -> Value {
+    let property = schema.get("properties").and_then(|properties| properties.get(name));
+    let property = property.map(|property| Wanted::of(schema, property, Wanted::REFERENCES_FOLLOWED));
+    let property = property.unwrap_or_default();
+    match texts.pop() {
+        Some(only) if texts.is_empty() && (property.string || !property.array) => property.value(only),
+        last => {
+            let items = property.items.map(|items| Wanted::of(schema, items, Wanted::REFERENCES_FOLLOWED));
+            let items = items.unwrap_or_default();
+            texts.into_iter().chain(last).map(|text| items.value(text)).collect()
+        }
+    }
+}
+
+/// What kinds of value a schema admits, as far as it says so outright.
+#[derive(Debug, Default)]
+struct Wanted<'a> {
+    string: bool,
+    number: bool,
+    boolean: bool,
+    null: bool,
+    array: bool,
+    object: bool,
+    fixed: Vec<&'a Value>,
+    items: Option<&'a Value>,
+}
+
+impl<'a> Wanted<'a> {
+    /// How many `$ref` and combinations are looked into, one inside the other; a schema may refer to itself.
+    const REFERENCES_FOLLOWED: u8 = 8;
+
+    fn of(root: &'a Map<String, Value>, schema: &'a Value, depth: u8) -> Self {
+        let mut wanted = Self::default();
+        wanted.look(root, schema, depth);
+        wanted
+    }
+
+    fn look(&mut self, root: &'a Map<String, Value>, schema: &'a Value, depth: u8) {
+        let Some(schema) = schema.as_object() else { return };
+        match schema.get("type") {
+            Some(Value::String(kind)) => self.admit(kind),
+            Some(Value::Array(kinds)) => {
+                kinds.iter().filter_map(Value::as_str).for_each(|kind| self.admit(kind))
+            }
+            _ => {
+                self.fixed.extend(schema.get("enum").and_then(Value::as_array).into_iter().flatten());
+                self.fixed.extend(schema.get("const"));
+            }
+        }
+        self.items = self.items.or_else(|| schema.get("items"));
+        let Some(depth) = depth.checked_sub(1) else { return };
+        if let Some(target) =
+            schema.get("$ref").and_then(Value::as_str).and_then(|pointer| local(root, pointer))
+        {
+            self.look(root, target, depth);
+        }
+        for key in ["anyOf", "oneOf", "allOf"] {
+            for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
+                self.look(root, part, depth);
+            }
+        }
+    }
+
+    fn admit(&mut self, kind: &str) {
+        match kind {
+            "string" => self.string = true,
+            "number" | "integer" => self.number = true,
+            "boolean" => self.boolean = true,
+            "null" => self.null = true,
+            "array" => self.array = true,
+            "object" => self.object = true,
+            _ => {}
+        }
+    }
+
+    fn value(&self, text: String) -> Value {
+        if self.string {
+            return Value::String(text);
+        }
+        if let Some(fixed) = self.fixed.iter().find(|fixed| is_written(fixed, &text)) {
+            return (*fixed).clone();
+        }
+        match text.as_str() {
+            "true" if self.boolean => return Value::Bool(true),
+            "false" if self.boolean => return Value::Bool(false),
+            "null" if self.null => return Value::Null,
+            _ => {}
+        }
+        // The number keeps its text: `1.0` stays `1.0`.
+        if self.number
+            && let Ok(number) = text.parse::<Number>()
+        {
+            return Value::Number(number);
+        }
+        if self.object
+            && let Ok(Value::Object(object)) = serde_json::from_str(&text)
+        {
+            return Value::Object(object);
+        }
+        Value::String(text)
+    }
+}
+
+fn is_written(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(string) => string == text,
+        Value::Null | Value::Bool(_) | Value::Number(_) => {
+            serde_json::from_str::<Value>(text).is_ok_and(|written| written == *value)
+        }
+        Value::Array(_) | Value::Object(_) => false,
+    }
+}
+
+/// What `#/…` points to in a document.
+fn local<'a>(root: &'a Map<String, Value>, pointer: &str) -> Option<&'a Value> {
+    let (first, rest) = match pointer.strip_prefix("#/")?.split_once('/') {
+        Some((first, rest)) => (first, format!("/{rest}")),
+        None => (pointer.strip_prefix("#/")?, String::new()),
+    };
+    root.get(first)?.pointer(&rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(property: Value, texts: &[&str], expected: Value) {
+        let schema = json!({
+            "properties": { "x": property },
+            "$defs": { "count": { "type": "integer" }, "loop": { "$ref": "#/$defs/loop" } },
+        });
+        let texts = texts.iter().map(|text| (*text).to_owned()).collect();
+        assert_eq!(typed(schema.as_object().unwrap(), "x", texts).to_string(), expected.to_string());
+    }
+
+    #[test]
+    fn a_text_becomes_what_the_schema_asks_for() {
+        check(json!({ "type": "integer" }), &["5"], json!(5));
+        check(json!({ "type": "string" }), &["5"], json!("5"));
+        check(json!({ "type": ["string", "integer"] }), &["5"], json!("5"));
+        check(json!({ "type": "boolean" }), &["true"], json!(true));
+        check(json!({ "type": ["integer", "null"] }), &["null"], json!(null));
+        check(json!({ "type": "object" }), &[r#"{"a":1}"#], json!({ "a": 1 }));
+        check(json!({ "enum": [1, "two"] }), &["1"], json!(1));
+        check(json!({ "enum": [1, "two"] }), &["two"], json!("two"));
+        check(json!({ "$ref": "#/$defs/count" }), &["5"], json!(5));
+        check(json!({ "anyOf": [{ "type": "number" }, { "type": "null" }] }), &["5"], json!(5));
+        check(json!({}), &["5"], json!("5"));
+    }
+
+    #[test]
+    fn a_number_keeps_its_text() {
+        let schema = json!({ "properties": { "x": { "type": "number" } } });
+        for text in ["1.0", "12345678901234567890", "0.10", "-3"] {
+            let value = typed(schema.as_object().unwrap(), "x", vec![text.to_owned()]);
+            assert!(value.is_number(), "{text}");
+            assert_eq!(value.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_converted_stays_for_the_schema_to_name() {
+        check(json!({ "type": "integer" }), &["five"], json!("five"));
+        check(json!({ "type": "integer" }), &["05"], json!("05"));
+        check(json!({ "type": "boolean" }), &["yes"], json!("yes"));
+        check(json!({ "type": "integer" }), &["1", "2"], json!(["1", "2"]));
+        check(json!({ "$ref": "#/$defs/loop" }), &["5"], json!("5"));
+    }
+
+    #[test]
+    fn repeated_names_make_an_array() {
+        let numbers = json!({ "type": "array", "items": { "type": "integer" } });
+        check(numbers.clone(), &["1", "2"], json!([1, 2]));
+        check(numbers, &["1"], json!([1]));
+        check(json!({ "type": ["string", "array"] }), &["a"], json!("a"));
+    }
+}
