@@ -3,11 +3,12 @@
 //! [`Snapshot::call`] reads like a table of contents. In reading order: [`Call`] is what a face asks, free of
 //! any wire; [`Gateway`] holds the [`Snapshot`] that is in force; `sentences` says of a failure what a model can
 //! do about it; `job` follows work that outlasts the first reply; `record` writes the one log line of a call;
-//! [`Catalog`] is what can be called, and [`Changes`] tells that it is another one now.
+//! [`Catalog`] is what can be called, [`Page`] some of a list, and [`Changes`] tells that it is another one now.
 
 mod catalog;
 mod changes;
 mod job;
+mod pages;
 mod record;
 mod sentences;
 mod translating;
@@ -32,9 +33,10 @@ use crate::{
     upstream::{Ask, Due, UpstreamError},
 };
 
-pub use catalog::{BadCursor, Catalog, CatalogEntry, Page};
+pub use catalog::{Catalog, CatalogEntry};
 pub use changes::{Change, Changes, Heard, Listener};
 use job::{Ended, Following};
+pub use pages::{BadCursor, Keyed, Listed, Listing, Page};
 use record::Record;
 use translating::{Translating, Untranslated};
 

@@ -78,7 +78,7 @@ impl About {
         let cursor = params.cursor()?;
         let page = catalog.page(cursor.as_deref(), self.page_size).map_err(|_| Refusal::UnknownCursor)?;
         out.extend_from_slice(b"\"tools\":[");
-        for (index, tool) in page.tools.iter().enumerate() {
+        for (index, tool) in page.entries.iter().enumerate() {
             if index > 0 {
                 out.push(b',');
             }

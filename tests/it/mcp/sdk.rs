@@ -60,7 +60,7 @@ impl ServerHandler for Sdk {
         let page = snapshot.catalog.page(cursor.as_deref(), 200);
         let page = page.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         let tools =
-            page.tools.iter().map(|tool| serde_json::from_slice(tool.json(shapes(&context))).unwrap());
+            page.entries.iter().map(|tool| serde_json::from_slice(tool.json(shapes(&context))).unwrap());
         let mut result = ListToolsResult::with_all_items(tools.collect());
         result.next_cursor = page.next_cursor;
         Ok(match shapes(&context) {
