@@ -3,6 +3,7 @@
 //! Exit status: 0, 1 (problems were found, a test failed), 2 (used wrongly, or something outside is in the way).
 
 mod arguments;
+mod cgi;
 mod check;
 mod demo;
 mod explain;
@@ -36,6 +37,8 @@ struct CommandLine {
 enum Command {
     /// Serve (also what is done without a command)
     Run(run::RunArguments),
+    /// Answer one request of a web server that speaks CGI (RFC 3875), and end
+    Cgi(cgi::CgiArguments),
     /// Serve in front of a small legacy server that comes along; nothing else is needed
     Demo(demo::DemoArguments),
     /// Tell everything that is wrong with a configuration, each with its place and a way out
@@ -111,6 +114,7 @@ fn program() -> ExitCode {
     let output = command.output();
     let done = match command {
         Command::Run(arguments) => run::run(&arguments, &mut screen),
+        Command::Cgi(arguments) => cgi::cgi(&arguments, &mut screen),
         Command::Demo(arguments) => demo::demo(&arguments, &mut screen),
         Command::Check(arguments) => check::check(&arguments, &mut screen),
         Command::Test(arguments) => test::test(&arguments, &mut screen),
@@ -146,7 +150,7 @@ impl Command {
             Self::Test(arguments) => arguments.output,
             Self::Explain(arguments) => arguments.output,
             Self::Infer(arguments) => arguments.output,
-            Self::Run(_) | Self::Demo(_) | Self::Schema => Output::Text,
+            Self::Run(_) | Self::Cgi(_) | Self::Demo(_) | Self::Schema => Output::Text,
         }
     }
 }

@@ -26,6 +26,13 @@ pub(super) struct Overrides {
     /// The address to listen on; port 0 takes any that is free
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    #[command(flatten)]
+    log: LogOverrides,
+}
+
+/// The same of the log alone.
+#[derive(Debug, Args)]
+pub(super) struct LogOverrides {
     /// How much is logged: off, error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
@@ -36,18 +43,23 @@ pub(super) struct Overrides {
 
 impl Overrides {
     pub(super) fn flags(&self) -> Vec<Flag> {
-        let flag = |name: &str, setting: &str, value: &Option<String>| {
-            value.clone().map(|value| Flag { name: name.into(), setting: setting.into(), value })
-        };
-        [
-            flag("--listen", "server.listen", &self.listen),
-            flag("--log-level", "log.level", &self.log_level),
-            flag("--log-format", "log.format", &self.log_format),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+        let mut flags: Vec<Flag> =
+            flag("--listen", "server.listen", self.listen.as_ref()).into_iter().collect();
+        flags.extend(self.log.flags());
+        flags
     }
+}
+
+impl LogOverrides {
+    pub(super) fn flags(&self) -> Vec<Flag> {
+        let level = flag("--log-level", "log.level", self.log_level.as_ref());
+        let format = flag("--log-format", "log.format", self.log_format.as_ref());
+        level.into_iter().chain(format).collect()
+    }
+}
+
+fn flag(name: &str, setting: &str, value: Option<&String>) -> Option<Flag> {
+    value.cloned().map(|value| Flag { name: name.into(), setting: setting.into(), value })
 }
 
 pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), Failure> {
@@ -74,13 +86,17 @@ pub(super) fn run_to_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> 
 
 /// Starts the log and the runtime.
 pub(super) fn prepare(loaded: &Loaded) -> Result<Runtime, Failure> {
-    let told = |error: &dyn std::error::Error| Failure::told(Chain(error).to_string());
-    log::init(&loaded.log).map_err(|error| told(&error))?;
+    start_log(loaded)?;
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_stack_size(STACK_BYTES)
         .build()
-        .map_err(|error| told(&error))
+        .map_err(|error| Failure::told(error.to_string()))
+}
+
+/// Starts the log.
+pub(super) fn start_log(loaded: &Loaded) -> Result<(), Failure> {
+    log::init(&loaded.log).map_err(|error| Failure::told(Chain(&error).to_string()))
 }
 
 /// A server that is bound and not yet serving.

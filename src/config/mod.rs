@@ -67,7 +67,7 @@ pub use problem::{Problem, Problems, Severity};
 pub use process::{Flag, ListenerSettings};
 pub use routes::RouteFile;
 pub use schema::schema;
-pub use secret::Environment;
+pub use secret::{Environment, process_variables};
 pub use upstreams::UpstreamFile;
 
 /// Where a configuration comes from.

@@ -1,6 +1,6 @@
 //! Values from outside the file: `${VARIABLE}` and `file:`; and what must never be shown.
 
-use std::{collections::BTreeMap, ops::Range, path::Path};
+use std::{collections::BTreeMap, ffi::OsString, ops::Range, path::Path};
 
 use super::{report::Report, source::Span};
 
@@ -11,9 +11,14 @@ pub struct Environment(BTreeMap<String, String>);
 impl Environment {
     /// The variables of this process. Names and values that are not UTF-8 are left out.
     pub fn of_process() -> Self {
-        std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect()
+        Self::of(process_variables())
+    }
+
+    /// These variables. Names and values that are not UTF-8 are left out.
+    pub fn of(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let utf8 =
+            |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        variables.into_iter().filter_map(utf8).collect()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&str> {
@@ -42,6 +47,11 @@ impl std::fmt::Debug for Environment {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_set().entries(self.0.keys()).finish()
     }
+}
+
+/// The variables of this process, for a face that is asked in them.
+pub fn process_variables() -> impl Iterator<Item = (OsString, OsString)> {
+    std::env::vars_os()
 }
 
 /// A text with its variables and files put in.

@@ -1,15 +1,16 @@
 //! The ways in: each turns its own wire into a call and the tool result into its own answer.
 //!
 //! [`door`] holds what all HTTP faces ask before they listen; [`mcp`] speaks the Model Context Protocol, [`rest`]
-//! plain HTTP.
+//! plain HTTP; over [`cgi`] both are asked through a web server.
 
+pub mod cgi;
 pub mod door;
 pub mod mcp;
 pub mod rest;
 
 use std::{fmt::Display, net::SocketAddr};
 
-use http::StatusCode;
+use http::{StatusCode, request::Parts};
 use tracing::info;
 
 use crate::{
@@ -23,6 +24,11 @@ pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
 /// Who is at the other end of the connection; `serve` puts it into a request's extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
+
+/// By which way a request came in that this face answers.
+fn came_by(parts: &Parts, own: Face) -> Face {
+    parts.extensions.get().copied().unwrap_or(own)
+}
 
 /// The log line of a request that no call came of: what was wrong with it, as its client was told.
 fn log_refusal(face: Face, request_id: &RequestId, status: StatusCode, reason: impl Display) {

@@ -61,8 +61,10 @@ pub struct Call<'a> {
 pub enum Face {
     /// Plain HTTP.
     Rest,
-    /// The Model Context Protocol.
+    /// The Model Context Protocol over HTTP.
     Mcp,
+    /// Either of them, through a web server that starts the program.
+    Cgi,
 }
 
 impl Face {
@@ -71,6 +73,7 @@ impl Face {
         match self {
             Self::Rest => "rest",
             Self::Mcp => "mcp",
+            Self::Cgi => "cgi",
         }
     }
 }

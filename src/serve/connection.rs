@@ -60,9 +60,12 @@ pub(super) async fn serve(
     let asked = Arc::new(AtomicBool::new(false));
     let service = service_fn({
         let asked = asked.clone();
-        move |request| {
+        move |request: Request<Incoming>| {
             asked.store(true, Ordering::Relaxed);
-            answer(router.clone(), peer, request)
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(Peer(peer));
+            let answering = answer(router.clone(), request);
+            async { Ok::<_, Infallible>(answering.await) }
         }
     });
     let connection = http1::Builder::new()
@@ -98,16 +101,13 @@ async fn reached(phases: &mut watch::Receiver<Phase>, sought: Phase) {
 }
 
 /// Gives the request its id and the response the same, unless an upstream's own is passed through.
-async fn answer(
-    mut router: Router,
-    peer: SocketAddr,
-    request: Request<Incoming>,
-) -> Result<http::Response<Body>, Infallible> {
+pub(super) async fn answer(mut router: Router, mut request: Request<Body>) -> http::Response<Body> {
     let request_id = RequestId::of_headers(request.headers());
-    let mut request = request.map(Body::new);
     request.extensions_mut().insert(request_id.clone());
-    request.extensions_mut().insert(Peer(peer));
-    let mut response = router.call(request).await?;
+    let mut response = match router.call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
     response.headers_mut().entry(RequestId::HEADER).or_insert_with(|| request_id.header_value());
-    Ok(response)
+    response
 }

@@ -2,9 +2,10 @@
 //!
 //! In reading order: [`bind`] takes the port, [`router`] says which face a path belongs to, [`serve`] accepts
 //! connections until it is told to stop and then drains; `connection` is one client's HTTP/1.1, `stop` the
-//! signals of the operating system.
+//! signals of the operating system. [`answer_cgi`] is for a web server that starts us for one request.
 
 mod assemble;
+mod cgi;
 mod connection;
 mod stop;
 
@@ -26,6 +27,7 @@ use crate::{
 use connection::Phase;
 
 pub use assemble::{Assembled, assemble};
+pub use cgi::{CgiError, answer_cgi};
 pub use stop::stop_signal;
 
 /// Why the server does not serve.

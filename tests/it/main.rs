@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail their test")]
 
 mod cancel;
+#[cfg(unix)]
+mod cgi;
 mod cli;
 mod floors;
 mod golden;

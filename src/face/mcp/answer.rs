@@ -1,7 +1,7 @@
 //! What goes back to a client: results written straight into one buffer, JSON-RPC errors, HTTP statuses.
 
 use axum::body::Body;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 
 use super::{
     decode::{Form, Id},
@@ -10,7 +10,11 @@ use super::{
     revision::{Era, Revision, UnknownId},
     stream,
 };
-use crate::{face::log_refusal, gateway::Face, observe::RequestId};
+use crate::{
+    face::{came_by, log_refusal},
+    gateway::Face,
+    observe::RequestId,
+};
 
 /// A JSON-RPC message on its way out.
 #[derive(Debug)]
@@ -42,13 +46,14 @@ impl Answer {
 
     /// A JSON-RPC error, and its line in the log.
     pub(super) fn error(
+        face: Face,
         request_id: &RequestId,
         id: Option<Id<'_>>,
         revision: Revision,
         refusal: &Refusal,
     ) -> Self {
         let answer = Self::unlogged_error(id, revision, refusal);
-        log_refusal(Face::Mcp, request_id, answer.status, refusal);
+        log_refusal(face, request_id, answer.status, refusal);
         answer
     }
 
@@ -105,11 +110,11 @@ impl Answer {
 /// A request that is turned away before its message is read: a JSON-RPC error without an id, as both
 /// specifications allow.
 pub(super) fn turned_away(
-    request_id: &RequestId,
+    head: &Parts,
     status: StatusCode,
     reason: &dyn std::error::Error,
 ) -> Response<Body> {
-    log_refusal(Face::Mcp, request_id, status, reason);
+    log_refusal(came_by(head, Face::Mcp), &RequestId::of_request(head), status, reason);
     let refusal = Refusal::NotAMessage(reason.to_string().into());
     let mut answer = Answer::unlogged_error(None, Revision::R2026_07_28, &refusal);
     answer.status = status;

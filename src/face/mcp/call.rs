@@ -1,10 +1,7 @@
 //! `tools/call`, from raw parameters to the result's bytes.
 
 use super::{answer::Answer, client::Client, protocol::Protocol, refusal::Refusal, revision::Era};
-use crate::{
-    gateway::{Call, Face},
-    tool::write_result_fields,
-};
+use crate::{gateway::Call, tool::write_result_fields};
 
 /// Calls the tool and writes what it gave: raw JSON in the result is spliced into the answer, not rebuilt.
 pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
@@ -25,7 +22,8 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
     }
     let Some(route) = route else { return Err(Refusal::UnknownTool { tool }) };
     let headers = &client.carrier.head().headers;
-    let call = Call { arguments, headers, request_id: client.request_id.clone(), face: Face::Mcp };
+    let call =
+        Call { arguments, headers, request_id: client.request_id.clone(), face: client.carrier.face() };
     // Dropped with the connection: the upstream's request ends with its client's.
     let mut result = snapshot.call(route, call).await;
     revision.adapt(&mut result);

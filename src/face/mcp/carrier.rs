@@ -12,7 +12,7 @@ use super::{
     revision::{Era, Revision},
     session::Session,
 };
-use crate::{observe::RequestId, seal::Seal};
+use crate::{face::came_by, gateway::Face, observe::RequestId, seal::Seal};
 
 /// What brought a message.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +22,13 @@ pub(super) enum Carrier<'a> {
 }
 
 impl<'a> Carrier<'a> {
+    /// The way in, as the log names it.
+    pub(super) fn face(self) -> Face {
+        match self {
+            Self::Http(head) => came_by(head, Face::Mcp),
+        }
+    }
+
     /// What the message is named in the log and in errors.
     pub(super) fn request_id(self) -> RequestId {
         match self {

@@ -35,7 +35,7 @@ use http::{Request, Response, StatusCode, header::ORIGIN, request::Parts};
 
 use self::{carrier::Carrier, client::Outbox, decode::Form, protocol::Protocol, stream::Answering};
 use super::door::{self, Door};
-use crate::{gateway::Gateway, observe::RequestId};
+use crate::gateway::Gateway;
 
 pub use settings::McpSettings;
 
@@ -61,7 +61,7 @@ impl Mcp {
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (head, body) = request.into_parts();
         if let Err(refused) = self.door.check(&head.uri, &head.headers) {
-            return answer::turned_away(&RequestId::of_request(&head), StatusCode::FORBIDDEN, &refused);
+            return answer::turned_away(&head, StatusCode::FORBIDDEN, &refused);
         }
         let origin = head.headers.get(ORIGIN).cloned();
         let mut response = match head.method {
@@ -76,11 +76,11 @@ impl Mcp {
     async fn post(&self, head: Parts, body: Body) -> Response<Body> {
         let form = match decode::form(&head.headers) {
             Ok(form) => form,
-            Err(unfit) => return answer::turned_away(&RequestId::of_request(&head), unfit.status(), &unfit),
+            Err(unfit) => return answer::turned_away(&head, unfit.status(), &unfit),
         };
         let body = match self.door.read(&head.headers, body).await {
             Ok(body) => body,
-            Err(error) => return answer::turned_away(&RequestId::of_request(&head), error.status(), &error),
+            Err(error) => return answer::turned_away(&head, error.status(), &error),
         };
         let protocol = Arc::clone(&self.protocol);
         let questions = Arc::clone(&protocol.questions);

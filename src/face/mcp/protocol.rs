@@ -43,7 +43,9 @@ impl Protocol {
         // For what is said before a request's own word is known.
         let said = carrier.revision();
         let assumed = said.as_ref().copied().unwrap_or(Revision::R2026_07_28);
-        let refuse = |id, refusal: &Refusal| Some(Answer::error(&carrier.request_id(), id, assumed, refusal));
+        let refuse = |id, refusal: &Refusal| {
+            Some(Answer::error(carrier.face(), &carrier.request_id(), id, assumed, refusal))
+        };
         match (decode::message(body), said) {
             (Ok(Message::Request(request)), _) => Some(self.request(carrier, &request, outbox).await),
             (Err(rejected), _) => refuse(rejected.id, &rejected.refusal),
@@ -74,7 +76,7 @@ impl Protocol {
 
     async fn request(&self, carrier: Carrier<'_>, request: &Request<'_>, outbox: &Outbox) -> Answer {
         let refuse = |revision, refusal: &Refusal| {
-            Answer::error(&carrier.request_id(), Some(request.id), revision, refusal)
+            Answer::error(carrier.face(), &carrier.request_id(), Some(request.id), revision, refusal)
         };
         let revision = match carrier.revision_of(request) {
             Ok(revision) => revision,

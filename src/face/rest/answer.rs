@@ -100,8 +100,8 @@ fn is_busy(outcome: Outcome) -> bool {
 
 /// The answer to `GET /tools`: a list, which a client goes over without knowing more; or, to a client that asks for
 /// the envelope of MCP, the object that `tools/list` gives.
-pub(super) fn manifest(headers: &HeaderMap, snapshot: &Snapshot) -> Response<Body> {
-    let list = manifest::of(snapshot);
+pub(super) fn manifest(headers: &HeaderMap, snapshot: &Snapshot, mount: &str) -> Response<Body> {
+    let list = manifest::of(snapshot, mount);
     let mut response = match asked_envelope(headers) {
         Some(Envelope::Mcp) => {
             let object = [b"{\"tools\":", list.as_slice(), b"}"].concat();

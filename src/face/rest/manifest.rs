@@ -3,8 +3,9 @@
 use super::answer::SHAPES;
 use crate::{gateway::Snapshot, tool::write_escaped};
 
-/// `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name.
-pub(super) fn of(snapshot: &Snapshot) -> Vec<u8> {
+/// `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name; `mount` comes before every
+/// endpoint.
+pub(super) fn of(snapshot: &Snapshot, mount: &str) -> Vec<u8> {
     let mut out = b"[".to_vec();
     for (index, entry) in snapshot.catalog.entries().iter().enumerate() {
         if index > 0 {
@@ -20,7 +21,7 @@ pub(super) fn of(snapshot: &Snapshot) -> Vec<u8> {
         let members = definition.strip_suffix(b"}").expect("a definition is a JSON object");
         out.extend_from_slice(members);
         out.extend_from_slice(b",\"endpoint\":");
-        write_escaped(&endpoint.path, &mut out);
+        write_escaped(&format!("{mount}{}", endpoint.path), &mut out);
         out.extend_from_slice(b",\"method\":");
         write_escaped(endpoint.method.as_str(), &mut out);
         out.push(b'}');

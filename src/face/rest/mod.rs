@@ -30,7 +30,7 @@ use http::{Method, Request, Response, StatusCode, header, request::Parts};
 use serde_json::json;
 
 use super::{
-    MCP_PATHS,
+    MCP_PATHS, came_by, cgi,
     door::{self, Door},
     log_refusal,
 };
@@ -86,7 +86,12 @@ impl Rest {
         if !matches!(place, Place::Health)
             && let Err(refused) = self.door.check(&parts.uri, &parts.headers)
         {
-            return refuse(&request_id, StatusCode::FORBIDDEN, &refused.to_string());
+            return refuse(
+                came_by(&parts, Face::Rest),
+                &request_id,
+                StatusCode::FORBIDDEN,
+                &refused.to_string(),
+            );
         }
         if let Place::Passthrough(upstream) = place {
             return passthrough::hand_through(upstream, &request_id, parts, body).await;
@@ -105,12 +110,19 @@ impl Rest {
         parts: Parts,
         body: Body,
     ) -> Response<Body> {
+        let face = came_by(&parts, Face::Rest);
         match place {
             Place::Tool { route, in_path } => {
                 self.call(snapshot, route, in_path, request_id, parts, body).await
             }
-            Place::Manifest => answer::manifest(&parts.headers, snapshot),
-            Place::OpenApi => answer::json(StatusCode::OK, snapshot.written_once(openapi::of).clone()),
+            Place::Manifest => answer::manifest(&parts.headers, snapshot, mount(&parts)),
+            Place::OpenApi => answer::json(
+                StatusCode::OK,
+                match mount(&parts) {
+                    "" => snapshot.written_once(|snapshot| openapi::of(snapshot, "")).clone(),
+                    mount => openapi::of(snapshot, mount),
+                },
+            ),
             Place::Health => answer::value(StatusCode::OK, &json!({ "status": "ok" })),
             Place::Status => answer::value(StatusCode::OK, &self.status(snapshot)),
             Place::WrongMethod(allowed) if parts.method == Method::OPTIONS => {
@@ -118,11 +130,13 @@ impl Rest {
             }
             Place::WrongMethod(allowed) => answer::wrong_method(&parts.method, &allowed),
             Place::UnknownTool(name) => refuse(
+                face,
                 &request_id,
                 StatusCode::NOT_FOUND,
                 &format!("unknown tool `{name}`; `GET /tools` lists all tools"),
             ),
             Place::Nothing | Place::Passthrough(_) => refuse(
+                face,
                 &request_id,
                 StatusCode::NOT_FOUND,
                 "nothing is at this path; `GET /tools` lists all tools with their endpoints",
@@ -139,15 +153,16 @@ impl Rest {
         parts: Parts,
         body: Body,
     ) -> Response<Body> {
+        let face = came_by(&parts, Face::Rest);
         let arguments = match decode::arguments(&self.door, route, in_path, &parts, body).await {
             Ok(arguments) => arguments,
             Err(error) => {
-                log_refusal(Face::Rest, &request_id, error.status(), error.to_string());
+                log_refusal(face, &request_id, error.status(), error.to_string());
                 return answer::unread(&error);
             }
         };
         let manner = answer::Manner::of(route, &parts.headers);
-        let call = Call { arguments, headers: &parts.headers, request_id, face: Face::Rest };
+        let call = Call { arguments, headers: &parts.headers, request_id, face };
         answer::result(&snapshot.call(route, call).await, manner)
     }
 
@@ -162,8 +177,8 @@ impl Rest {
 }
 
 /// An error of the face itself, and its line in the log.
-fn refuse(request_id: &RequestId, status: StatusCode, message: &str) -> Response<Body> {
-    log_refusal(Face::Rest, request_id, status, message);
+fn refuse(face: Face, request_id: &RequestId, status: StatusCode, message: &str) -> Response<Body> {
+    log_refusal(face, request_id, status, message);
     answer::error(status, message)
 }
 
@@ -204,4 +219,9 @@ fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Place<'a> {
             (None, None) => Place::Nothing,
         },
     }
+}
+
+/// What comes before every path of ours where a web server has us below a path of its own; mostly nothing.
+fn mount(parts: &Parts) -> &str {
+    parts.extensions.get::<cgi::Mount>().map_or("", cgi::Mount::as_str)
 }

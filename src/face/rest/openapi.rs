@@ -19,8 +19,8 @@ use crate::{
 const JSON: &str = "application/json";
 
 /// The document. Paths by route, in the order of the tools' names; the rest of the face, which calls no tool, is
-/// not in it.
-pub(super) fn of(snapshot: &Snapshot) -> Bytes {
+/// not in it. `mount` is the path that all of them are below, if there is one.
+pub(super) fn of(snapshot: &Snapshot, mount: &str) -> Bytes {
     let mut schemas = Map::new();
     schemas.insert("Error".into(), error_schema());
     schemas.insert("Content".into(), content_schema());
@@ -34,7 +34,7 @@ pub(super) fn of(snapshot: &Snapshot) -> Bytes {
             methods[endpoint.method.as_str().to_ascii_lowercase()] = operation;
         }
     }
-    let document = json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": env!("CARGO_PKG_NAME"),
@@ -46,6 +46,9 @@ pub(super) fn of(snapshot: &Snapshot) -> Bytes {
         "paths": paths,
         "components": { "schemas": schemas },
     });
+    if !mount.is_empty() {
+        document["servers"] = json!([{ "url": mount }]);
+    }
     document.to_string().into()
 }
 

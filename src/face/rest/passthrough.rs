@@ -14,7 +14,8 @@ use tracing::{info, warn};
 
 use super::{answer, refuse};
 use crate::{
-    face::Peer,
+    face::{Peer, came_by},
+    gateway::Face,
     observe::{Chain, RequestId},
     policy::Passthrough,
     upstream::{UpstreamError, remove_hop_by_hop},
@@ -32,7 +33,7 @@ pub(super) async fn hand_through(
     body: Body,
 ) -> Response<Body> {
     if let Some((status, message)) = unfit(&parts) {
-        return refuse(request_id, status, &message);
+        return refuse(came_by(&parts, Face::Rest), request_id, status, &message);
     }
     let method = parts.method.clone();
     // First, or a client that names them in `Connection` would have ours removed too.

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{REVISIONS, Seed, body, path};
+use super::{REVISIONS, Seed, body, folder, path};
+#[cfg(unix)]
+use crate::support::Cgi;
 use crate::support::{Asked, Response, Scripted, Step, reply};
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -21,7 +23,9 @@ fn functions(asked: &Asked) -> Vec<Step> {
         "/functions/Divide" => ("200 OK", format!("{}", x as f64 / y as f64)),
         "/functions/Swap" => ("200 OK", format!("[{y} {x}]")),
         "/functions/Reset" => ("200 OK", String::new()),
-        other => ("404 Not Found", format!("Function not found: {other}\n")),
+        other => {
+            ("404 Not Found", format!("Function not found: {}\n", other.trim_start_matches("/functions/")))
+        }
     };
     vec![Step::Send(reply(status, TEXT, &text))]
 }
@@ -94,13 +98,49 @@ async fn what_reaches_no_function_is_json_too() {
     assert_eq!(broken.header("content-type").as_deref(), Some("application/json"));
     assert_eq!(broken.json()["error"], "Invalid JSON body");
     assert!(broken.json()["details"]["reason"].as_str().unwrap().contains("line 1"), "{}", broken.text());
-    let missing = seed.post("/functions/NonExistent", "{}").await;
-    assert_eq!((missing.status, missing.json()["error"].is_string()), (404, true));
+    let elsewhere = seed.post("/NonExistent", "{}").await;
+    assert_eq!((elsewhere.status, elsewhere.json()["error"].is_string()), (404, true));
     for revision in REVISIONS {
         let (code, message) = seed.refused(revision, "functions.NonExistent", json!({})).await;
         assert!(code == -32602 && message.contains("functions.NonExistent"), "{code} {message}");
     }
     assert_eq!(seed.upstream.state().asked.len(), 0);
+    let missing = seed.post("/functions/NonExistent", "{}").await;
+    check_error(&missing, 404, r#"{"error":"Function not found: NonExistent"}"#);
+}
+
+/// The scenarios of the document that run the program as `cgi`. There the functions stand below no `/functions`; the
+/// two lines of shell that a web server needs anyway put it there.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_web_server_gets_the_same_over_cgi() {
+    let upstream = Scripted::start(functions).await;
+    let ask = |function: &str, body: &str| {
+        Cgi::of_file(&folder("kuniumi").join("glossator.yaml"), &format!("POST /functions/{function}"))
+            .with("LEGACY_URL", &format!("http://{}", upstream.address))
+            .json(body)
+    };
+    for (function, body, status, expected) in [
+        ("Add", r#"{"x": 10, "y": 20}"#, "200 OK", r#"{"result":30}"#),
+        ("Swap", r#"{"x": 20, "y": 10}"#, "200 OK", r#"{"result0":10,"result1":20}"#),
+        ("Reset", "{}", "200 OK", "{}"),
+        ("NonExistent", "{}", "404 Not Found", r#"{"error":"Function not found: NonExistent"}"#),
+        ("Add", r#"{"x": 666, "y": 0}"#, "500 Internal Server Error", r#"{"error":"function failed"}"#),
+        (
+            "Add",
+            r#"{"x": "not_a_number", "y": 3}"#,
+            "400 Bad Request",
+            r#"{"error":"argument `x` must be an integer; found `not_a_number`"}"#,
+        ),
+    ] {
+        let answer = ask(function, body).run().await;
+        let head = &answer.response.head;
+        assert!(
+            head.starts_with(&format!("Status: {status}\nContent-Type: application/json\n")),
+            "{answer:?}"
+        );
+        assert_eq!(answer.response.text(), expected);
+    }
 }
 
 #[tokio::test]
@@ -119,7 +159,7 @@ async fn the_openapi_document_has_the_errors_of_every_operation() {
             }
         }
     }
-    assert_eq!(operations, 8);
+    assert_eq!(operations, 10);
     let add = &document["components"]["schemas"]["functions.Add.output"];
     assert_eq!(add["properties"]["result"]["type"], "integer");
 }

@@ -1,6 +1,8 @@
 //! What the tests stand on: a [`Scripted`] upstream, the program as a [`Proxy`] before it, a raw [`Client`];
-//! or the program in a process of its own, [`Program`].
+//! or the program in a process of its own, [`Program`], or for one request of a web server, `Cgi`.
 
+#[cfg(unix)]
+mod cgi;
 mod client;
 mod loaded;
 mod program;
@@ -9,6 +11,8 @@ mod scripted;
 
 use std::{fmt::Display, future::Future, time::Duration};
 
+#[cfg(unix)]
+pub(crate) use cgi::Cgi;
 pub(crate) use client::{Client, Response};
 pub(crate) use loaded::Loaded;
 pub(crate) use program::Program;

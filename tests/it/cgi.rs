@@ -1,0 +1,219 @@
+//! The program under a web server that speaks CGI.
+
+use serde_json::{Value, json};
+
+use crate::support::{Cgi, Gate, Scripted, Step, reply};
+
+fn config(upstream: &Scripted, more: &str) -> String {
+    format!(
+        "upstreams: {{ old: 'http://{}' }}\n\
+         routes:\n  get_thing:\n    description: A thing.\n    rest: POST /things/{{name}}\n    \
+         request: {{ path: '/thing/{{name}}', query: {{ size: '{{{{ args.size | default(1) }}}}' }} }}\n    \
+         input: {{ type: object, properties: {{ name: {{ type: string }}, size: {{ type: integer }} }}, required: [name] }}\n{more}",
+        upstream.address
+    )
+}
+
+async fn thing() -> Scripted {
+    Scripted::answering(reply("200 OK", "application/json", r#"{"price": 1.50}"#)).await
+}
+
+#[tokio::test]
+async fn a_request_in_variables_is_answered_like_any_other() {
+    let upstream = thing().await;
+    let asked = Cgi::new(&config(&upstream, "    envelope: plain\n"), "POST /things/blue ball")
+        .with("HTTP_X_REQUEST_ID", "mine")
+        .json(r#"{"size": 3}"#);
+    let answer = asked.run().await;
+    assert!(
+        answer.response.head.starts_with("Status: 200 OK\nContent-Type: application/json\n"),
+        "{answer:?}"
+    );
+    assert_eq!(answer.response.header("x-request-id").as_deref(), Some("mine"));
+    assert_eq!(answer.response.text(), r#"{"price": 1.50}"#);
+    assert_eq!(upstream.state().asked[0].line(), "GET /thing/blue%20ball?size=3 HTTP/1.1");
+    let line: Value = answer.log.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap();
+    assert_eq!(
+        (&line["face"], &line["request_id"], &line["tool"]),
+        (&"cgi".into(), &"mine".into(), &"get_thing".into())
+    );
+}
+
+#[tokio::test]
+async fn both_eras_of_mcp_are_spoken() {
+    let upstream = thing().await;
+    let config = config(&upstream, "");
+    let call = |meta: Value| {
+        json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call",
+            "params": { "name": "get_thing", "arguments": { "name": "ball" }, "_meta": meta } })
+        .to_string()
+    };
+    let mcp = |body: &str| {
+        Cgi::new(&config, "POST /mcp").with("HTTP_ACCEPT", "application/json, text/event-stream").json(body)
+    };
+    let older = mcp(&call(json!({}))).with("HTTP_MCP_PROTOCOL_VERSION", "2025-11-25").run().await;
+    let newer = mcp(&call(json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {} })))
+    .with("HTTP_MCP_PROTOCOL_VERSION", "2026-07-28")
+    .with("HTTP_MCP_METHOD", "tools/call")
+    .with("HTTP_MCP_NAME", "get_thing")
+    .run()
+    .await;
+    for answer in [older, newer] {
+        let body = answer.response.json();
+        assert_eq!((answer.response.status, &body["id"]), (200, &json!(7)), "{answer:?}");
+        assert_eq!(body["result"]["structuredContent"].to_string(), r#"{"price":1.50}"#);
+        assert!(answer.log.contains(r#""face":"cgi""#), "{}", answer.log);
+    }
+    let notification = mcp(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).run().await;
+    assert!(notification.response.head.starts_with("Status: 202 Accepted\n"), "{notification:?}");
+    assert!(notification.response.body.is_empty());
+}
+
+#[tokio::test]
+async fn exactly_the_announced_length_is_read() {
+    let upstream = thing().await;
+    let config = config(&upstream, "");
+    // More is there, and standard input stays open: neither matters.
+    let more = Cgi::new(&config, "POST /things/ball").json("{}").input("{}and more").run().await;
+    assert_eq!(more.response.status, 200, "{more:?}");
+    let less =
+        Cgi::new(&config, "POST /things/ball").json("{}").input("{").start().close_input().ended().await;
+    assert_eq!(less.response.status, 400, "{less:?}");
+    assert!(less.response.json()["error"].is_string());
+    // Without a length there is no body, and nobody waits for one.
+    let none = Cgi::new(&config, "POST /things/ball").with("CONTENT_TYPE", "application/json").run().await;
+    assert_eq!(none.response.status, 200, "{none:?}");
+    // But for what came in chunks, which ends with the input.
+    let chunked = Cgi::new(&config, "POST /things/ball")
+        .json(r#"{"size": 8}"#)
+        .without("CONTENT_LENGTH")
+        .with("HTTP_TRANSFER_ENCODING", "chunked");
+    assert_eq!(chunked.start().close_input().ended().await.response.status, 200);
+    assert!(upstream.state().asked.last().unwrap().line().contains("size=8"));
+}
+
+#[tokio::test]
+async fn every_error_is_json_with_its_status() {
+    let upstream = thing().await;
+    let config = config(&upstream, "    envelope: plain\nserver: { body_limit: 20B }\n");
+    let ask = |line| Cgi::new(&config, line);
+    for (what, asked, status) in [
+        ("no such path", ask("GET /nothing"), 404),
+        ("wrong method", ask("GET /things/x"), 405),
+        ("wrong argument", ask("POST /things/x").json(r#"{"size": "big"}"#), 400),
+        ("no JSON", ask("POST /things/x").json("{"), 400),
+        ("too long, and not read", ask("POST /things/x").json(&" ".repeat(21)).input(""), 413),
+        ("another host", ask("GET /tools").with("HTTP_HOST", "evil.example.com"), 403),
+        ("a page of another host", ask("GET /tools").with("HTTP_ORIGIN", "http://evil.example.com"), 403),
+        ("another name of the server", ask("GET /tools").with("SERVER_NAME", "evil.example.com"), 403),
+        ("no method", ask("GET /tools").without("REQUEST_METHOD"), 500),
+        ("a strange length", ask("POST /things/x").with("CONTENT_LENGTH", "many"), 400),
+        ("a path of nothing", ask("GET tools"), 400),
+    ] {
+        let answer = asked.run().await;
+        assert_eq!(answer.response.status, status, "{what}: {answer:?}");
+        assert_eq!(answer.response.header("content-type").as_deref(), Some("application/json"), "{what}");
+        assert!(answer.response.json()["error"].is_string(), "{what}: {answer:?}");
+    }
+    assert_eq!(upstream.state().asked.len(), 0);
+}
+
+#[tokio::test]
+async fn a_configuration_with_problems_is_told_to_the_log_and_not_to_the_client() {
+    let answer = Cgi::new("upstreams: { old: 'http://10.1.2.3' }\nrotues: {}\n", "GET /tools").run().await;
+    assert_eq!(answer.response.status, 500);
+    assert!(!answer.succeeded);
+    assert_eq!(answer.response.header("content-type").as_deref(), Some("application/json"));
+    assert!(answer.response.json()["error"].is_string());
+    assert!(answer.log.contains("did you mean `routes`?"), "{}", answer.log);
+    assert!(!answer.response.text().contains("rotues"));
+}
+
+#[tokio::test]
+async fn what_a_client_sends_is_nothing_that_a_file_may_name() {
+    let file = "upstreams: { old: 'http://${HTTP_X_UPSTREAM:-127.0.0.1:9}' }\nroutes: { x: { request: GET old/x } }\n";
+    let upstream = thing().await;
+    let address = upstream.address.to_string();
+    let answer = Cgi::new(file, "POST /tools/x").with("HTTP_X_UPSTREAM", &address).run().await;
+    assert_eq!(answer.response.status, 502, "{answer:?}");
+    assert_eq!(upstream.state().connections, 0);
+    let file = file.replace("HTTP_X_UPSTREAM", "UPSTREAM");
+    let answer = Cgi::new(&file, "POST /tools/x").with("UPSTREAM", &address).run().await;
+    assert_eq!(answer.response.status, 200, "{answer:?}");
+}
+
+#[tokio::test]
+async fn endpoints_are_told_with_the_path_that_the_web_server_has_us_at() {
+    let upstream = thing().await;
+    let config = config(&upstream, "");
+    let ask = |line| Cgi::new(&config, line).with("SCRIPT_NAME", "/cgi-bin/tools");
+    let manifest = ask("GET /tools").run().await.response.json();
+    assert_eq!(manifest[0]["endpoint"], "/cgi-bin/tools/things/{name}");
+    let document = ask("GET /openapi.json").run().await.response.json();
+    assert_eq!(document["servers"], json!([{ "url": "/cgi-bin/tools" }]));
+    assert!(document["paths"]["/things/{name}"]["post"].is_object(), "{document}");
+    let head = ask("HEAD /tools").run().await.response;
+    assert_eq!((head.status, head.body.len()), (200, 0));
+}
+
+#[tokio::test]
+async fn what_is_handed_through_is_written_as_it_comes() {
+    let (gate, held) = (Gate::new(), Gate::new());
+    let (first, second) = (gate.clone(), held.clone());
+    let upstream = Scripted::start(move |_| {
+        vec![
+            Step::Send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nX-Own: 1\r\n\r\none".to_vec()),
+            Step::Hold(first.clone()),
+            Step::Send(b"two".to_vec()),
+            Step::Hold(second.clone()),
+            Step::Close,
+        ]
+    })
+    .await;
+    let config = format!("upstreams: {{ old: 'http://{}' }}\npassthrough: old\n", upstream.address);
+    let mut running = Cgi::new(&config, "PUT /old page?q=1%202")
+        .json("[1]")
+        .with("HTTP_CONNECTION", "x-hop")
+        .with("HTTP_X_HOP", "1")
+        .with("HTTP_PROXY", "http://evil.example.com")
+        .with("HTTPS", "on")
+        .start();
+    let head = running.until("\n\none").await;
+    assert!(head.starts_with("Status: 200 OK\n") && head.contains("\nX-Own: 1\n"), "{head}");
+    assert!(
+        head.contains("\nContent-Type: application/octet-stream\n") && !head.contains("Connection"),
+        "{head}"
+    );
+    gate.open();
+    running.until("two").await;
+    held.open();
+    assert_eq!(running.ended().await.response.text(), "");
+    let asked = &upstream.state().asked[0];
+    assert_eq!(
+        (asked.line(), asked.body.as_slice()),
+        ("PUT /old%20page?q=1%202 HTTP/1.1", b"[1]".as_slice())
+    );
+    for (name, expected) in [
+        ("content-length", &["3"][..]),
+        ("x-forwarded-for", &["192.0.2.7"]),
+        ("x-forwarded-host", &["localhost"]),
+        ("x-forwarded-proto", &["https"]),
+        ("x-hop", &[]),
+        ("proxy", &[]),
+    ] {
+        assert_eq!(asked.header(name), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_ended_leaves_its_upstream() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let upstream = Scripted::start(move |_| vec![Step::Hold(held.clone())]).await;
+    let running = Cgi::new(&config(&upstream, ""), "POST /things/x").json("{}").start();
+    upstream.until("the request", |state| !state.asked.is_empty()).await;
+    running.terminate();
+    upstream.until("the end of the connection", |state| state.left == 1).await;
+    assert!(!running.ended().await.succeeded);
+}
