@@ -12,6 +12,7 @@ mod recordings;
 mod run;
 mod schema;
 mod screen;
+mod stdio;
 mod test;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -37,6 +38,8 @@ struct CommandLine {
 enum Command {
     /// Serve (also what is done without a command)
     Run(run::RunArguments),
+    /// Speak MCP on standard input and output, with a client that starts its servers itself
+    Stdio(stdio::StdioArguments),
     /// Answer one request of a web server that speaks CGI (RFC 3875), and end
     Cgi(cgi::CgiArguments),
     /// Serve in front of a small legacy server that comes along; nothing else is needed
@@ -114,6 +117,7 @@ fn program() -> ExitCode {
     let output = command.output();
     let done = match command {
         Command::Run(arguments) => run::run(&arguments, &mut screen),
+        Command::Stdio(arguments) => stdio::stdio(&arguments, &mut screen),
         Command::Cgi(arguments) => cgi::cgi(&arguments, &mut screen),
         Command::Demo(arguments) => demo::demo(&arguments, &mut screen),
         Command::Check(arguments) => check::check(&arguments, &mut screen),
@@ -150,7 +154,7 @@ impl Command {
             Self::Test(arguments) => arguments.output,
             Self::Explain(arguments) => arguments.output,
             Self::Infer(arguments) => arguments.output,
-            Self::Run(_) | Self::Cgi(_) | Self::Demo(_) | Self::Schema => Output::Text,
+            Self::Run(_) | Self::Stdio(_) | Self::Cgi(_) | Self::Demo(_) | Self::Schema => Output::Text,
         }
     }
 }

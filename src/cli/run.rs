@@ -74,7 +74,7 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
 }
 
 /// How long what a command leaves running may take to end.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs a command's work, then leaves whatever of it does not end by itself.
 pub(super) fn run_to_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {

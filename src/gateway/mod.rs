@@ -63,7 +63,9 @@ pub enum Face {
     Rest,
     /// The Model Context Protocol over HTTP.
     Mcp,
-    /// Either of them, through a web server that starts the program.
+    /// The same over the pipes of this process.
+    Stdio,
+    /// REST or MCP, through a web server that starts the program.
     Cgi,
 }
 
@@ -73,6 +75,7 @@ impl Face {
         match self {
             Self::Rest => "rest",
             Self::Mcp => "mcp",
+            Self::Stdio => "stdio",
             Self::Cgi => "cgi",
         }
     }

@@ -21,6 +21,8 @@ pub struct Assembled {
     pub settings: ListenerSettings,
     /// Every path and its face.
     pub router: Router,
+    /// The MCP face, for a client that has a way of its own to it.
+    pub mcp: Mcp,
     /// The way to the tools.
     pub gateway: Gateway,
 }
@@ -34,8 +36,8 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     let gateway = Gateway::new(snapshot(loaded)?);
     let door = Door::new(&loaded.door);
     let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), door.clone());
-    let router = router(Rest::new(gateway.clone(), door), mcp);
-    Ok(Assembled { settings: loaded.listener, router, gateway })
+    let router = router(Rest::new(gateway.clone(), door), mcp.clone());
+    Ok(Assembled { settings: loaded.listener, router, mcp, gateway })
 }
 
 fn snapshot(loaded: &Loaded) -> Result<Snapshot, Conflict> {

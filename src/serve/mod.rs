@@ -2,11 +2,13 @@
 //!
 //! In reading order: [`bind`] takes the port, [`router`] says which face a path belongs to, [`serve`] accepts
 //! connections until it is told to stop and then drains; `connection` is one client's HTTP/1.1, `stop` the
-//! signals of the operating system. [`answer_cgi`] is for a web server that starts us for one request.
+//! signals of the operating system. [`answer_cgi`] is for a web server that starts us for one request,
+//! [`serve_stdio`] for an MCP client that starts us for itself.
 
 mod assemble;
 mod cgi;
 mod connection;
+mod stdio;
 mod stop;
 
 use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
@@ -28,6 +30,7 @@ use connection::Phase;
 
 pub use assemble::{Assembled, assemble};
 pub use cgi::{CgiError, answer_cgi};
+pub use stdio::{Pipes, serve_stdio};
 pub use stop::stop_signal;
 
 /// Why the server does not serve.

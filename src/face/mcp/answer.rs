@@ -44,6 +44,11 @@ impl Answer {
         Ok(Self { status: StatusCode::OK, body, session: None })
     }
 
+    /// The id of the session that it opens, if it opens one.
+    pub(super) fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
     /// A JSON-RPC error, and its line in the log.
     pub(super) fn error(
         face: Face,

@@ -6,7 +6,8 @@ use http::request::Parts;
 use serde_json::{Map, Value};
 
 use super::{
-    decode::Request,
+    answer::Answer,
+    decode::{Id, Request},
     header::{self, PROTOCOL_VERSION, SESSION_ID},
     refusal::Refusal,
     revision::{Era, Revision},
@@ -19,20 +20,22 @@ use crate::{face::came_by, gateway::Face, observe::RequestId, seal::Seal};
 pub(super) enum Carrier<'a> {
     /// An HTTP request of its own, with its head.
     Http(&'a Parts),
+    /// A line of a pipe. The head is what HTTP would have beside it: what was agreed on at the handshake.
+    Pipe(&'a Parts),
 }
 
 impl<'a> Carrier<'a> {
     /// The way in, as the log names it.
     pub(super) fn face(self) -> Face {
         match self {
-            Self::Http(head) => came_by(head, Face::Mcp),
+            Self::Http(head) | Self::Pipe(head) => came_by(head, Face::Mcp),
         }
     }
 
     /// What the message is named in the log and in errors.
     pub(super) fn request_id(self) -> RequestId {
         match self {
-            Self::Http(head) => RequestId::of_request(head),
+            Self::Http(head) | Self::Pipe(head) => RequestId::of_request(head),
         }
     }
 
@@ -44,6 +47,7 @@ impl<'a> Carrier<'a> {
     pub(super) fn revision(self) -> Result<Revision, Refusal> {
         match self {
             Self::Http(head) => header::sole(&head.headers, &PROTOCOL_VERSION).and_then(Revision::of_header),
+            Self::Pipe(head) => Ok(said(head)?.unwrap_or(Revision::R2026_07_28)),
         }
     }
 
@@ -55,6 +59,7 @@ impl<'a> Carrier<'a> {
     pub(super) fn revision_of(self, request: &Request<'_>) -> Result<Revision, Refusal> {
         match self {
             Self::Http(head) => Revision::of_request(&head.headers, request),
+            Self::Pipe(head) => Revision::of_line(said(head)?, request),
         }
     }
 
@@ -66,6 +71,7 @@ impl<'a> Carrier<'a> {
     pub(super) fn check_method(self, method: &str) -> Result<(), Refusal> {
         match self {
             Self::Http(head) => header::check_method(&head.headers, method),
+            Self::Pipe(_) => Ok(()),
         }
     }
 
@@ -77,6 +83,7 @@ impl<'a> Carrier<'a> {
     pub(super) fn check_name(self, name: &str) -> Result<(), Refusal> {
         match self {
             Self::Http(head) => header::check_name(&head.headers, name),
+            Self::Pipe(_) => Ok(()),
         }
     }
 
@@ -92,6 +99,7 @@ impl<'a> Carrier<'a> {
     ) -> Result<(), Refusal> {
         match self {
             Self::Http(head) => header::check_arguments(&head.headers, schema, arguments),
+            Self::Pipe(_) => Ok(()),
         }
     }
 
@@ -104,7 +112,7 @@ impl<'a> Carrier<'a> {
     ) -> Map<String, Value> {
         match (revision.era(), self) {
             (Era::PerRequest, _) => request.meta.capabilities(),
-            (Era::Handshake, Self::Http(head)) => {
+            (Era::Handshake, Self::Http(head) | Self::Pipe(head)) => {
                 let id = header::sole(&head.headers, &SESSION_ID).ok().flatten();
                 let session = id.and_then(|id| Session::open(seal, id, SystemTime::now()).ok());
                 session.map(|session| session.capabilities).unwrap_or_default()
@@ -115,7 +123,18 @@ impl<'a> Carrier<'a> {
     /// The head of the HTTP request, whose headers a route may forward.
     pub(super) fn head(self) -> &'a Parts {
         match self {
-            Self::Http(head) => head,
+            Self::Http(head) | Self::Pipe(head) => head,
         }
     }
+
+    /// The answer to a message that is not looked into any further.
+    pub(super) fn refuse(self, id: Option<Id<'_>>, refusal: &Refusal) -> Answer {
+        let assumed = self.revision().unwrap_or(Revision::R2026_07_28);
+        Answer::error(self.face(), &self.request_id(), id, assumed, refusal)
+    }
+}
+
+/// What was agreed on at the handshake of a pipe, if there was one.
+fn said(head: &Parts) -> Result<Option<Revision>, Refusal> {
+    header::sole(&head.headers, &PROTOCOL_VERSION)?.map(str::parse).transpose()
 }

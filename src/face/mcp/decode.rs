@@ -232,6 +232,19 @@ pub(super) fn message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
     }
 }
 
+/// The request that a notification cancels; `None` when it is another one, or says none.
+pub(super) fn cancelled(notification: &[u8]) -> Option<Id<'_>> {
+    #[derive(Deserialize)]
+    struct Cancelled<'a> {
+        #[serde(borrow, rename = "requestId")]
+        request: &'a RawValue,
+    }
+    let envelope = envelope(notification).ok()?;
+    envelope.method.and_then(text).filter(|method| method == "notifications/cancelled")?;
+    let params: Cancelled<'_> = serde_json::from_str(envelope.params?.get()).ok()?;
+    Id::of(params.request).ok()
+}
+
 fn envelope(body: &[u8]) -> Result<Envelope<'_>, Refusal> {
     let not_json = |error: &serde_json::Error| Refusal::NotJson(error.to_string());
     match body.trim_ascii_start().first() {

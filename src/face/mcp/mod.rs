@@ -5,7 +5,8 @@
 //! revision it speaks and holds everything in which they differ; `header` holds the headers of 2026-07-28 against the
 //! body; `client` is who waits for the result, and how to tell or ask it something before that (`questions`);
 //! `session` is what a client of the older era has said at its handshake; `call` and `about` give the results; `refusal`
-//! names what has none; `answer` writes both, `stream` as events where more than a result is to be said.
+//! names what has none; `answer` writes both, `stream` as events where more than a result is to be said. `stdio` is the
+//! same without HTTP, over pipes.
 //!
 //! A message is never read into a tree and a result never built as one: an id is echoed as it came, and an
 //! upstream's JSON goes from its bytes into the answer's. That is why the SDK (`rmcp`) lends its types for
@@ -26,6 +27,7 @@ mod refusal;
 mod revision;
 mod session;
 mod settings;
+mod stdio;
 mod stream;
 
 use std::sync::Arc;
@@ -38,6 +40,7 @@ use super::door::{self, Door};
 use crate::gateway::Gateway;
 
 pub use settings::McpSettings;
+pub use stdio::{Line, Parted};
 
 /// What the endpoint takes.
 const METHODS: &str = "POST, OPTIONS";

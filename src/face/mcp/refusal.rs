@@ -28,6 +28,11 @@ pub(super) enum Refusal {
     /// A cursor that no list gave out.
     #[error("unknown cursor; ask for the list again without one")]
     UnknownCursor,
+    /// As many requests of one connection are in flight as may be.
+    #[error(
+        "{limit} requests are in flight on this connection, and no more may be; send it again when one has ended"
+    )]
+    TooManyRequests { limit: usize },
     /// HTTP headers and body disagree, or a header that repeats the body is missing.
     #[error("{0}")]
     Headers(String),
@@ -44,6 +49,7 @@ impl Refusal {
             Self::NotAMessage(_) => ErrorCode::INVALID_REQUEST,
             Self::UnknownMethod { .. } => ErrorCode::METHOD_NOT_FOUND,
             Self::Params(_) | Self::UnknownTool { .. } | Self::UnknownCursor => ErrorCode::INVALID_PARAMS,
+            Self::TooManyRequests { .. } => ErrorCode::INTERNAL_ERROR,
             Self::Headers(_) => ErrorCode::HEADER_MISMATCH,
             Self::Version { .. } => ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
         };

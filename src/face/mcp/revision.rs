@@ -136,6 +136,24 @@ impl Revision {
         }
     }
 
+    /// The revision of a request that came by a pipe; `said` is what was agreed on at the handshake, if there was one.
+    ///
+    /// # Errors
+    ///
+    /// When it names a revision that is not spoken here, or none and there was no handshake.
+    pub(super) fn of_line(said: Option<Self>, request: &Request<'_>) -> Result<Self, Refusal> {
+        match (request.meta.protocol_version()?, request.method.as_ref(), said) {
+            (Some(in_body), _, _) => in_body.parse(),
+            // Its revision stands in its parameters, and a ping may come before it.
+            (None, "initialize", _) | (None, "ping", None) => Ok(Self::NEWEST_WITH_HANDSHAKE),
+            (None, "server/discover", _) => Err(missing_meta("protocolVersion")),
+            (None, _, Some(said)) => Ok(said),
+            (None, _, None) => Err(Refusal::NotAMessage(
+                "begin with `initialize`, or say in `params._meta` which revision the request speaks".into(),
+            )),
+        }
+    }
+
     /// The revision of a message that has only its header to tell it.
     ///
     /// # Errors
@@ -194,7 +212,9 @@ impl Revision {
                 Era::Handshake => StatusCode::OK,
                 Era::PerRequest => StatusCode::BAD_REQUEST,
             },
-            Refusal::UnknownTool { .. } | Refusal::UnknownCursor => StatusCode::OK,
+            Refusal::UnknownTool { .. } | Refusal::UnknownCursor | Refusal::TooManyRequests { .. } => {
+                StatusCode::OK
+            }
         }
     }
 

@@ -3,6 +3,8 @@
 mod handshake;
 mod per_request;
 mod sdk;
+#[cfg(unix)]
+mod stdio;
 mod wire;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};

@@ -1,10 +1,13 @@
 //! What the tests stand on: a [`Scripted`] upstream, the program as a [`Proxy`] before it, a raw [`Client`];
-//! or the program in a process of its own, [`Program`], or for one request of a web server, `Cgi`.
+//! or the program in a process of its own, [`Program`], for one request of a web server, `Cgi`,
+//! or with pipes, `Piped`.
 
 #[cfg(unix)]
 mod cgi;
 mod client;
 mod loaded;
+#[cfg(unix)]
+mod piped;
 mod program;
 mod proxy;
 mod scripted;
@@ -15,6 +18,8 @@ use std::{fmt::Display, future::Future, time::Duration};
 pub(crate) use cgi::Cgi;
 pub(crate) use client::{Client, Response};
 pub(crate) use loaded::Loaded;
+#[cfg(unix)]
+pub(crate) use piped::Piped;
 pub(crate) use program::Program;
 pub(crate) use proxy::{Proxy, RouteExt, Setup, route};
 pub(crate) use scripted::{Asked, Gate, Scripted, Step, reply};

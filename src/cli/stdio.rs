@@ -1,0 +1,47 @@
+//! `glossator stdio`: speak MCP with the client that started us.
+
+use std::io;
+
+use clap::Args;
+
+use super::{
+    ConfigArgument, Failure,
+    run::{LogOverrides, SHUTDOWN_TIMEOUT, prepare, run_to_end},
+    screen::Screen,
+};
+use crate::{
+    observe::Chain,
+    serve::{self, Drained, Pipes},
+};
+
+#[derive(Debug, Args)]
+pub(super) struct StdioArguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    #[command(flatten)]
+    log: LogOverrides,
+}
+
+/// Standard output is the client's: whatever else there is to say goes to standard error.
+pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
+    let loaded = arguments.config.load(arguments.log.flags())?;
+    screen.problems(&loaded.warnings);
+    let told = |error: &dyn std::error::Error| Failure::told(Chain(error).to_string());
+    run_to_end(prepare(&loaded)?, async {
+        let assembled = serve::assemble(&loaded).map_err(|error| told(&error))?;
+        let drain = loaded.listener.drain;
+        let patience = serve::CUT_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
+        let stop = serve::stop_signal(patience).map_err(|error| told(&error))?;
+        let pipes = Pipes {
+            input: io::stdin(),
+            output: io::stdout(),
+            message_limit_bytes: loaded.door.body_limit_bytes,
+            drain,
+        };
+        match serve::serve_stdio(&assembled.mcp, pipes, stop).await.map_err(|error| told(&error))? {
+            Drained::All => Ok(()),
+            // It has been logged; the client was gone.
+            Drained::CutOff { .. } => Ok(()),
+        }
+    })
+}

@@ -1,0 +1,262 @@
+//! MCP over pipes, with the built program.
+
+use serde_json::{Value, json};
+
+use crate::support::{Asked, Gate, Piped, Scripted, Step, reply};
+
+fn config(upstream: &Scripted, more: &str) -> String {
+    format!(
+        "upstreams: {{ old: 'http://{}' }}\nroutes: {{ get_thing: {{ description: d, request: 'GET old/{{name}}' }} }}\n{more}",
+        upstream.address
+    )
+}
+
+const PRETTY: &str = "{\r\n  \"price\": 1.50,\n  \"note\": \"two\\nlines\"\n}";
+
+async fn thing() -> Scripted {
+    Scripted::answering(reply("200 OK", "application/json", PRETTY)).await
+}
+
+fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id.into(), "method": method, "params": params })
+}
+
+/// The same as the newer era has it.
+fn newer(id: impl Into<Value>, method: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {} });
+    request(id, method, params)
+}
+
+fn call(name: &str) -> Value {
+    json!({ "name": "get_thing", "arguments": { "name": name } })
+}
+
+async fn shake_hands(piped: &mut Piped, revision: &str) -> Value {
+    let hello = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let answer = piped.ask(request("hello", "initialize", hello)).await;
+    piped.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    answer
+}
+
+/// Holds every request for `/slow`.
+async fn slow() -> (Scripted, Gate) {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let script = move |asked: &Asked| {
+        let answer = Step::Send(reply("200 OK", "application/json", r#"{"done": true}"#));
+        match asked.line().starts_with("GET /slow") {
+            true => vec![Step::Hold(held.clone()), answer],
+            false => vec![answer],
+        }
+    };
+    (Scripted::start(script).await, gate)
+}
+
+#[tokio::test]
+async fn both_eras_are_spoken_and_an_answer_is_one_line() {
+    let upstream = thing().await;
+    let mut piped = Piped::start(&config(&upstream, ""));
+    // Digit by digit, as the upstream wrote it.
+    let expected: Value = serde_json::from_str(PRETTY).unwrap();
+    // The newer era needs no handshake, and an older one beside it does not change that.
+    let discovered = piped.ask(newer(1, "server/discover", json!({}))).await;
+    assert_eq!(discovered["result"]["supportedVersions"][0], "2026-07-28", "{discovered}");
+    let answer = piped.ask(newer("two", "tools/call", call("x"))).await;
+    assert_eq!((&answer["id"], &answer["result"]["structuredContent"]), (&json!("two"), &expected));
+    assert_eq!(answer["result"]["resultType"], "complete");
+    let hello = shake_hands(&mut piped, "2025-11-25").await;
+    assert_eq!(hello["result"]["protocolVersion"], "2025-11-25");
+    let answer = piped.ask(request(3, "tools/call", call("x"))).await;
+    assert_eq!(answer["result"]["structuredContent"], expected);
+    assert!(answer["result"].get("resultType").is_none(), "{answer}");
+    assert_eq!(
+        piped.ask(request(4, "ping", json!({}))).await,
+        json!({ "jsonrpc": "2.0", "id": 4, "result": {} })
+    );
+    let answer = piped.ask(newer(5, "tools/list", json!({}))).await;
+    assert!(answer["result"]["ttlMs"].is_number(), "{answer}");
+    piped.close_input();
+    let (status, unread, log) = piped.ended().await;
+    assert!(status.success() && unread.is_empty(), "{status} {unread:?}");
+    assert!(
+        log.lines().any(|line| line.contains(r#""message":"call""#) && line.contains(r#""face":"stdio""#)),
+        "{log}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_agreed_on_holds_for_the_connection() {
+    let upstream = thing().await;
+    let mut piped = Piped::start(&config(&upstream, ""));
+    // Sent without waiting: the second line finds the first one done.
+    let hello = json!({ "protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    piped.send(&request(1, "initialize", hello));
+    piped.send(&request(2, "tools/list", json!({})));
+    assert_eq!(piped.next().await["result"]["protocolVersion"], "2024-11-05");
+    assert_eq!(piped.next().await["result"]["tools"][0]["name"], "get_thing");
+    // Before 2025-11-25 an error without an id has `null` for it.
+    piped.say("{");
+    let refused = piped.next().await;
+    assert_eq!(
+        (&refused["error"]["code"], refused.get("id")),
+        (&json!(-32700), Some(&Value::Null)),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_answered_and_the_next_one_is_read() {
+    let upstream = thing().await;
+    let mut piped = Piped::start(&config(&upstream, "server: { body_limit: 400B }\n"));
+    for (line, id, code) in [
+        ("{\"jsonrpc\": ", Value::Null, -32700),
+        ("not json", Value::Null, -32700),
+        ("7", Value::Null, -32600),
+        (r#"{"jsonrpc":"1.0","id":3,"method":"ping"}"#, json!(3), -32600),
+        (r#"{"jsonrpc":"2.0","id":"a","method":"tools/list"}"#, json!("a"), -32600),
+        (r#"{"jsonrpc":"2.0","id":4,"method":"server/discover"}"#, json!(4), -32602),
+        (&" ".repeat(401), Value::Null, -32600),
+        (&newer(5, "no/such", json!({})).to_string(), json!(5), -32601),
+        (&newer(6, "tools/call", json!({ "name": "nothing" })).to_string(), json!(6), -32602),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"1999-01-01"}}}"#,
+            json!(7),
+            -32022,
+        ),
+    ] {
+        piped.say(line);
+        let refused = piped.next().await;
+        assert_eq!((&refused["id"], &refused["error"]["code"]), (&id, &json!(code)), "{line}: {refused}");
+    }
+    piped.say(b"\xff\xfe");
+    assert_eq!(piped.next().await["error"]["code"], -32700);
+    // These have no answer: nothing, a notification, an answer that nobody waits for, a cancellation of nothing.
+    for line in [
+        "",
+        "\r",
+        r#"{"jsonrpc":"2.0","method":"notifications/unheard_of","params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":"x","result":{}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":[]}"#,
+    ] {
+        piped.say(line);
+    }
+    piped.say(request(8, "ping", json!({})).to_string() + "\r");
+    assert_eq!(piped.next().await["id"], 8);
+}
+
+#[tokio::test]
+async fn requests_are_answered_as_they_are_done() {
+    let (upstream, gate) = slow().await;
+    let mut piped = Piped::start(&config(&upstream, ""));
+    piped.send(&newer("slow", "tools/call", call("slow")));
+    upstream.until("the slow one", |state| state.asked.len() == 1).await;
+    assert_eq!(piped.ask(newer("quick", "tools/call", call("quick"))).await["id"], "quick");
+    gate.open();
+    assert_eq!(piped.next().await["id"], "slow");
+}
+
+#[tokio::test]
+async fn a_cancelled_request_leaves_its_upstream_and_is_not_answered() {
+    let (upstream, _gate) = slow().await;
+    let mut piped = Piped::start(&config(&upstream, ""));
+    for (round, revision) in ["2026-07-28", "2025-11-25"].into_iter().enumerate() {
+        // One id is written as a number, the other with an escape that the cancellation has not.
+        let (line, id) = match revision {
+            "2026-07-28" => (newer(7, "tools/call", call("slow")).to_string(), json!(7)),
+            _ => {
+                shake_hands(&mut piped, revision).await;
+                let line = request("ID", "tools/call", call("slow")).to_string();
+                (line.replace("\"ID\"", "\"\\u0061\""), json!("a"))
+            }
+        };
+        piped.say(line);
+        upstream.until("the request", |state| state.asked.len() == round + 1).await;
+        piped.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
+            "params": { "requestId": id, "reason": "enough" } }));
+        upstream.until("the end of its connection", |state| state.left == round + 1).await;
+        assert_eq!(piped.ask(newer("next", "tools/list", json!({}))).await["id"], "next");
+    }
+    piped.close_input();
+    let (status, unread, log) = piped.ended().await;
+    assert!(status.success() && unread.is_empty(), "{status} {unread:?}");
+    assert_eq!(log.matches(r#""outcome":"cancelled""#).count(), 2, "{log}");
+}
+
+#[tokio::test]
+async fn after_the_last_line_requests_in_flight_are_answered() {
+    let (upstream, gate) = slow().await;
+    let mut piped = Piped::start(&config(&upstream, ""));
+    piped.send(&newer(1, "tools/call", call("slow")));
+    upstream.until("the request", |state| state.asked.len() == 1).await;
+    piped.close_input();
+    gate.open();
+    assert_eq!(piped.next().await["result"]["structuredContent"], json!({ "done": true }));
+    assert!(piped.ended().await.0.success());
+}
+
+#[tokio::test]
+async fn after_the_last_line_nobody_waits_longer_than_the_drain() {
+    let (upstream, _gate) = slow().await;
+    let mut piped = Piped::start(&config(&upstream, "server: { drain: 1ms }\n"));
+    piped.send(&newer(1, "tools/call", call("slow")));
+    upstream.until("the request", |state| state.asked.len() == 1).await;
+    piped.close_input();
+    let (status, unread, log) = piped.ended().await;
+    assert!(status.success() && unread.is_empty(), "{status} {unread:?}");
+    assert!(log.contains("requests still in flight are cut off"), "{log}");
+    upstream.until("the end of the connection", |state| state.left == 1).await;
+}
+
+#[tokio::test]
+async fn a_signal_ends_it_at_once() {
+    for name in ["TERM", "INT"] {
+        let (upstream, _gate) = slow().await;
+        let mut piped = Piped::start(&config(&upstream, ""));
+        piped.send(&newer(1, "tools/call", call("slow")));
+        upstream.until("the request", |state| state.asked.len() == 1).await;
+        piped.signal(name);
+        let (status, unread, log) = piped.ended().await;
+        assert!(status.success() && unread.is_empty(), "{name}: {status} {unread:?}");
+        assert!(log.contains(r#""outcome":"cancelled""#), "{log}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_reads_no_more_is_gone() {
+    let upstream = thing().await;
+    let mut piped = Piped::start(&config(&upstream, ""));
+    piped.stop_reading();
+    // The first answer shows the reader here that it is not wanted; the next ones have nobody to go to.
+    let mut tries = 0;
+    while piped.try_send(&newer(tries, "tools/list", json!({}))) {
+        tries += 1;
+        tokio::task::yield_now().await;
+    }
+    assert!(piped.ended().await.0.success());
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_leaves_standard_output_alone() {
+    let mut piped = Piped::start("rotues: {}\n");
+    piped.close_input();
+    let (status, unread, log) = piped.ended().await;
+    assert_eq!(status.code(), Some(1));
+    assert!(unread.is_empty(), "{unread:?}");
+    assert!(log.contains("did you mean `routes`?"), "{log}");
+}
+
+/// What the README tells people to write is what these tests run.
+#[test]
+fn the_readme_shows_a_desktop_client_how_to_start_it() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let blocks = readme.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let shown = blocks.filter(|block| block.contains("mcpServers")).map(serde_json::from_str::<Value>);
+    let shown: Vec<Value> = shown.map(Result::unwrap).collect();
+    assert_eq!(shown.len(), 1);
+    let server = &shown[0]["mcpServers"]["weather"];
+    assert!(server["command"].as_str().unwrap().starts_with('/'));
+    let arguments: Vec<&str> = server["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(matches!(arguments[..], ["stdio", "--config", file] if file.starts_with('/')), "{arguments:?}");
+}
