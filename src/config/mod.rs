@@ -3,7 +3,7 @@
 //! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in which
 //! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `cost` is what its repetitions take; `keys` lists every key
 //! there is, `section` reads them; `compile` makes one configuration of the trees, with a file for each part
-//! (`upstreams` with their `tls` and `policies`, `routes`, `request`, `job`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
+//! (`upstreams` with their `tls` and `policies`, `routes`, `request`, `job`, `log_lines`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
 //! `content`, `promise`, `examples`, `recording`) and
 //! `language` for patterns, jq and templates; `process` layers `server` and `log` with the environment and the
 //! command line, a `setting` at a time. [`Problem`] tells what is wrong, `suggest` what was probably meant,
@@ -25,6 +25,7 @@ mod keys;
 mod keywords;
 mod language;
 mod limit;
+mod log_lines;
 mod mirror;
 mod node;
 mod policies;

@@ -295,7 +295,7 @@ pub(super) fn jq(
     language::jq(report, node, what, captures)
 }
 
-fn note_arguments(report: &Report<'_>, template: &Template, span: Span, used: &mut Asked) {
+pub(super) fn note_arguments(report: &Report<'_>, template: &Template, span: Span, used: &mut Asked) {
     match language::arguments_of(template) {
         None => used.all = true,
         Some(arguments) => arguments

@@ -9,7 +9,7 @@ use super::{
     examples::{self, Example, Position},
     job,
     keys::{ANNOTATIONS, ROUTE},
-    language, limit,
+    language, limit, log_lines,
     node::{Entry, Kind},
     promise,
     reply::{self, Compiled, whole},
@@ -23,7 +23,7 @@ use super::{
     upstreams::{UpstreamFile, header_name},
 };
 use crate::{
-    route::{Envelope, ErrorStatus, InputSchema, Route, UpstreamName},
+    route::{Envelope, ErrorStatus, InputSchema, Route, Traces, UpstreamName},
     rule::{
         Action, Otherwise, Redaction, SecretPattern, SecretPatternError, SuccessRule, TranslationLimits,
         Translator, Wrap,
@@ -131,7 +131,9 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let mut used = Asked { all: asked.all || in_rules.all, ..Asked::default() };
     asked.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
     in_rules.arguments.iter().for_each(|argument| used.add_for(argument, argument.context.as_ref()));
+    let log = log_lines::read(&section, &mut in_job);
     used.all |= in_job.all;
+    in_job.arguments.iter().for_each(|argument| used.add_for(argument, None));
     let input = if request_is_good && rules.is_some() {
         schemas::input(report, section.entry("input"), &asked, &used)
     } else {
@@ -184,6 +186,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let value_limit = section.count("value_limit").and_then(|count| usize::try_from(count).ok());
     let (envelope, error_status) = (envelope(&section), error_status(&section));
     let (error_format, repeatable) = (error_format(&section), section.flag("repeatable"));
+    let traced = section.flag("trace_context").unwrap_or(true);
     let tests = section.get("tests").map(|node| examples::read(report, node)).unwrap_or_default();
     if section.get("description").is_none() && !section.is_misspelt() {
         report.warning(
@@ -226,6 +229,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         upstream: request.upstream,
         request: request.template,
         job: whole(job)?,
+        log: log?,
+        traces: if traced { Traces::Forwarded } else { Traces::Kept },
         translator: Translator {
             rules: rules.into_iter().map(|compiled| compiled.rule).collect(),
             otherwise,

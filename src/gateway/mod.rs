@@ -2,9 +2,12 @@
 //!
 //! [`Snapshot::call`] reads like a table of contents. In reading order: [`Call`] is what a face asks, free of
 //! any wire; [`Gateway`] holds the [`Snapshot`] that is in force; `sentences` says of a failure what a model can
-//! do about it; `job` follows work that outlasts the first reply; `record` writes the one log line of a call;
-//! [`Catalog`] is what can be called, [`Page`] some of a list, and [`Changes`] tells that it is another one now.
+//! do about it; `job` follows work that outlasts the first reply; [`Audience`] is who is told of it meanwhile;
+//! `record` writes the one log line of a call; [`Catalog`] is what can be called, [`Page`] some of a list, and
+//! [`Changes`] tells that it is another one now.
 
+mod asking;
+mod audience;
 mod catalog;
 mod changes;
 mod job;
@@ -20,19 +23,21 @@ use std::{
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
-use tower::ServiceExt;
 
 use crate::{
     observe::RequestId,
     policy::{Guarded, Passthrough},
-    reply::Reply,
-    route::{Route, RouteTable, UpstreamName, UpstreamRequest},
+    route::{LogLevel, Route, RouteTable, TraceContext, UpstreamName, UpstreamRequest},
+    rule::line_names,
     tool::{Arguments, Fault, ToolResult},
-    upstream::{Ask, Due, UpstreamError},
+    upstream::Due,
 };
 
+use asking::Asking;
+pub use audience::{Audience, Progress};
+use audience::{LINE_LIMIT_BYTES, Telling};
 pub use catalog::{Catalog, CatalogEntry};
 pub use changes::{Change, Changes, Heard, Listener};
 use job::{Ended, Following};
@@ -54,6 +59,22 @@ pub struct Call<'a> {
     pub request_id: RequestId,
     /// By which way the call came in.
     pub face: Face,
+    /// Who is told how it goes on; nobody where there is none.
+    pub audience: Option<&'a dyn Audience>,
+    /// The trace that it belongs to, where that is not for its headers to say.
+    pub trace: Option<TraceContext>,
+}
+
+impl<'a> Call<'a> {
+    /// A call of which nobody hears before its result, and whose trace its headers tell.
+    pub fn new(
+        arguments: Map<String, Value>,
+        headers: &'a HeaderMap,
+        request_id: RequestId,
+        face: Face,
+    ) -> Self {
+        Self { arguments, headers, request_id, face, audience: None, trace: None }
+    }
 }
 
 /// A way in, as the log names it.
@@ -145,51 +166,63 @@ impl Snapshot {
     /// Calls the tool of a route of this snapshot. Every failure is a tool result. Dropping the future cancels the
     /// upstream request.
     pub async fn call(&self, route: &Arc<Route>, call: Call<'_>) -> ToolResult {
-        let mut record = Record::begin(&route.definition.name, call.face, &call.request_id);
-        let mut result = match self.answer(route, call.arguments, call.headers, &mut record).await {
-            Ok(result) => result,
-            // Whatever such an error quotes, a caller's arguments too, it keeps what a translated one does.
-            Err(ended_early) => route.translator.for_clients(*ended_early),
-        };
-        if result.is_error() {
-            result = result
-                .with_errors_as(route.error_format)
-                .with_meta(REQUEST_ID_META, call.request_id.as_str());
-        }
-        record.end(result.outcome);
-        result
+        let request_id = call.request_id.clone();
+        let mut record = Record::begin(&route.definition.name, call.face, &request_id);
+        let result = self.answer(route, call, &mut record).await;
+        finished(route, result, &request_id, record)
     }
 
     /// A result either way; an `Err` is one that ended the call early, boxed because it is the seldom one.
     async fn answer(
         &self,
         route: &Arc<Route>,
-        arguments: Map<String, Value>,
-        callers_headers: &HeaderMap,
+        call: Call<'_>,
         record: &mut Record<'_>,
     ) -> Result<ToolResult, Box<ToolResult>> {
         let due = Due::after(route.deadline);
-        let arguments = check(route, arguments)?;
-        let request = build(route, &arguments, callers_headers)?;
-        let mut failed = None;
-        let reply = match &route.job {
-            None => self.ask(route, request, due, record).await?,
-            Some(job) => {
-                let reply = self.ask(route, request.clone(), due, record).await?;
-                let (arguments, headers) = (&arguments, callers_headers);
-                let following = Following { snapshot: self, route, job, arguments, headers, due };
-                match following.to_the_end(request, reply, record).await? {
-                    Ended::Reply(reply) => reply,
-                    Ended::Failed(reply, stand) => {
-                        failed = Some(stand);
-                        reply
-                    }
-                }
+        let mut telling = Telling::new(call.audience, route.definition.name.as_str());
+        let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
+        let arguments = check(route, call.arguments)?;
+        let request = build(route, &arguments, call.headers)?;
+        let (headers, trace) = (call.headers, trace.as_ref());
+        let asking = Asking { snapshot: self, route, arguments: &arguments, headers, trace, due };
+        tell_lines(route, &arguments, None, &mut telling);
+        let method = request.method.clone();
+        let asked = route.job.is_some().then(|| request.clone());
+        let repeatable = route.repeatable.unwrap_or_else(|| method.is_idempotent());
+        let reply = asking.ask(request, repeatable, record, &mut telling).await;
+        let reply = reply.map_err(|error| Box::new(sentences::of(&error, &method)))?;
+        let ended = match (&route.job, asked) {
+            (Some(job), Some(asked)) => {
+                Following { asking, job }.to_the_end(asked, reply, record, &mut telling).await?
             }
+            _ => Ended::Reply(reply),
         };
+        self.translated(route, arguments, due, ended, record, &mut telling).await
+    }
+
+    /// What the rules make of the last reply.
+    async fn translated(
+        &self,
+        route: &Arc<Route>,
+        arguments: Arguments,
+        due: Due,
+        ended: Ended,
+        record: &mut Record<'_>,
+        telling: &mut Telling<'_>,
+    ) -> Result<ToolResult, Box<ToolResult>> {
+        let (reply, failed) = match ended {
+            Ended::Reply(reply) => (reply, None),
+            Ended::Failed(reply, stand) => (reply, Some(stand)),
+        };
+        tell_lines(route, &arguments, Some(reply.status), telling);
         match self.translating.translate(route, arguments, reply, due.at).await {
             Ok(translation) => {
                 record.notes(&translation.notes, translation.result.outcome);
+                telling.line(LogLevel::Debug, || match translation.rule {
+                    Some(rule) => format!("rule {} of the route decides", rule + 1),
+                    None => "no rule of the route decides: the default rules do".to_owned(),
+                });
                 match failed {
                     // The rules may know better words for the failure.
                     Some(stand) if !translation.result.is_error() => {
@@ -202,28 +235,38 @@ impl Snapshot {
                 record.panicked();
                 Err(Box::new(ToolResult::error(Fault::Unreadable, sentences::UNREADABLE)))
             }
-            Err(Untranslated::TooLate) => Err(Box::new(sentences::too_late(route.deadline))),
+            Err(Untranslated::TooLate) => Err(Box::new(sentences::too_late(due.after))),
         }
     }
+}
 
-    async fn ask(
-        &self,
-        route: &Route,
-        request: UpstreamRequest,
-        due: Due,
-        record: &mut Record<'_>,
-    ) -> Result<Reply, Box<ToolResult>> {
-        let upstream =
-            self.upstreams.get(&route.upstream).expect("a snapshot has the upstream of every route").clone();
-        let method = request.method.clone();
-        let repeatable = route.repeatable.unwrap_or_else(|| method.is_idempotent());
-        let ask = Ask { request, reply_limit_bytes: route.reply_limit_bytes, due, repeatable };
-        let reply = upstream.oneshot(ask).await.map_err(|error: UpstreamError| {
-            record.upstream_failed(&error);
-            Box::new(sentences::of(&error, &method))
-        })?;
-        record.replied(reply.status);
-        Ok(reply)
+/// A result as clients get it, and the end of its call's record.
+fn finished(
+    route: &Route,
+    result: Result<ToolResult, Box<ToolResult>>,
+    request_id: &RequestId,
+    record: Record<'_>,
+) -> ToolResult {
+    // Whatever such an error quotes, a caller's arguments too, it keeps what a translated one does.
+    let mut result = result.unwrap_or_else(|ended_early| route.translator.for_clients(*ended_early));
+    if result.is_error() {
+        result = result.with_errors_as(route.error_format).with_meta(REQUEST_ID_META, request_id.as_str());
+    }
+    record.end(result.outcome);
+    result
+}
+
+/// Tells the lines that the route has for the time before the reply, or for the reply.
+fn tell_lines(route: &Route, arguments: &Arguments, status: Option<StatusCode>, telling: &mut Telling<'_>) {
+    let due = route.log.iter().filter(|line| line.is_about_the_reply() == status.is_some());
+    for line in due {
+        let text = || {
+            let names = line_names(arguments, status.map(|status| status.as_u16()));
+            // A line that can't be written is told all the same: somebody wrote it, and will wonder.
+            let text = line.text.render(&names).unwrap_or_else(|_| "(the line can't be written)".to_owned());
+            route.translator.redaction.capped(&text, LINE_LIMIT_BYTES)
+        };
+        telling.line(line.level, text);
     }
 }
 

@@ -152,7 +152,7 @@ mod mock {
             headers: HeaderMap::new(),
             body: Bytes::new(),
         };
-        Ask { request, reply_limit_bytes: 100, due: Due::after(deadline), repeatable: true }
+        Ask { request, reply_limit_bytes: 100, due: Due::after(deadline), repeatable: true, meanwhile: None }
     }
 
     pub(super) fn answering_after(

@@ -16,7 +16,7 @@ use crate::{
     observe::Chain,
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, PendingReply, UpstreamError},
+    upstream::{Ask, Happened, PendingReply, UpstreamError},
 };
 
 /// Repeats a request that failed in passing, with a wait between that grows and is random, so that those who failed
@@ -181,6 +181,9 @@ impl<S: Answers + Clone + Send + 'static> Service<Ask> for Retry<S> {
             for attempt in 1.. {
                 let Some(at) = shared.again_at(&outcome, repeatable, attempt, deadline) else { break };
                 sleep_until(at).await;
+                if let Some(meanwhile) = &attempts.ask.meanwhile {
+                    meanwhile.tell(Happened::Again { attempt: attempt + 1 });
+                }
                 let next = attempts.next().await;
                 // Turned away by ourselves: the upstream has not been asked, so what it said before is the answer.
                 if matches!(next, Err(UpstreamError::Resting { .. } | UpstreamError::Busy { .. })) {

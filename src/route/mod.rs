@@ -3,18 +3,21 @@
 //! In reading order: [`Route`] binds a tool to an endpoint of an upstream and to the rules for its reply;
 //! [`RouteTable`] finds the route of a call; [`InputSchema`] checks its arguments; [`RequestTemplate`] makes
 //! the upstream's request of them, in which no argument can leave the place it was put into; [`JobRule`] says of
-//! work that outlasts its first reply whether it is done, and what to ask next; [`location`] where a reply points to.
+//! work that outlasts its first reply whether it is done, and what to ask next; [`location`] where a reply points to; [`LogLine`] what clients are
+//! told meanwhile, and [`TraceContext`] whose work a call is a part of.
 //!
 //! Pure: no `async`, clock, environment or log.
 
 mod input;
 mod job;
 pub mod location;
+mod log;
 mod name;
 mod path;
 mod request;
 mod table;
 mod texts;
+mod trace;
 
 use std::time::Duration;
 
@@ -27,12 +30,14 @@ use crate::{
 
 pub use input::InputSchema;
 pub use job::{Begun, CancelRule, JobFacts, JobPlace, JobPlaceRule, JobRule, Stand, Turn};
+pub use log::{LogLevel, LogLine};
 pub use name::{UpstreamName, UpstreamNameError};
 pub use path::{PathError, PathTemplate};
 pub use request::{
     BodyTemplate, JsonTemplate, RequestError, RequestTemplate, Under, UpstreamRequest, ValueTemplate,
 };
 pub use table::{Conflict, EndpointMatch, RouteTable};
+pub use trace::TraceContext;
 
 /// One tool, bound to an endpoint of an upstream.
 #[derive(Debug)]
@@ -56,6 +61,10 @@ pub struct Route {
     /// Whether its request may be sent twice; where nothing is said, when its method is idempotent (RFC 9110,
     /// section 9.2.2).
     pub repeatable: Option<bool>,
+    /// What clients that want to know are told while a call goes on.
+    pub log: Vec<LogLine>,
+    /// Whether the trace that a call belongs to is told to the upstream.
+    pub traces: Traces,
     /// How many bytes of body are read.
     pub reply_limit_bytes: usize,
     /// What REST clients get.
@@ -73,6 +82,15 @@ pub struct RestEndpoint {
     pub method: Method,
     /// The path, with arguments as `{name}`.
     pub path: String,
+}
+
+/// What becomes of the trace that a call belongs to (W3C Trace Context).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Traces {
+    /// It goes on to the upstream.
+    Forwarded,
+    /// It ends here.
+    Kept,
 }
 
 /// The form of a REST answer.

@@ -59,7 +59,7 @@ pub use redaction::{Redaction, SecretPattern, SecretPatternError};
 pub use rules::{Action, Otherwise, Rule, TranslationLimits, Translator};
 pub use stop::Stop;
 pub use success::SuccessRule;
-pub use template::{Template, TemplateError, template_names};
+pub use template::{Template, TemplateError, line_names, template_names};
 pub use trace::{Step, Trace};
 pub use translation::{Facts, Note, Translation, translate};
 pub use verdict::{CODE_META_KEY, STATUS_META_KEY};

@@ -156,7 +156,7 @@ impl Redaction {
     }
 
     /// At most `limit_bytes` of a text, what matches replaced before the text is cut: half a secret matches no pattern.
-    pub(super) fn capped(&self, text: &str, limit_bytes: usize) -> String {
+    pub fn capped(&self, text: &str, limit_bytes: usize) -> String {
         if self.is_empty() {
             return capped(text, limit_bytes);
         }

@@ -220,6 +220,13 @@ pub fn template_names(arguments: &crate::tool::Arguments) -> Value {
     Value::from_pairs([("args", Value::from_pairs(members))])
 }
 
+/// What the lines that clients are told see: `args`, and `status` once there is one.
+pub fn line_names(arguments: &crate::tool::Arguments, status: Option<u16>) -> Value {
+    let members = arguments.as_map().iter().map(|(key, value)| (key.as_str(), from_json(value)));
+    let args = ("args", Value::from_pairs(members));
+    Value::from_pairs([args].into_iter().chain(status.map(|status| ("status", Value::from(status)))))
+}
+
 /// A JSON value as templates see it. Numbers are numbers, so that they compare and add up; one of more digits than
 /// the engine can hold stays text, so that none is lost.
 pub(crate) fn from_json(json: &Json) -> Value {

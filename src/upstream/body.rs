@@ -5,6 +5,8 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
+use super::{Happened, Meanwhile};
+
 /// How much room is made at once on a peer's word that so much will come.
 const TRUSTED_BYTES: usize = 1 << 20;
 
@@ -17,17 +19,28 @@ pub(super) enum BodyError {
     CutOff(hyper::Error),
 }
 
-/// Reads a body whole. One that says it is longer than `limit_bytes` is not read at all.
-pub(super) async fn read(mut body: Incoming, limit_bytes: usize) -> Result<Bytes, BodyError> {
+/// Reads a body whole. One that says it is longer than `limit_bytes` is not read at all. One that comes in several
+/// pieces tells of each.
+pub(super) async fn read(
+    mut body: Incoming,
+    limit_bytes: usize,
+    meanwhile: Option<&Meanwhile>,
+) -> Result<Bytes, BodyError> {
     let hint = body.size_hint();
     let announced = usize::try_from(hint.lower()).unwrap_or(usize::MAX);
     if announced > limit_bytes {
         return Err(BodyError::TooLong);
     }
+    let received = |bytes: usize| {
+        if let Some(meanwhile) = meanwhile {
+            meanwhile.tell(Happened::Received { bytes: bytes as u64, of: hint.exact() });
+        }
+    };
     let Some(first) = next_chunk(&mut body).await? else { return Ok(Bytes::new()) };
     if first.len() > limit_bytes {
         return Err(BodyError::TooLong);
     }
+    received(first.len());
     // Most replies come in one piece, which is handed on as it is.
     let Some(second) = next_chunk(&mut body).await? else { return Ok(first) };
     let mut whole = BytesMut::with_capacity(announced.min(TRUSTED_BYTES).max(first.len() + second.len()));
@@ -38,6 +51,7 @@ pub(super) async fn read(mut body: Incoming, limit_bytes: usize) -> Result<Bytes
             return Err(BodyError::TooLong);
         }
         whole.extend_from_slice(&chunk);
+        received(whole.len());
         match next_chunk(&mut body).await? {
             Some(next) => chunk = next,
             None => return Ok(whole.freeze()),

@@ -18,7 +18,7 @@ use hyper_util::{
 use tower::Service;
 
 use super::{
-    Address, Ask, PendingReply, Protocol, UpstreamError, UpstreamSettings,
+    Address, Ask, Meanwhile, PendingReply, Protocol, UpstreamError, UpstreamSettings,
     body::{self, BodyError},
     connector::Connector,
     redirect, remove_hop_by_hop,
@@ -117,7 +117,7 @@ impl Upstream {
 
     async fn ask(self, ask: Ask) -> Result<Reply, UpstreamError> {
         let settings = &self.shared.settings;
-        let Ask { request, reply_limit_bytes, due: _, repeatable: _ } = ask;
+        let Ask { request, reply_limit_bytes, due: _, repeatable: _, meanwhile } = ask;
         let mut headers = request.headers;
         remove_hop_by_hop(&mut headers);
         // The client writes the length that the body has.
@@ -155,7 +155,7 @@ impl Upstream {
             {
                 redirects_left -= 1;
                 // Whether it could be read decides only whether the connection is used again.
-                let _ = body::read(response.into_body(), REDIRECT_BODY_LIMIT_BYTES).await;
+                let _ = body::read(response.into_body(), REDIRECT_BODY_LIMIT_BYTES, None).await;
                 if method != next_method {
                     content = Bytes::new();
                     for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE] {
@@ -165,14 +165,19 @@ impl Upstream {
                 (method, uri) = (next_method, next_uri);
                 continue;
             }
-            return self.whole(response, reply_limit_bytes).await;
+            return self.whole(response, reply_limit_bytes, meanwhile.as_ref()).await;
         }
     }
 
-    async fn whole(&self, response: Response<Incoming>, limit_bytes: usize) -> Result<Reply, UpstreamError> {
+    async fn whole(
+        &self,
+        response: Response<Incoming>,
+        limit_bytes: usize,
+        meanwhile: Option<&Meanwhile>,
+    ) -> Result<Reply, UpstreamError> {
         let (mut head, body) = response.into_parts();
         let upstream = || self.name().clone();
-        let body = body::read(body, limit_bytes).await.map_err(|error| match error {
+        let body = body::read(body, limit_bytes, meanwhile).await.map_err(|error| match error {
             BodyError::TooLong => UpstreamError::TooLong { upstream: upstream(), limit_bytes },
             BodyError::CutOff(source) => {
                 UpstreamError::CutOff { upstream: upstream(), source: source.into() }

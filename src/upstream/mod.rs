@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`Address`] says where it is and [`ClientTls`] whom to take it for; `connector` connects;
 //! [`Upstream`] sends an [`Ask`] over pooled connections, `redirect` decides whether to follow, `body` reads to a limit, `headers` drops what belongs to one
-//! connection; [`UpstreamError`] says why there is no reply; `stream` hands a request through unread.
+//! connection; [`UpstreamError`] says why there is no reply; [`Meanwhile`] tells what happens before there is one; `stream` hands a request through unread.
 //!
 //! The only room that names the HTTP client.
 
@@ -12,6 +12,7 @@ mod client;
 mod connector;
 mod error;
 mod headers;
+mod meanwhile;
 mod redirect;
 mod stream;
 mod tls;
@@ -30,6 +31,7 @@ pub use address::{Address, AddressError};
 pub use client::Upstream;
 pub use error::UpstreamError;
 pub use headers::remove_hop_by_hop;
+pub use meanwhile::{Happened, Hearing, Meanwhile};
 pub use stream::{Streamed, StreamedBody};
 pub use tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
 
@@ -103,6 +105,8 @@ pub struct Ask {
     pub due: Due,
     /// Whether it does no harm to send the request a second time.
     pub repeatable: bool,
+    /// Who hears what happens before the reply is there; nobody where there is none.
+    pub meanwhile: Option<Meanwhile>,
 }
 
 /// The reply to an [`Ask`], or why there is none, once it is known.

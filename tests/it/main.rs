@@ -22,6 +22,7 @@ mod rest;
 mod seeds;
 mod serve;
 mod support;
+mod trace;
 mod translating;
 mod upstream;
 mod wire;

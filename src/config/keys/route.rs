@@ -38,6 +38,16 @@ pub(in crate::config) static ROUTE: Keys = Keys {
              Without it the first reply is the answer.",
         ),
         key(
+            "log",
+            List(&Section(&LOG_LINE)),
+            "Lines that clients are told while a call goes on, where they want them.",
+        ),
+        key(
+            "trace_context",
+            Flag,
+            "Whether the trace that a call belongs to (`traceparent`, `tracestate`) goes on to the upstream. Default `true`.",
+        ),
+        key(
             "otherwise",
             Word(&["error", "text"]),
             "What a reply is for which no rule holds. Default `error`.",
@@ -94,6 +104,19 @@ pub(in crate::config) static REQUEST: Keys = Keys {
         key("query", Map(&QUERY_VALUE), "Parameters of the query: a template each, or a list of them."),
         key("headers", Map(&Scalar), "Headers: a template each."),
         key("body", Section(&BODY), "The body, in one of three forms."),
+    ],
+};
+
+pub(in crate::config) static LOG_LINE: Keys = Keys {
+    of: "a line of `log`",
+    id: "log_line",
+    list: &[
+        key("level", Word(&crate::route::LogLevel::NAMES), "How much it matters. Default `info`."),
+        key(
+            "text",
+            Text,
+            "What it says: a template of `args`; with `status` it is told when the reply is there.",
+        ),
     ],
 };
 

@@ -108,6 +108,7 @@ impl About {
 fn capabilities() -> ServerCapabilities {
     let mut capabilities = ServerCapabilities::default();
     capabilities.tools = Some(ToolsCapability::default());
+    capabilities.logging = Some(Map::new());
     capabilities
 }
 

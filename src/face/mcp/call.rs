@@ -1,6 +1,13 @@
 //! `tools/call`, from raw parameters to the result's bytes.
 
-use super::{answer::Answer, client::Client, protocol::Protocol, refusal::Refusal, revision::Era};
+use super::{
+    answer::Answer,
+    client::Client,
+    protocol::Protocol,
+    refusal::Refusal,
+    revision::Era,
+    telling::{self, Listening},
+};
 use crate::{gateway::Call, tool::write_result_fields};
 
 /// Calls the tool and writes what it gave: raw JSON in the result is spliced into the answer, not rebuilt.
@@ -22,8 +29,12 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
     }
     let Some(route) = route else { return Err(Refusal::UnknownTool { tool }) };
     let headers = &client.carrier.head().headers;
-    let call =
-        Call { arguments, headers, request_id: client.request_id.clone(), face: client.carrier.face() };
+    let listening = Listening::of(protocol, client)?;
+    let call = Call {
+        audience: Some(&listening),
+        trace: telling::trace(client),
+        ..Call::new(arguments, headers, client.request_id.clone(), client.carrier.face())
+    };
     // Dropped with the connection: the upstream's request ends with its client's.
     let mut result = snapshot.call(route, call).await;
     revision.adapt(&mut result);

@@ -120,6 +120,13 @@ impl<'a> Carrier<'a> {
         }
     }
 
+    /// The id of the session that a message of the older era is of.
+    pub(super) fn session(self) -> Option<&'a str> {
+        match self {
+            Self::Http(head) | Self::Pipe(head) => header::sole(&head.headers, &SESSION_ID).ok().flatten(),
+        }
+    }
+
     /// The head of the HTTP request, whose headers a route may forward.
     pub(super) fn head(self) -> &'a Parts {
         match self {

@@ -79,6 +79,11 @@ impl Outbox {
         Self { sender: None, questions }
     }
 
+    /// Whether anything but the result reaches the client.
+    pub(super) fn is_open(&self) -> bool {
+        self.sender.is_some()
+    }
+
     /// Tells the client something. It is lost when there is no way, or the client reads too slowly: a notification
     /// is nothing that a result depends on.
     pub(super) fn notify(&self, method: &str, params: &Value) {

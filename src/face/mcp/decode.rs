@@ -10,9 +10,14 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{error::Category, value::RawValue};
 
 use super::{refusal::Refusal, revision::missing_meta};
+use crate::route::LogLevel;
+
+/// How long a token for progress may be, in bytes: it is repeated in every message.
+const TOKEN_LIMIT_BYTES: usize = 1024;
 
 /// One message of a client.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are requests, and none is kept")]
 pub(super) enum Message<'a> {
     Request(Request<'a>),
     /// Nobody waits for an answer.
@@ -70,6 +75,8 @@ pub(super) struct Params<'a> {
     protocol_version: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     capabilities: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    level: Option<&'a RawValue>,
 }
 
 /// What a request of the newer era says of itself.
@@ -89,6 +96,14 @@ pub(super) struct Meta<'a> {
         rename = "io.modelcontextprotocol/clientCapabilities"
     )]
     client_capabilities: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "io.modelcontextprotocol/logLevel")]
+    log_level: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "progressToken")]
+    progress_token: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    traceparent: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    tracestate: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -348,6 +363,11 @@ impl<'a> Params<'a> {
         object(self.capabilities)
     }
 
+    /// `logging/setLevel`: which lines.
+    pub(super) fn level(&self) -> Result<LogLevel, Refusal> {
+        level_of(self.level, "params.level")
+    }
+
     /// `initialize`: what the client would speak.
     pub(super) fn protocol_version(&self) -> Result<Cow<'a, str>, Refusal> {
         required_text(self.protocol_version, "protocolVersion")
@@ -362,7 +382,37 @@ fn required_text<'a>(raw: Option<&'a RawValue>, key: &str) -> Result<Cow<'a, str
     raw.and_then(text).ok_or_else(|| Refusal::Params(format!("`params.{key}` must be a string").into()))
 }
 
+fn level_of(raw: Option<&RawValue>, key: &str) -> Result<LogLevel, Refusal> {
+    let wrong = || Refusal::Params(format!("`{key}` must be one of {}", LogLevel::NAMES.join(", ")).into());
+    raw.and_then(text).and_then(|text| text.parse().ok()).ok_or_else(wrong)
+}
+
 impl<'a> Meta<'a> {
+    /// Which log lines the client wants of this request.
+    pub(super) fn log_level(&self) -> Result<Option<LogLevel>, Refusal> {
+        self.log_level.map(|raw| level_of(Some(raw), "io.modelcontextprotocol/logLevel")).transpose()
+    }
+
+    /// By what the client knows the progress of this request: a text or a whole number; anything else is none.
+    pub(super) fn progress_token(&self) -> Option<serde_json::Value> {
+        let token: serde_json::Value = serde_json::from_str(self.progress_token?.get()).ok()?;
+        let whole = |number: &serde_json::Number| {
+            let text = number.to_string();
+            text.len() <= TOKEN_LIMIT_BYTES && !text.contains(['.', 'e', 'E'])
+        };
+        let fits = match &token {
+            serde_json::Value::String(text) => text.len() <= TOKEN_LIMIT_BYTES,
+            serde_json::Value::Number(number) => whole(number),
+            _ => false,
+        };
+        fits.then_some(token)
+    }
+
+    /// The trace that the request belongs to: `traceparent` and `tracestate`, not yet checked.
+    pub(super) fn trace(&self) -> (Option<Cow<'a, str>>, Option<Cow<'a, str>>) {
+        (self.traceparent.and_then(text), self.tracestate.and_then(text))
+    }
+
     pub(super) fn protocol_version(&self) -> Result<Option<Cow<'a, str>>, Refusal> {
         let wrong = || Refusal::Params("`io.modelcontextprotocol/protocolVersion` must be a string".into());
         self.protocol_version.map(|raw| text(raw).ok_or_else(wrong)).transpose()

@@ -3,7 +3,8 @@
 //! In reading order: [`Mcp`] takes an HTTP request through the door and reads its body once; `protocol` takes a message
 //! to its answer, whatever brought it (`carrier`); `decode` finds one JSON-RPC message in a body; `revision` says which
 //! revision it speaks and holds everything in which they differ; `header` holds the headers of 2026-07-28 against the
-//! body; `client` is who waits for the result, and how to tell or ask it something before that (`questions`);
+//! body; `client` is who waits for the result, and how to tell or ask it something before that (`questions`, and `telling` with the
+//! `levels` of log lines that a session wants);
 //! `session` is what a client of the older era has said at its handshake; `call` and `about` give the results; `refusal`
 //! names what has none; `answer` writes both, `stream` as events where more than a result is to be said. `stdio` is the
 //! same without HTTP, over pipes.
@@ -21,6 +22,7 @@ mod carrier;
 mod client;
 mod decode;
 mod header;
+mod levels;
 mod protocol;
 mod questions;
 mod refusal;
@@ -29,6 +31,7 @@ mod session;
 mod settings;
 mod stdio;
 mod stream;
+mod telling;
 
 use std::sync::Arc;
 
@@ -99,7 +102,11 @@ impl Mcp {
         let Some(mut mailbox) = mailbox else { return answered(answering.await, form) };
         tokio::select! {
             biased;
-            answer = &mut answering => answered(answer, form),
+            answer = &mut answering => match mailbox.try_recv() {
+                // What was said just before the result goes before it too.
+                Ok(first) => stream::respond(&first, mailbox, Box::pin(std::future::ready(answer))),
+                Err(_) => answered(answer, form),
+            },
             Some(first) = mailbox.recv() => stream::respond(&first, mailbox, answering),
         }
     }

@@ -13,6 +13,7 @@ use super::{
     carrier::Carrier,
     client::{Client, Outbox},
     decode::{self, Id, Message, Request},
+    levels::Levels,
     questions::Questions,
     refusal::Refusal,
     revision::{Era, Method, Revision},
@@ -27,12 +28,19 @@ pub(super) struct Protocol {
     pub(super) about: About,
     pub(super) seal: Seal,
     pub(super) questions: Arc<Questions>,
+    pub(super) levels: Levels,
 }
 
 impl Protocol {
     pub(super) fn new(gateway: Gateway, settings: McpSettings) -> Self {
         let seal = settings.secret.as_ref().map_or_else(Seal::random, Seal::of);
-        Self { gateway, about: About::new(settings), seal, questions: Arc::default() }
+        Self {
+            gateway,
+            about: About::new(settings),
+            seal,
+            questions: Arc::default(),
+            levels: Levels::default(),
+        }
     }
 
     /// Takes one message. `None` where there is nothing to say: it was a notification, or an answer.
@@ -108,6 +116,13 @@ impl Protocol {
                 let negotiated = Revision::negotiated(&params.protocol_version()?);
                 let session = Session::new(negotiated, params.capabilities());
                 Ok(answer.opening(session.seal(&self.seal, SystemTime::now())))
+            }
+            Method::SetLevel => {
+                let level = params.level()?;
+                if let Some(session) = client.carrier.session() {
+                    self.levels.set(session, level);
+                }
+                Answer::result(id, revision, |_| Ok(()))
             }
             Method::Ping => Answer::result(id, revision, |_| Ok(())),
             Method::Discover => Answer::result(id, revision, |out| {

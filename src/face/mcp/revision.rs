@@ -40,6 +40,7 @@ pub(super) enum Era {
 pub(super) enum Method {
     Initialize,
     Ping,
+    SetLevel,
     Discover,
     ListTools,
     CallTool,
@@ -166,7 +167,7 @@ impl Revision {
     /// Whether a method exists in this revision.
     pub(super) fn has(self, method: Method) -> bool {
         match method {
-            Method::Initialize | Method::Ping => self.era() == Era::Handshake,
+            Method::Initialize | Method::Ping | Method::SetLevel => self.era() == Era::Handshake,
             Method::Discover => self.era() == Era::PerRequest,
             Method::ListTools | Method::CallTool => true,
         }
@@ -251,6 +252,7 @@ impl Method {
         Some(match name {
             "initialize" => Self::Initialize,
             "ping" => Self::Ping,
+            "logging/setLevel" => Self::SetLevel,
             "server/discover" => Self::Discover,
             "tools/list" => Self::ListTools,
             "tools/call" => Self::CallTool,

@@ -162,7 +162,7 @@ impl Rest {
             }
         };
         let manner = answer::Manner::of(route, &parts.headers);
-        let call = Call { arguments, headers: &parts.headers, request_id, face };
+        let call = Call::new(arguments, &parts.headers, request_id, face);
         answer::result(&snapshot.call(route, call).await, manner)
     }
 

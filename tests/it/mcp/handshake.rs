@@ -26,7 +26,7 @@ async fn every_older_revision_is_agreed_to_and_others_get_the_newest_of_them() {
         let result = endpoint.send(initialize(version)).await.result();
         let expected = json!({
             "protocolVersion": version,
-            "capabilities": { "tools": {} },
+            "capabilities": { "logging": {}, "tools": {} },
             "serverInfo": { "name": "weather", "title": "Weather", "version": "7" },
             "instructions": "Ask for a city.",
         });
@@ -114,7 +114,7 @@ async fn protocol_errors_go_out_with_200_or_old_clients_would_lose_them() {
         (Post::handshake("resources/list", json!({})), -32601),
         (Post::handshake("resources/templates/list", json!({})), -32601),
         (Post::handshake("completion/complete", json!({})), -32601),
-        (Post::handshake("logging/setLevel", json!({ "level": "info" })), -32601),
+        (Post::handshake("logging/setLevel", json!({ "level": "loud" })), -32602),
     ] {
         let response = endpoint.send(post).await;
         assert_eq!(response.error(), (200, code), "{response:?}");

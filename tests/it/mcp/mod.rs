@@ -5,6 +5,7 @@ mod per_request;
 mod sdk;
 #[cfg(unix)]
 mod stdio;
+mod telling;
 mod wire;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -20,7 +21,8 @@ use glossator::{
     policy::Guarded,
     reply::Reply,
     route::{
-        Envelope, ErrorStatus, InputSchema, PathTemplate, RequestTemplate, Route, RouteTable, UpstreamName,
+        Envelope, ErrorStatus, InputSchema, PathTemplate, RequestTemplate, Route, RouteTable, Traces,
+        UpstreamName,
     },
     rule::{Otherwise, OutputSchema, TranslationLimits, Translator, Wrap},
     tool::{ErrorFormat, ToolDefinition},
@@ -288,6 +290,8 @@ fn route(
         upstream: upstream.clone(),
         request: RequestTemplate::new(Method::GET, PathTemplate::parse(path).unwrap()),
         job: None,
+        log: Vec::new(),
+        traces: Traces::Forwarded,
         translator: Translator {
             rules: Vec::new(),
             otherwise: Otherwise::Text,

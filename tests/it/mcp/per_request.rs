@@ -27,7 +27,7 @@ async fn discovery_tells_versions_capabilities_and_how_long_to_keep_them() {
     let expected = json!({
         "resultType": "complete",
         "supportedVersions": versions,
-        "capabilities": { "tools": {} },
+        "capabilities": { "logging": {}, "tools": {} },
         "instructions": "Ask for a city.",
         "ttlMs": 1500,
         "cacheScope": "public",

@@ -13,6 +13,7 @@ use glossator::{
     policy::{self, Gate, Passthrough, PassthroughSettings, PolicySettings},
     route::{
         Envelope, ErrorStatus, InputSchema, PathTemplate, RequestTemplate, RestEndpoint, Route, RouteTable,
+        Traces,
     },
     rule::{Otherwise, TranslationLimits, Translator, Wrap},
     serve::{self, Drained},
@@ -80,6 +81,8 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
         upstream: "old".parse().unwrap(),
         request: RequestTemplate::new(method.parse().unwrap(), path),
         job: None,
+        log: Vec::new(),
+        traces: Traces::Forwarded,
         translator: Translator {
             rules: Vec::new(),
             otherwise: Otherwise::Text,

@@ -1,0 +1,34 @@
+//! `log` of a route: lines that clients are told while a call goes on.
+
+use super::{keys::LOG_LINE, language, node::Kind, reply::note_arguments, schemas::Asked, section::Section};
+use crate::route::{LogLevel, LogLine};
+
+/// Reads `log`. `None` when something is wrong with it; that has been reported then.
+pub(super) fn read(route: &Section<'_, '_>, used: &mut Asked) -> Option<Vec<LogLine>> {
+    let report = route.report;
+    let Some(entry) = route.entry("log") else { return Some(Vec::new()) };
+    let Kind::List(items) = &entry.value.kind else {
+        let message = format!("`log` is a list of lines, found {}", entry.value.found());
+        report.error(
+            entry.value.span,
+            message,
+            "write `log: [{ level: info, text: \"asked for {{ args.city }}\" }]`",
+        );
+        return None;
+    };
+    let lines: Vec<Option<LogLine>> = items
+        .iter()
+        .map(|item| {
+            let section = Section::open(report, item.span, item, &LOG_LINE)?;
+            let level = match section.get("level") {
+                Some(_) => section.word("level")?.parse().ok()?,
+                None => LogLevel::Info,
+            };
+            let node = section.required("text", "write `text: \"asked for {{ args.city }}\"`")?;
+            let text = language::template(report, node, "`text`", &LogLine::NAMES)?;
+            note_arguments(report, &text, node.span, used);
+            Some(LogLine { level, text })
+        })
+        .collect();
+    lines.into_iter().collect()
+}

@@ -1,0 +1,72 @@
+//! One call on its way to its upstream: what all its requests have in common.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use tower::ServiceExt;
+
+use super::{Snapshot, audience::Telling, record::Record};
+use crate::{
+    policy::Guarded,
+    reply::Reply,
+    route::{Route, TraceContext, Traces, UpstreamRequest},
+    tool::Arguments,
+    upstream::{Ask, Due, Meanwhile, UpstreamError},
+};
+
+/// A call whose arguments are right.
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) route: &'a Arc<Route>,
+    pub(super) arguments: &'a Arguments,
+    /// The caller's headers.
+    pub(super) headers: &'a HeaderMap,
+    pub(super) trace: Option<&'a TraceContext>,
+    pub(super) due: Due,
+}
+
+impl Asking<'_> {
+    /// Asks the route's upstream for something, and tells meanwhile how that goes.
+    pub(super) async fn ask(
+        self,
+        request: UpstreamRequest,
+        repeatable: bool,
+        record: &mut Record<'_>,
+        telling: &mut Telling<'_>,
+    ) -> Result<Reply, UpstreamError> {
+        let mut ask = self.ask_of(request, repeatable, self.due);
+        let reply = if telling.is_heard() {
+            let (meanwhile, mut hearing) = Meanwhile::new();
+            ask.meanwhile = Some(meanwhile);
+            let mut reply = self.upstream().oneshot(ask);
+            loop {
+                tokio::select! {
+                    biased;
+                    reply = &mut reply => break reply,
+                    Some(happened) = hearing.recv() => telling.happened(happened, self.route.job.is_none()),
+                }
+            }
+        } else {
+            self.upstream().oneshot(ask).await
+        };
+        match &reply {
+            Ok(reply) => record.replied(reply.status),
+            Err(error) => record.upstream_failed(error),
+        }
+        reply
+    }
+
+    /// A request as its upstream's policies take it.
+    pub(super) fn ask_of(self, mut request: UpstreamRequest, repeatable: bool, due: Due) -> Ask {
+        if let (Some(trace), Traces::Forwarded) = (self.trace, self.route.traces) {
+            trace.write(&mut request.headers);
+        }
+        Ask { request, reply_limit_bytes: self.route.reply_limit_bytes, due, repeatable, meanwhile: None }
+    }
+
+    pub(super) fn upstream(self) -> Guarded {
+        let upstream = self.snapshot.upstreams.get(&self.route.upstream);
+        upstream.expect("a snapshot has the upstream of every route").clone()
+    }
+}

@@ -1,0 +1,120 @@
+//! Whose work a call is a part of, in the words of W3C Trace Context.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+const PARENT: HeaderName = HeaderName::from_static("traceparent");
+const STATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// How long a `tracestate` may be, in bytes; a longer one is left out (W3C Trace Context, section 3.3.1.5).
+const STATE_LIMIT_BYTES: usize = 512;
+
+/// A trace that a call belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceContext {
+    parent: HeaderValue,
+    state: Option<HeaderValue>,
+}
+
+impl TraceContext {
+    /// What a client says, when it is right; a state that is not is left out.
+    pub fn of(parent: &str, state: Option<&str>) -> Option<Self> {
+        is_parent(parent).then_some(())?;
+        let state = state.filter(|state| is_state(state)).and_then(|state| HeaderValue::from_str(state).ok());
+        Some(Self { parent: HeaderValue::from_str(parent).ok()?, state })
+    }
+
+    /// What the headers of a request say.
+    pub fn of_headers(headers: &HeaderMap) -> Option<Self> {
+        let mut parents = headers.get_all(PARENT).iter();
+        let parent = parents.next()?.to_str().ok()?;
+        if parents.next().is_some() {
+            return None;
+        }
+        let states: Result<Vec<&str>, _> = headers.get_all(STATE).iter().map(HeaderValue::to_str).collect();
+        Self::of(parent, states.ok().map(|states| states.join(",")).as_deref())
+    }
+
+    /// Puts it into the headers of another request, unless they name a trace themselves.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        if headers.contains_key(PARENT) {
+            return;
+        }
+        headers.insert(PARENT, self.parent.clone());
+        headers.remove(STATE);
+        headers.extend(self.state.clone().map(|state| (STATE, state)));
+    }
+}
+
+/// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`; a later version may have more behind it.
+fn is_parent(text: &str) -> bool {
+    let hex = |part: &str, length: usize| {
+        part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let something = |part: &str| part.bytes().any(|byte| byte != b'0');
+    let mut parts = text.splitn(5, '-');
+    let mut next = || parts.next().unwrap_or_default();
+    let (version, trace, parent, flags) = (next(), next(), next(), next());
+    let more = parts.next();
+    text.len() <= 256
+        && hex(version, 2)
+        && version != "ff"
+        && hex(trace, 32)
+        && something(trace)
+        && hex(parent, 16)
+        && something(parent)
+        && hex(flags, 2)
+        && (more.is_none() || version != "00")
+        && more.is_none_or(|more| more.bytes().all(|byte| byte.is_ascii_graphic()))
+}
+
+fn is_state(text: &str) -> bool {
+    !text.trim().is_empty()
+        && text.len() <= STATE_LIMIT_BYTES
+        && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+        && text.split(',').all(|member| member.trim().is_empty() || member.contains('='))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn what_is_no_trace_is_not_sent_on() {
+        for wrong in [
+            "",
+            "00",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-\r\nX: 1",
+        ] {
+            assert_eq!(TraceContext::of(wrong, None), None, "{wrong}");
+        }
+        assert!(TraceContext::of(&PARENT.replacen("00", "cc", 1), None).is_some());
+        assert!(TraceContext::of(&format!("{}-more", PARENT.replacen("00", "cc", 1)), None).is_some());
+    }
+
+    #[test]
+    fn a_trace_crosses_with_its_state_and_not_over_another() {
+        let mut headers = HeaderMap::new();
+        TraceContext::of(PARENT, Some("a=1, b=2")).unwrap().write(&mut headers);
+        assert_eq!(
+            (&headers["traceparent"], &headers["tracestate"]),
+            (&PARENT.parse().unwrap(), &"a=1, b=2".parse().unwrap())
+        );
+        assert_eq!(TraceContext::of_headers(&headers), TraceContext::of(PARENT, Some("a=1, b=2")));
+        let other = TraceContext::of(&PARENT.replace("4bf9", "0000"), None).unwrap();
+        other.write(&mut headers);
+        assert_eq!(headers["traceparent"], PARENT);
+        for wrong in ["a", "a=1\n", " ", &"a=1,".repeat(200)] {
+            assert_eq!(TraceContext::of(PARENT, Some(wrong)), TraceContext::of(PARENT, None), "{wrong}");
+        }
+        headers.append("traceparent", PARENT.parse().unwrap());
+        assert_eq!(TraceContext::of_headers(&headers), None, "two parents are none");
+    }
+}
