@@ -8,7 +8,7 @@
 //! The rooms stand in floor order below; a room uses only rooms declared above it, and a test reads that
 //! order from this file and checks every import. What is deliberately absent:
 //!
-//! - [`reply`], [`tool`], [`rule`] and [`route`] have no `async`, clock, environment, log, or wire library
+//! - [`reply`], [`tool`], [`rule`], [`route`] and [`prompt`] have no `async`, clock, environment, log, or wire library
 //!   (`bytes`, `http`'s types and `serde_json` are words, not wires).
 //! - [`rule::translate`] is total and deterministic: any status and any bytes give a result with content, and
 //!   a declared output schema is met by every success.
@@ -20,6 +20,7 @@ pub mod reply;
 pub mod tool;
 pub mod rule;
 pub mod route;
+pub mod prompt;
 pub mod seal;
 pub mod observe;
 pub mod upstream;

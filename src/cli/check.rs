@@ -30,13 +30,14 @@ pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(
             screen.problems(problems);
             if let Ok(loaded) = &loaded {
                 let (routes, upstreams) = (loaded.routes.len(), loaded.upstreams.len());
+                let mut parts = vec![count(routes, "route"), count(upstreams, "upstream")];
+                if !loaded.prompts.is_empty() {
+                    parts.insert(1, count(loaded.prompts.len(), "prompt"));
+                }
                 let good = screen.paint(Paint::Good, "good");
                 let path = arguments.config.config.display();
-                screen.line(format!(
-                    "{path}: {good}, {} and {}",
-                    count(routes, "route"),
-                    count(upstreams, "upstream")
-                ));
+                let last = parts.pop().unwrap_or_default();
+                screen.line(format!("{path}: {good}, {} and {last}", parts.join(", ")));
             } else {
                 screen.line(summary(problems));
             }

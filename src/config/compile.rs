@@ -1,14 +1,16 @@
 //! All trees to one configuration: sections merged, every part read, the parts held against each other.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use super::{
     Loaded,
+    calls::Routes,
     keys::{DEFAULTS, FILE, LOG, SERVER},
     node::{Entry, Kind, Node},
     policies,
     problem::Problem,
     process::{self, Flag, ProcessSettings},
+    prompts::{self, PromptFile},
     reply,
     report::Report,
     request::find_upstream,
@@ -53,17 +55,27 @@ pub(super) fn compile(
         entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
     let passthrough =
         file.text_node("passthrough").and_then(|(node, name)| find_upstream(report, &names, node.span, name));
+    let calls = RefCell::default();
     let around = Surroundings {
         defaults: &route_defaults,
         rules: &rules,
         default_reply,
         names: &names,
         upstreams: &upstreams,
+        calls: &calls,
     };
     let written = file.map("routes").unwrap_or_default();
     let routes: Vec<RouteFile> =
         written.iter().filter_map(|entry| routes::read(report, &around, entry)).collect();
-    if written.is_empty() && file.get("passthrough").is_none() && report.errors() == 0 {
+    let known = Routes { written, read: &routes };
+    for call in calls.borrow().iter() {
+        call.check(report, known);
+    }
+    let prompt_entries = file.map("prompts").unwrap_or_default();
+    let prompts: Vec<PromptFile> =
+        prompt_entries.iter().filter_map(|entry| prompts::read(report, known, entry)).collect();
+    let nothing = written.is_empty() && prompt_entries.is_empty() && file.get("passthrough").is_none();
+    if nothing && report.errors() == 0 {
         let place = file
             .entry("routes")
             .map_or_else(|| report.files().beginning(root.span.file), |entry| entry.key.span);
@@ -90,6 +102,7 @@ pub(super) fn compile(
         upstreams,
         passthrough,
         routes,
+        prompts,
         warnings: Vec::new(),
     })
 }

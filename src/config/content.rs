@@ -166,7 +166,10 @@ fn optional(section: &Section<'_, '_>, name: &'static str, names: &[&str]) -> Op
 }
 
 /// Hints that are written, and the template of the moment when the reply says it.
-fn annotations(section: &Section<'_, '_>, names: &[&str]) -> Option<(Option<Annotations>, Option<Template>)> {
+pub(super) fn annotations(
+    section: &Section<'_, '_>,
+    names: &[&str],
+) -> Option<(Option<Annotations>, Option<Template>)> {
     let report = section.report;
     let mut good = true;
     let mut audience = Vec::new();

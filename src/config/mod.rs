@@ -4,7 +4,7 @@
 //! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `cost` is what its repetitions take; `keys` lists every key
 //! there is, `section` reads them; `compile` makes one configuration of the trees, with a file for each part
 //! (`upstreams` with their `tls` and `policies`, `routes`, `request`, `job`, `log_lines`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
-//! `content`, `promise`, `examples`, `recording`) and
+//! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`) and
 //! `language` for patterns, jq and templates; `process` layers `server` and `log` with the environment and the
 //! command line, a `setting` at a time. [`Problem`] tells what is wrong, `suggest` what was probably meant,
 //! `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`] describes the file for editors.
@@ -12,7 +12,9 @@
 //! All problems of all files are found in one run. The only room that reads files or the environment.
 
 mod accept;
+mod calls;
 mod compile;
+mod complete;
 mod content;
 mod cost;
 mod ecma;
@@ -32,6 +34,7 @@ mod policies;
 mod problem;
 mod process;
 mod promise;
+mod prompts;
 mod recording;
 mod reply;
 mod report;
@@ -66,6 +69,7 @@ pub use accept::{Acceptance, accept};
 pub use examples::{Example, Expectation, Expected, ExpectedContent, Position};
 pub use problem::{Problem, Problems, Severity};
 pub use process::{Flag, ListenerSettings};
+pub use prompts::PromptFile;
 pub use routes::RouteFile;
 pub use schema::schema;
 pub use secret::{Environment, process_variables};
@@ -113,6 +117,8 @@ pub struct Loaded {
     pub passthrough: Option<(UpstreamName, PassthroughSettings)>,
     /// The routes, in the order of the files.
     pub routes: Vec<RouteFile>,
+    /// The prompts, in the order of the files.
+    pub prompts: Vec<PromptFile>,
     /// What works, but not as its writer thinks.
     pub warnings: Vec<Problem>,
 }

@@ -63,6 +63,11 @@ pub(super) fn read(
     }
 }
 
+/// Reads a value with templates in it. `None` when something is wrong with it; that has been reported then.
+pub(super) fn value(report: &Report<'_>, node: &Node, what: &str, asked: &mut Asked) -> Option<JsonTemplate> {
+    Reader { report, upstreams: &[], asked }.json(node, what)
+}
+
 impl Reader<'_, '_> {
     fn line(&mut self, node: &Node, text: &str) -> Option<Compiled> {
         let span = node.span;
@@ -273,7 +278,7 @@ impl Reader<'_, '_> {
     fn body(&mut self, section: &Section<'_, '_>) -> Option<BodyTemplate> {
         let (json, form, text) = (section.get("json"), section.map("form"), section.get("text"));
         match (json, form, text) {
-            (Some(json), None, None) => self.json(json).map(BodyTemplate::Json),
+            (Some(json), None, None) => self.json(json, "a text of `json`").map(BodyTemplate::Json),
             (None, Some(form), None) => self.values(Some(form)).map(BodyTemplate::Form),
             (None, None, Some(text)) => self.template(text, "`text`").map(BodyTemplate::Text),
             _ if section.get("form").is_some() && form.is_none() => None,
@@ -285,7 +290,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn json(&mut self, node: &Node) -> Option<JsonTemplate> {
+    fn json(&mut self, node: &Node, what: &str) -> Option<JsonTemplate> {
         Some(match &node.kind {
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => JsonTemplate::Fixed(node.to_json()),
             Kind::Text(text) if expression(&text.text) == Some("args") => {
@@ -300,15 +305,15 @@ impl Reader<'_, '_> {
                 None if !text.text.contains("{{") && !text.text.contains("{%") => {
                     JsonTemplate::Fixed(node.to_json())
                 }
-                None => JsonTemplate::Text(self.template(node, "a text of `json`")?),
+                None => JsonTemplate::Text(self.template(node, what)?),
             },
             Kind::List(items) => {
-                JsonTemplate::Array(items.iter().map(|item| self.json(item)).collect::<Option<_>>()?)
+                JsonTemplate::Array(items.iter().map(|item| self.json(item, what)).collect::<Option<_>>()?)
             }
             Kind::Map(entries) => JsonTemplate::Object(
                 entries
                     .iter()
-                    .map(|entry| Some((entry.key.text.clone(), self.json(&entry.value)?)))
+                    .map(|entry| Some((entry.key.text.clone(), self.json(&entry.value, what)?)))
                     .collect::<Option<_>>()?,
             ),
         })

@@ -1,11 +1,13 @@
 //! `routes`: one tool each, put together from its parts.
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::RefCell, sync::Arc, time::Duration};
 
 use http::HeaderName;
 use serde_json::{Map, Value};
 
 use super::{
+    calls::WrittenCall,
+    complete,
     examples::{self, Example, Position},
     job,
     keys::{ANNOTATIONS, ROUTE},
@@ -20,10 +22,11 @@ use super::{
     section::Section,
     short_lists,
     source::Span,
+    suggest,
     upstreams::{UpstreamFile, header_name},
 };
 use crate::{
-    route::{Envelope, ErrorStatus, InputSchema, Route, Traces, UpstreamName},
+    route::{Completion, Envelope, ErrorStatus, InputSchema, Route, Traces, UpstreamName},
     rule::{
         Action, Otherwise, Redaction, SecretPattern, SecretPatternError, SuccessRule, TranslationLimits,
         Translator, Wrap,
@@ -85,6 +88,8 @@ pub(super) struct Surroundings<'a> {
     /// Every name that is written, good or not, so that one mistake is told once.
     pub(super) names: &'a [(UpstreamName, Span)],
     pub(super) upstreams: &'a [UpstreamFile],
+    /// The calls of other routes that the routes make, to be held against all of them.
+    pub(super) calls: &'a RefCell<Vec<WrittenCall>>,
 }
 
 /// Reads one route. `None` when something is wrong with it; that has been reported then.
@@ -195,6 +200,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             "a model reads it to decide whether to call the tool",
         );
     }
+    let completions = input.as_ref().map(|input| completions(&section, around, input)).unwrap_or_default();
     if report.errors() > before {
         return None;
     }
@@ -215,6 +221,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     }
     let rule_origins = rules.iter().map(|rule| rule.via.as_ref().map(|via| via.names.clone())).collect();
     let route = Route {
+        completions,
         definition: ToolDefinition {
             name: name?,
             title: title.map(str::to_owned),
@@ -258,6 +265,30 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         name_span: entry.key.span,
         rest_span: section.get("rest").map(|node| node.span),
     })
+}
+
+/// What completes the arguments of a route.
+fn completions(
+    section: &Section<'_, '_>,
+    around: &Surroundings<'_>,
+    input: &InputSchema,
+) -> Vec<(String, Completion)> {
+    let report = section.report;
+    let properties = input.document().get("properties").and_then(Value::as_object);
+    let names: Vec<String> = properties.into_iter().flatten().map(|(name, _)| name.clone()).collect();
+    let mut completions = Vec::new();
+    for entry in section.map("complete").unwrap_or_default() {
+        let name = &entry.key.text;
+        if !names.contains(name) {
+            let help = suggest::help(name, "its arguments", names.iter().map(String::as_str));
+            report.error(entry.key.span, format!("the route has no argument `{name}`"), help);
+        }
+        if let Some(compiled) = complete::read(report, entry, name, &names) {
+            completions.push((name.clone(), compiled.completion));
+            around.calls.borrow_mut().extend(compiled.call);
+        }
+    }
+    completions
 }
 
 /// A REST client that gives an argument expects it to matter.

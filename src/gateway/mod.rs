@@ -10,8 +10,10 @@ mod asking;
 mod audience;
 mod catalog;
 mod changes;
+mod completing;
 mod job;
 mod pages;
+mod prompting;
 mod record;
 mod sentences;
 mod translating;
@@ -29,6 +31,7 @@ use serde_json::{Map, Value};
 use crate::{
     observe::RequestId,
     policy::{Guarded, Passthrough},
+    prompt::PromptTable,
     route::{LogLevel, Route, RouteTable, TraceContext, UpstreamName, UpstreamRequest},
     rule::line_names,
     tool::{Arguments, Fault, ToolResult},
@@ -40,8 +43,10 @@ pub use audience::{Audience, Progress};
 use audience::{LINE_LIMIT_BYTES, Telling};
 pub use catalog::{Catalog, CatalogEntry};
 pub use changes::{Change, Changes, Heard, Listener};
+pub use completing::Typed;
 use job::{Ended, Following};
 pub use pages::{BadCursor, Keyed, Listed, Listing, Page};
+pub use prompting::{CallOf, PromptError};
 use record::Record;
 use translating::{Translating, Untranslated};
 
@@ -113,6 +118,10 @@ pub struct Snapshot {
     pub passthrough: Option<Passthrough>,
     /// What can be called, as clients read it.
     pub catalog: Catalog,
+    /// What prompts there are.
+    pub prompts: PromptTable,
+    /// The same, as clients read it.
+    pub prompt_list: Listing,
     written: OnceLock<Bytes>,
     translating: Translating,
 }
@@ -155,7 +164,23 @@ impl Snapshot {
     ) -> Self {
         let catalog = Catalog::of(&table);
         let (written, translating) = (OnceLock::new(), Translating::new());
-        Self { table, upstreams, passthrough, catalog, written, translating }
+        let (prompts, prompt_list) = (PromptTable::default(), Listing::default());
+        Self { table, upstreams, passthrough, catalog, prompts, prompt_list, written, translating }
+    }
+
+    /// The same with prompts.
+    #[must_use]
+    pub fn with_prompts(self, prompts: PromptTable) -> Self {
+        let definitions = prompts.in_order().iter();
+        let prompt_list =
+            Listing::of(definitions.map(|prompt| (prompt.name.as_str().to_owned(), prompt.to_json())));
+        Self { prompts, prompt_list, ..self }
+    }
+
+    /// Whether there is an argument for which values are known.
+    pub fn completes(&self) -> bool {
+        let mut arguments = self.prompts.in_order().iter().flat_map(|prompt| &prompt.arguments);
+        arguments.any(|argument| argument.completion.is_some())
     }
 
     /// A document about this snapshot, written when it is first asked for.

@@ -92,7 +92,7 @@ impl Translating {
     }
 
     /// Does work on a thread of its own, until `deadline`.
-    async fn aside<T: Send + 'static>(
+    pub(super) async fn aside<T: Send + 'static>(
         &self,
         deadline: Instant,
         work: impl FnOnce(&Stop) -> T + Send + 'static,

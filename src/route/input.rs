@@ -41,6 +41,11 @@ impl InputSchema {
         texts::typed(self.document(), name, texts)
     }
 
+    /// The values of an argument that the schema lists, as texts: of `enum`, `const`, or a flag.
+    pub fn listed(&self, name: &str) -> Vec<String> {
+        texts::listed(self.document(), name)
+    }
+
     /// Checks arguments, and fills in the defaults of the schema for those that are not there.
     ///
     /// # Errors

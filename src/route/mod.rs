@@ -4,10 +4,13 @@
 //! [`RouteTable`] finds the route of a call; [`InputSchema`] checks its arguments; [`RequestTemplate`] makes
 //! the upstream's request of them, in which no argument can leave the place it was put into; [`JobRule`] says of
 //! work that outlasts its first reply whether it is done, and what to ask next; [`location`] where a reply points to; [`LogLine`] what clients are
-//! told meanwhile, and [`TraceContext`] whose work a call is a part of.
+//! told meanwhile, and [`TraceContext`] whose work a call is a part of. [`RouteCall`] is a call that a prompt or a
+//! [`Completion`] makes.
 //!
 //! Pure: no `async`, clock, environment or log.
 
+mod call;
+mod completion;
 mod input;
 mod job;
 pub mod location;
@@ -28,6 +31,8 @@ use crate::{
     tool::{ErrorFormat, ToolDefinition},
 };
 
+pub use call::RouteCall;
+pub use completion::{AskedCompletion, Completion, Suggestions, lines_of};
 pub use input::InputSchema;
 pub use job::{Begun, CancelRule, JobFacts, JobPlace, JobPlaceRule, JobRule, Stand, Turn};
 pub use log::{LogLevel, LogLine};
@@ -46,6 +51,8 @@ pub struct Route {
     pub definition: ToolDefinition,
     /// What arguments must look like.
     pub input: InputSchema,
+    /// What its arguments may be, for people who type them; beside what the schema lists.
+    pub completions: Vec<(String, Completion)>,
     /// Where REST clients find it, beside `POST /tools/NAME`; `None` when that is all.
     pub rest: Option<RestEndpoint>,
     /// Who is asked.

@@ -183,6 +183,15 @@ impl BodyTemplate {
 }
 
 impl JsonTemplate {
+    /// The value for these arguments; `None` where it is an argument that is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`] when a template can't be filled in.
+    pub fn fill(&self, arguments: &Arguments) -> Result<Option<Value>, RequestError> {
+        self.build(&mut Filling { arguments, names: None })
+    }
+
     /// The value, or nothing where an argument is not there.
     fn build(&self, filling: &mut Filling<'_>) -> Result<Option<Value>, RequestError> {
         Ok(Some(match self {

@@ -19,6 +19,41 @@ pub(super) fn typed(schema: &Map<String, Value>, name: &str, mut texts: Vec<Stri
     }
 }
 
+/// The values that the schema lists for a name, as texts; of a list, those of its items.
+pub(super) fn listed(schema: &Map<String, Value>, name: &str) -> Vec<String> {
+    let property = schema.get("properties").and_then(|properties| properties.get(name));
+    let mut found = Vec::new();
+    if let Some(property) = property {
+        list(schema, property, Wanted::REFERENCES_FOLLOWED, &mut found);
+    }
+    let as_text = |value: Value| match value {
+        Value::String(text) => Some(text),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    };
+    found.into_iter().filter_map(as_text).collect()
+}
+
+fn list(root: &Map<String, Value>, schema: &Value, depth: u8, found: &mut Vec<Value>) {
+    let Some(schema) = schema.as_object() else { return };
+    match (schema.get("enum"), schema.get("const"), schema.get("type").and_then(Value::as_str)) {
+        (Some(Value::Array(values)), _, _) => return found.extend(values.iter().cloned()),
+        (_, Some(value), _) => return found.push(value.clone()),
+        (_, _, Some("boolean")) => return found.extend([true.into(), false.into()]),
+        _ => {}
+    }
+    let Some(depth) = depth.checked_sub(1) else { return };
+    let target = schema.get("$ref").and_then(Value::as_str).and_then(|pointer| local(root, pointer));
+    for part in target.into_iter().chain(schema.get("items")) {
+        list(root, part, depth, found);
+    }
+    for key in ["anyOf", "oneOf"] {
+        for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
+            list(root, part, depth, found);
+        }
+    }
+}
+
 /// What kinds of value a schema admits, as far as it says so outright.
 #[derive(Debug, Default)]
 struct Wanted<'a> {
@@ -156,6 +191,22 @@ mod tests {
         check(json!({ "$ref": "#/$defs/count" }), &["5"], json!(5));
         check(json!({ "anyOf": [{ "type": "number" }, { "type": "null" }] }), &["5"], json!(5));
         check(json!({}), &["5"], json!("5"));
+    }
+
+    #[test]
+    fn a_schema_lists_values_in_several_ways() {
+        let of = |property: Value| {
+            let root =
+                json!({ "properties": { "x": property }, "$defs": { "sky": { "enum": ["clear", "rain"] } } });
+            listed(root.as_object().unwrap(), "x").join(" ")
+        };
+        assert_eq!(of(json!({ "enum": ["a", 5, null, true] })), "a 5 true");
+        assert_eq!(of(json!({ "$ref": "#/$defs/sky" })), "clear rain");
+        assert_eq!(of(json!({ "oneOf": [{ "const": "a", "title": "A" }, { "const": "b" }] })), "a b");
+        assert_eq!(of(json!({ "type": "array", "items": { "$ref": "#/$defs/sky" } })), "clear rain");
+        assert_eq!(of(json!({ "type": "boolean" })), "true false");
+        assert_eq!(of(json!({ "type": "string" })), "");
+        assert_eq!(of(json!({ "$ref": "#/properties/x" })), "");
     }
 
     #[test]

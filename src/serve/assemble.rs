@@ -10,6 +10,7 @@ use crate::{
     face::{door::Door, mcp::Mcp, rest::Rest},
     gateway::{Gateway, Snapshot},
     policy::{Gate, Passthrough, guard},
+    prompt::PromptTable,
     route::{Conflict, RouteTable},
     upstream::Upstream,
 };
@@ -53,5 +54,6 @@ fn snapshot(loaded: &Loaded) -> Result<Snapshot, Conflict> {
         }
         guarded.insert(name, guard(upstream, gate, file.policy));
     }
-    Ok(Snapshot::new(table, guarded, passthrough))
+    let prompts = loaded.prompts.iter().map(|file| Arc::clone(&file.prompt)).collect();
+    Ok(Snapshot::new(table, guarded, passthrough).with_prompts(PromptTable::new(prompts)))
 }

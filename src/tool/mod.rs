@@ -28,4 +28,4 @@ pub use result::{
 };
 pub use schema::{Schema, SchemaError, kind_of, type_of};
 pub use violation::Violation;
-pub use write::{Shapes, write_escaped, write_result, write_result_fields};
+pub use write::{Shapes, write_block, write_escaped, write_result, write_result_fields};

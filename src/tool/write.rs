@@ -60,6 +60,11 @@ pub fn write_result_fields(
     }
 }
 
+/// Writes one block of content that stands without a result round it.
+pub fn write_block(content: &Content, out: &mut Vec<u8>) {
+    write_content(content, None, Shapes::Any, out);
+}
+
 /// Writes a text as a JSON string, quotes included.
 pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');

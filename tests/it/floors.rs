@@ -175,7 +175,7 @@ fn outside_words_stay_in_their_rooms() {
 
 #[test]
 fn pure_rooms_know_no_clock_log_environment_or_wire() {
-    const PURE: [&str; 4] = ["reply", "tool", "rule", "route"];
+    const PURE: [&str; 5] = ["reply", "tool", "rule", "route", "prompt"];
     const UNKNOWN: [&str; 14] = [
         "async",
         "await",

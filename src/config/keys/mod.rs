@@ -7,10 +7,11 @@ mod content;
 mod example;
 mod extract;
 mod process;
+mod prompt;
 mod route;
 mod rule;
 
-pub(super) use self::{content::*, example::*, extract::*, process::*, route::*, rule::*};
+pub(super) use self::{content::*, example::*, extract::*, process::*, prompt::*, route::*, rule::*};
 
 /// The keys of one section of the file.
 #[derive(Debug)]

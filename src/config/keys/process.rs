@@ -13,6 +13,7 @@ pub(in crate::config) static FILE: Keys = Keys {
         key("upstreams", Map(&UPSTREAM_FORM), "The legacy servers, by name: a URL, or a map."),
         key("passthrough", Text, "The upstream that gets every path which is no route, unchanged."),
         key("routes", Map(&Section(&ROUTE)), "The tools, by name."),
+        key("prompts", Map(&Section(&PROMPT)), "The prompts, by name."),
     ],
 };
 

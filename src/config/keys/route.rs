@@ -24,6 +24,11 @@ pub(in crate::config) static ROUTE: Keys = Keys {
             JsonSchema,
             "What arguments must look like; inferred from the placeholders when absent.",
         ),
+        key(
+            "complete",
+            Map(&COMPLETE_FORM),
+            "What its arguments may be, by name, beside what `input` lists: a list of values, or a route that gives them.",
+        ),
         key("output", JsonSchema, "What the structured content looks like; enforced on every success."),
         key(
             "wrap",

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use rmcp::model::{Implementation, InitializeResult, ServerCapabilities, ToolsCapability};
+use rmcp::model::{
+    Implementation, InitializeResult, JsonObject, PromptsCapability, ServerCapabilities, ToolsCapability,
+};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -12,7 +14,10 @@ use super::{
     refusal::Refusal,
     revision::{Era, Revision},
 };
-use crate::{gateway::Catalog, tool::write_escaped};
+use crate::{
+    gateway::{Catalog, Listing, Snapshot},
+    tool::write_escaped,
+};
 
 /// What does not change from one request to the next.
 #[derive(Debug)]
@@ -46,9 +51,14 @@ impl About {
     }
 
     /// `initialize`. Nothing of it is kept: each later request says for itself what it speaks.
-    pub(super) fn initialize(&self, params: &Params<'_>, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    pub(super) fn initialize(
+        &self,
+        snapshot: &Snapshot,
+        params: &Params<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
         let revision = Revision::negotiated(&params.protocol_version()?);
-        let mut result = InitializeResult::new(capabilities())
+        let mut result = InitializeResult::new(capabilities(snapshot, revision))
             .with_protocol_version(revision.version())
             .with_server_info(self.server.clone());
         result.instructions.clone_from(&self.instructions);
@@ -57,9 +67,10 @@ impl About {
     }
 
     /// `server/discover`.
-    pub(super) fn discover(&self, out: &mut Vec<u8>) {
+    pub(super) fn discover(&self, snapshot: &Snapshot, out: &mut Vec<u8>) {
+        let capabilities = capabilities(snapshot, Revision::R2026_07_28);
         let versions = Revision::ALL.map(Revision::as_str);
-        let mut result = json!({ "supportedVersions": versions, "capabilities": capabilities() });
+        let mut result = json!({ "supportedVersions": versions, "capabilities": capabilities });
         if let Some(instructions) = &self.instructions {
             result["instructions"] = instructions.as_str().into();
         }
@@ -84,8 +95,37 @@ impl About {
             }
             out.extend_from_slice(tool.json(revision.shapes()));
         }
+        self.end_list(page.next_cursor, revision, out);
+        Ok(())
+    }
+
+    /// One page of another list, whose entries stand under `key`.
+    pub(super) fn list(
+        &self,
+        key: &str,
+        listing: &Listing,
+        params: &Params<'_>,
+        revision: Revision,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let cursor = params.cursor()?;
+        let page = listing.page(key, cursor.as_deref(), self.page_size);
+        let page = page.map_err(|_| Refusal::UnknownCursor)?;
+        write_escaped(key, out);
+        out.extend_from_slice(b":[");
+        for (index, entry) in page.entries.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(entry.json());
+        }
+        self.end_list(page.next_cursor, revision, out);
+        Ok(())
+    }
+
+    fn end_list(&self, next_cursor: Option<String>, revision: Revision, out: &mut Vec<u8>) {
         out.push(b']');
-        if let Some(cursor) = page.next_cursor {
+        if let Some(cursor) = next_cursor {
             out.extend_from_slice(b",\"nextCursor\":");
             write_escaped(&cursor, out);
         }
@@ -93,7 +133,15 @@ impl About {
             Era::Handshake => {}
             Era::PerRequest => self.write_hints(out),
         }
-        Ok(())
+    }
+
+    /// `_meta` of a result that has nothing of its own to put there.
+    pub(super) fn write_meta(&self, revision: Revision, out: &mut Vec<u8>) {
+        let meta = self.result_meta(revision);
+        if !meta.is_empty() {
+            out.extend_from_slice(b",\"_meta\":");
+            serde_json::to_writer(out, meta).expect("a JSON object has string keys only");
+        }
     }
 
     /// How long the result may be kept, and by whom: it is the same for every caller.
@@ -104,11 +152,19 @@ impl About {
     }
 }
 
-/// Tools, and no promise to tell when their list changes: without sessions there is no one to tell.
-fn capabilities() -> ServerCapabilities {
+/// Tools, and of the rest what there is something of. No promise to tell when a list changes: without sessions there
+/// is no one to tell.
+fn capabilities(snapshot: &Snapshot, revision: Revision) -> ServerCapabilities {
     let mut capabilities = ServerCapabilities::default();
     capabilities.tools = Some(ToolsCapability::default());
     capabilities.logging = Some(Map::new());
+    if !snapshot.prompt_list.is_empty() {
+        capabilities.prompts = Some(PromptsCapability::default());
+    }
+    // The first revision has the method, and no word for it.
+    if snapshot.completes() && revision > Revision::R2024_11_05 {
+        capabilities.completions = Some(JsonObject::new());
+    }
     capabilities
 }
 

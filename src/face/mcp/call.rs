@@ -1,12 +1,7 @@
 //! `tools/call`, from raw parameters to the result's bytes.
 
 use super::{
-    answer::Answer,
-    client::Client,
-    protocol::Protocol,
-    refusal::Refusal,
-    revision::Era,
-    telling::{self, Listening},
+    answer::Answer, client::Client, protocol::Protocol, refusal::Refusal, revision::Era, telling::Listening,
 };
 use crate::{gateway::Call, tool::write_result_fields};
 
@@ -28,13 +23,8 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
         }
     }
     let Some(route) = route else { return Err(Refusal::UnknownTool { tool }) };
-    let headers = &client.carrier.head().headers;
     let listening = Listening::of(protocol, client)?;
-    let call = Call {
-        audience: Some(&listening),
-        trace: telling::trace(client),
-        ..Call::new(arguments, headers, client.request_id.clone(), client.carrier.face())
-    };
+    let call = Call { audience: Some(&listening), ..client.call(arguments) };
     // Dropped with the connection: the upstream's request ends with its client's.
     let mut result = snapshot.call(route, call).await;
     revision.adapt(&mut result);

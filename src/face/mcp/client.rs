@@ -8,8 +8,8 @@ use rmcp::model::ErrorCode;
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::{sync::mpsc, time::timeout};
 
-use super::{carrier::Carrier, decode::Request, questions::Questions, revision::Revision};
-use crate::{observe::RequestId, seal::Seal};
+use super::{carrier::Carrier, decode::Request, questions::Questions, revision::Revision, telling};
+use crate::{gateway::Call, observe::RequestId, seal::Seal};
 
 /// Who waits for the result of a request.
 #[derive(Debug)]
@@ -28,6 +28,13 @@ impl Client<'_> {
     /// What the client can be asked, as it says itself: with each request, or at `initialize`.
     pub(super) fn capabilities(&self) -> Map<String, Value> {
         self.carrier.capabilities(self.request, self.revision, self.seal)
+    }
+
+    /// A call with these arguments, made for the request.
+    pub(super) fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
+        let headers = &self.carrier.head().headers;
+        let call = Call::new(arguments, headers, self.request_id.clone(), self.carrier.face());
+        Call { trace: telling::trace(self), ..call }
     }
 }
 

@@ -77,6 +77,45 @@ pub(super) struct Params<'a> {
     capabilities: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     level: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "ref")]
+    reference: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    argument: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    context: Option<&'a RawValue>,
+}
+
+/// What an argument is completed of.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reference<'a> {
+    /// A prompt, by its name.
+    Prompt(Cow<'a, str>),
+    /// A resource template, or a resource, by its URI.
+    Resource(Cow<'a, str>),
+}
+
+#[derive(Deserialize)]
+struct WrittenReference<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    uri: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct WrittenArgument<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    value: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct WrittenContext {
+    #[serde(default)]
+    arguments: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 /// What a request of the newer era says of itself.
@@ -358,6 +397,41 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// `completion/complete`: of what an argument is completed.
+    pub(super) fn reference(&self) -> Result<Reference<'a>, Refusal> {
+        const HELP: &str = "`params.ref` must be `{\"type\": \"ref/prompt\", \"name\": …}` or \
+                            `{\"type\": \"ref/resource\", \"uri\": …}`";
+        let written = self.reference.and_then(object_of);
+        match written {
+            Some(WrittenReference { kind, name: Some(name), .. }) if kind == "ref/prompt" => {
+                Ok(Reference::Prompt(name))
+            }
+            Some(WrittenReference { kind, uri: Some(uri), .. }) if kind == "ref/resource" => {
+                Ok(Reference::Resource(uri))
+            }
+            Some(_) | None => Err(Refusal::Params(HELP.into())),
+        }
+    }
+
+    /// `completion/complete`: the argument's name, and what of it has been typed.
+    pub(super) fn typed_argument(&self) -> Result<(Cow<'a, str>, Cow<'a, str>), Refusal> {
+        let written = self.argument.and_then(object_of);
+        let WrittenArgument { name, value } = written.ok_or_else(|| {
+            Refusal::Params("`params.argument` must be `{\"name\": …, \"value\": …}`, both strings".into())
+        })?;
+        Ok((name, value))
+    }
+
+    /// `completion/complete`: the arguments that are there already (since 2025-06-18).
+    pub(super) fn context_arguments(&self) -> Result<serde_json::Map<String, serde_json::Value>, Refusal> {
+        let Some(raw) = self.context.filter(|raw| raw.get() != "null") else { return Ok(Default::default()) };
+        let written = object_of::<WrittenContext>(raw);
+        match written.map(|context| context.arguments.unwrap_or_default()) {
+            Some(arguments) if arguments.values().all(serde_json::Value::is_string) => Ok(arguments),
+            _ => Err(Refusal::Params("`params.context.arguments` must be an object of strings".into())),
+        }
+    }
+
     /// `initialize`: what the client is capable of. What is no object is taken for nothing: no client depends on it.
     pub(super) fn capabilities(&self) -> serde_json::Map<String, serde_json::Value> {
         object(self.capabilities)
@@ -376,6 +450,11 @@ impl<'a> Params<'a> {
 
 fn object(raw: Option<&RawValue>) -> serde_json::Map<String, serde_json::Value> {
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+}
+
+/// What an object says; an array is none, even where its items are in the right order.
+fn object_of<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+    if raw.get().starts_with('{') { serde_json::from_str(raw.get()).ok() } else { None }
 }
 
 fn required_text<'a>(raw: Option<&'a RawValue>, key: &str) -> Result<Cow<'a, str>, Refusal> {

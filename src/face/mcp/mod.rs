@@ -3,11 +3,10 @@
 //! In reading order: [`Mcp`] takes an HTTP request through the door and reads its body once; `protocol` takes a message
 //! to its answer, whatever brought it (`carrier`); `decode` finds one JSON-RPC message in a body; `revision` says which
 //! revision it speaks and holds everything in which they differ; `header` holds the headers of 2026-07-28 against the
-//! body; `client` is who waits for the result, and how to tell or ask it something before that (`questions`, and `telling` with the
-//! `levels` of log lines that a session wants);
-//! `session` is what a client of the older era has said at its handshake; `call` and `about` give the results; `refusal`
-//! names what has none; `answer` writes both, `stream` as events where more than a result is to be said. `stdio` is the
-//! same without HTTP, over pipes.
+//! body; `client` is who waits for the result, and how to tell or ask it something before that (`questions`, and `telling`
+//! with the `levels` of log lines that a session wants); `session` is what a client of the older era has said at its
+//! handshake; `call`, `prompts`, `complete` and `about` give the results; `refusal` names what has none; `answer` writes
+//! both, `stream` as events where more than a result is to be said. `stdio` is the same without HTTP, over pipes.
 //!
 //! A message is never read into a tree and a result never built as one: an id is echoed as it came, and an
 //! upstream's JSON goes from its bytes into the answer's. That is why the SDK (`rmcp`) lends its types for
@@ -20,9 +19,11 @@ mod call;
 mod carrier;
 #[expect(dead_code, reason = "nothing is said before a result yet")]
 mod client;
+mod complete;
 mod decode;
 mod header;
 mod levels;
+mod prompts;
 mod protocol;
 mod questions;
 mod refusal;

@@ -12,8 +12,10 @@ use super::{
     call,
     carrier::Carrier,
     client::{Client, Outbox},
+    complete,
     decode::{self, Id, Message, Request},
     levels::Levels,
+    prompts,
     questions::Questions,
     refusal::Refusal,
     revision::{Era, Method, Revision},
@@ -96,6 +98,20 @@ impl Protocol {
         self.result(&client).await.unwrap_or_else(|refusal| refuse(revision, &refusal))
     }
 
+    /// Whether there is something that a method is for.
+    fn offers(&self, method: Method) -> bool {
+        match method {
+            Method::ListPrompts | Method::GetPrompt => !self.gateway.snapshot().prompt_list.is_empty(),
+            Method::Complete => self.gateway.snapshot().completes(),
+            Method::Initialize
+            | Method::Ping
+            | Method::Discover
+            | Method::SetLevel
+            | Method::ListTools
+            | Method::CallTool => true,
+        }
+    }
+
     async fn result(&self, client: &Client<'_>) -> Result<Answer, Refusal> {
         let (request, revision) = (client.request, client.revision);
         match revision.era() {
@@ -105,14 +121,18 @@ impl Protocol {
                 client.carrier.check_method(&request.method)?;
             }
         }
-        let method =
-            Method::named(&request.method).filter(|method| revision.has(*method)).ok_or_else(|| {
-                Refusal::UnknownMethod { method: request.method.clone().into_owned(), revision }
+        let method = Method::named(&request.method)
+            .filter(|method| revision.has(*method) && self.offers(*method))
+            .ok_or_else(|| Refusal::UnknownMethod {
+                method: request.method.clone().into_owned(),
+                revision,
             })?;
         let (id, params, about) = (request.id, &request.params, &self.about);
         match method {
             Method::Initialize => {
-                let answer = Answer::result(id, revision, |out| about.initialize(params, out))?;
+                let answer = Answer::result(id, revision, |out| {
+                    about.initialize(&self.gateway.snapshot(), params, out)
+                })?;
                 let negotiated = Revision::negotiated(&params.protocol_version()?);
                 let session = Session::new(negotiated, params.capabilities());
                 Ok(answer.opening(session.seal(&self.seal, SystemTime::now())))
@@ -126,7 +146,7 @@ impl Protocol {
             }
             Method::Ping => Answer::result(id, revision, |_| Ok(())),
             Method::Discover => Answer::result(id, revision, |out| {
-                about.discover(out);
+                about.discover(&self.gateway.snapshot(), out);
                 Ok(())
             }),
             Method::ListTools => {
@@ -134,6 +154,9 @@ impl Protocol {
                 Answer::result(id, revision, |out| about.list_tools(&snapshot.catalog, params, revision, out))
             }
             Method::CallTool => call::call_tool(self, client).await,
+            Method::ListPrompts => prompts::list(self, client),
+            Method::GetPrompt => prompts::get(self, client).await,
+            Method::Complete => complete::complete(self, client).await,
         }
     }
 }

@@ -6,6 +6,7 @@ use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::json;
 
 use super::revision::Revision;
+use crate::gateway::PromptError;
 
 /// Why a message gets a JSON-RPC error. The text reaches the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +26,18 @@ pub(super) enum Refusal {
     /// A well-formed request for a tool that is not there.
     #[error("unknown tool `{}`; `tools/list` names those there are", Short(tool))]
     UnknownTool { tool: String },
+    /// A well-formed request for a prompt that is not there.
+    #[error("unknown prompt `{}`; `prompts/list` names those there are", Short(prompt))]
+    UnknownPrompt { prompt: String },
+    /// A completion for a resource template that is not there.
+    #[error("unknown resource template `{}`; `resources/templates/list` names those there are", Short(uri))]
+    UnknownTemplate { uri: String },
+    /// What a prompt was asked for with can't be taken.
+    #[error("{0}")]
+    Prompt(Cow<'static, str>),
+    /// A prompt that can't be made, by no fault of the client.
+    #[error("{0}")]
+    Failed(String),
     /// A cursor that no list gave out.
     #[error("unknown cursor; ask for the list again without one")]
     UnknownCursor,
@@ -48,8 +61,13 @@ impl Refusal {
             Self::NotJson(_) => ErrorCode::PARSE_ERROR,
             Self::NotAMessage(_) => ErrorCode::INVALID_REQUEST,
             Self::UnknownMethod { .. } => ErrorCode::METHOD_NOT_FOUND,
-            Self::Params(_) | Self::UnknownTool { .. } | Self::UnknownCursor => ErrorCode::INVALID_PARAMS,
-            Self::TooManyRequests { .. } => ErrorCode::INTERNAL_ERROR,
+            Self::Params(_)
+            | Self::UnknownTool { .. }
+            | Self::UnknownPrompt { .. }
+            | Self::UnknownTemplate { .. }
+            | Self::Prompt(_)
+            | Self::UnknownCursor => ErrorCode::INVALID_PARAMS,
+            Self::Failed(_) | Self::TooManyRequests { .. } => ErrorCode::INTERNAL_ERROR,
             Self::Headers(_) => ErrorCode::HEADER_MISMATCH,
             Self::Version { .. } => ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
         };
@@ -60,6 +78,15 @@ impl Refusal {
             None
         };
         ErrorData::new(code, self.to_string(), data)
+    }
+}
+
+impl From<PromptError> for Refusal {
+    fn from(error: PromptError) -> Self {
+        match error {
+            PromptError::Arguments(_) => Self::Prompt(error.to_string().into()),
+            PromptError::Failed(_) => Self::Failed(error.to_string()),
+        }
     }
 }
 

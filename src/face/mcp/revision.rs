@@ -14,7 +14,7 @@ use super::{
     header::{self, PROTOCOL_VERSION},
     refusal::{Refusal, Short},
 };
-use crate::tool::{Block, SentBlock, Shapes, Text, ToolResult};
+use crate::tool::{Block, Content, SentBlock, Shapes, Text, ToolResult};
 
 /// One revision of the protocol that is spoken here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +44,9 @@ pub(super) enum Method {
     Discover,
     ListTools,
     CallTool,
+    ListPrompts,
+    GetPrompt,
+    Complete,
 }
 
 /// What JSON-RPC calls a message by when its own id can't be told.
@@ -169,7 +172,11 @@ impl Revision {
         match method {
             Method::Initialize | Method::Ping | Method::SetLevel => self.era() == Era::Handshake,
             Method::Discover => self.era() == Era::PerRequest,
-            Method::ListTools | Method::CallTool => true,
+            Method::ListTools
+            | Method::CallTool
+            | Method::ListPrompts
+            | Method::GetPrompt
+            | Method::Complete => true,
         }
     }
 
@@ -182,16 +189,26 @@ impl Revision {
     }
 
     /// Puts a result into blocks that this revision has: one of an unknown kind would cost a client the whole of
-    /// it. Links came with 2025-06-18; before that, a link is its text.
+    /// it.
     pub(super) fn adapt(self, result: &mut ToolResult) {
+        result.content.iter_mut().for_each(|content| self.adapt_content(content));
+    }
+
+    /// The same for one block. Links came with 2025-06-18; before that, a link is its text. Sounds came with
+    /// 2025-03-26; before that, a sound is told of.
+    pub(super) fn adapt_content(self, content: &mut Content) {
         match self {
             Self::R2024_11_05 | Self::R2025_03_26 => {
-                for content in &mut result.content {
-                    if let Block::ResourceLink { uri, name, .. } = &content.block {
-                        content.block = Block::Text(Text::Plain(format!("{name}: {uri}")));
-                    } else if let Block::AsSent(SentBlock { link: Some(link), .. }) = &content.block {
-                        content.block = Block::Text(Text::Plain(link.clone()));
-                    }
+                if let Block::ResourceLink { uri, name, .. } = &content.block {
+                    content.block = Block::Text(Text::Plain(format!("{name}: {uri}")));
+                } else if let Block::AsSent(SentBlock { link: Some(link), .. }) = &content.block {
+                    content.block = Block::Text(Text::Plain(link.clone()));
+                } else if self == Self::R2024_11_05
+                    && let Block::Audio { mime_type, .. } = &content.block
+                {
+                    let words =
+                        format!("a sound ({mime_type}), which this revision of the protocol can't carry");
+                    content.block = Block::Text(Text::Plain(words));
                 }
             }
             Self::R2025_06_18 | Self::R2025_11_25 | Self::R2026_07_28 => {}
@@ -213,9 +230,13 @@ impl Revision {
                 Era::Handshake => StatusCode::OK,
                 Era::PerRequest => StatusCode::BAD_REQUEST,
             },
-            Refusal::UnknownTool { .. } | Refusal::UnknownCursor | Refusal::TooManyRequests { .. } => {
-                StatusCode::OK
-            }
+            Refusal::UnknownTool { .. }
+            | Refusal::UnknownPrompt { .. }
+            | Refusal::UnknownTemplate { .. }
+            | Refusal::Prompt(_)
+            | Refusal::Failed(_)
+            | Refusal::UnknownCursor
+            | Refusal::TooManyRequests { .. } => StatusCode::OK,
         }
     }
 
@@ -256,6 +277,9 @@ impl Method {
             "server/discover" => Self::Discover,
             "tools/list" => Self::ListTools,
             "tools/call" => Self::CallTool,
+            "prompts/list" => Self::ListPrompts,
+            "prompts/get" => Self::GetPrompt,
+            "completion/complete" => Self::Complete,
             _ => return None,
         })
     }

@@ -1,8 +1,11 @@
 //! The MCP face over a real gateway; only the legacy server is played.
 
+mod complete;
 mod handshake;
 mod per_request;
+mod prompts;
 mod sdk;
+mod served;
 #[cfg(unix)]
 mod stdio;
 mod telling;
@@ -286,6 +289,7 @@ fn route(
     Route {
         definition,
         input: InputSchema::new(&input).unwrap(),
+        completions: Vec::new(),
         rest: None,
         upstream: upstream.clone(),
         request: RequestTemplate::new(Method::GET, PathTemplate::parse(path).unwrap()),

@@ -77,6 +77,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
             bare_output_schema: None,
         },
         input: InputSchema::new(&serde_json::Map::new()).unwrap(),
+        completions: Vec::new(),
         rest: None,
         upstream: "old".parse().unwrap(),
         request: RequestTemplate::new(method.parse().unwrap(), path),

@@ -1,0 +1,103 @@
+//! Calls of routes that other parts of the file make: prompts that show a result, completions that ask for values.
+
+use super::{
+    language, node::Entry, report::Report, request, routes::RouteFile, schemas::Asked, section::Section,
+    source::Span, suggest,
+};
+use crate::{route::RouteCall, tool::ToolName};
+
+/// A call as written, to be held against the routes once all of them are read.
+#[derive(Debug, Clone)]
+pub(super) struct WrittenCall {
+    route: String,
+    route_span: Span,
+    arguments: Vec<(String, Span)>,
+}
+
+/// The routes of the file: as written, and those that could be read.
+#[derive(Clone, Copy)]
+pub(super) struct Routes<'a> {
+    pub(super) written: &'a [Entry],
+    pub(super) read: &'a [RouteFile],
+}
+
+/// Reads `route` and `args` of a section. `None` when something is wrong with them; that has been reported then.
+pub(super) fn read(section: &Section<'_, '_>, asked: &mut Asked) -> Option<(RouteCall, WrittenCall)> {
+    let report = section.report;
+    let (node, name) = section.text_node("route")?;
+    let mut good = section.get("args").is_none_or(|node| node.as_map().is_some());
+    let (mut templates, mut arguments) = (Vec::new(), Vec::new());
+    for entry in section.map("args").unwrap_or_default() {
+        let what = format!("the argument `{}`", entry.key.text);
+        match request::value(report, &entry.value, &what, asked) {
+            Some(template) => templates.push((entry.key.text.clone(), template)),
+            None => good = false,
+        }
+        arguments.push((entry.key.text.clone(), entry.key.span));
+    }
+    let written = WrittenCall { route: name.to_owned(), route_span: node.span, arguments };
+    // What is no name of a tool is no route's either; `check` says so.
+    let route = name.parse::<ToolName>().map_err(|error| {
+        report.error(node.span, format!("unknown route `{name}`: {error}"), "write the name of a route");
+    });
+    good.then_some((RouteCall { route: route.ok()?, arguments: templates }, written))
+}
+
+impl WrittenCall {
+    /// The route, where it could be read.
+    pub(super) fn route<'a>(&self, routes: Routes<'a>) -> Option<&'a RouteFile> {
+        routes.read.iter().find(|file| file.route.definition.name.as_str() == self.route)
+    }
+
+    /// Says what no such call can have: a route that is not there, arguments that it does not take, or lacks.
+    pub(super) fn check(&self, report: &Report<'_>, routes: Routes<'_>) {
+        let names = || routes.written.iter().map(|entry| entry.key.text.as_str());
+        if !names().any(|name| name == self.route) {
+            let help = suggest::help(&self.route, "known routes", names());
+            return report.error(self.route_span, format!("unknown route `{}`", self.route), help);
+        }
+        let Some(file) = self.route(routes) else { return };
+        let document = file.route.input.document();
+        let properties = document.get("properties").and_then(serde_json::Value::as_object);
+        let known = || properties.into_iter().flatten().map(|(name, _)| name.as_str());
+        let closed = document.get("additionalProperties") == Some(&serde_json::Value::Bool(false));
+        for (name, span) in self.arguments.iter().filter(|(name, _)| closed && !known().any(|k| k == name)) {
+            let help = suggest::help(name, "its arguments", known())
+                .unwrap_or_else(|| "it takes none; leave `args` out".to_owned());
+            report.error(*span, format!("the route `{}` has no argument `{name}`", self.route), help);
+        }
+        let required = document.get("required").and_then(serde_json::Value::as_array);
+        for name in required.into_iter().flatten().filter_map(serde_json::Value::as_str) {
+            if !self.arguments.iter().any(|(given, _)| given == name) {
+                let message = format!("the route `{}` needs the argument `{name}`", self.route);
+                report.error(self.route_span, message, format!("write `args: {{ {name}: … }}` beside it"));
+            }
+        }
+    }
+}
+
+/// What is known of the arguments that templates may name.
+pub(super) fn refuse_unknown(
+    report: &Report<'_>,
+    asked: &Asked,
+    known: &[String],
+    missing: &str,
+    help: impl Fn(&str) -> String,
+) {
+    for argument in asked.arguments.iter().filter(|argument| !known.contains(&argument.name)) {
+        let name = &argument.name;
+        let nearest = suggest::nearest(name, known.iter().map(String::as_str));
+        let help = nearest.map_or_else(|| help(name), |nearest| format!("did you mean `{nearest}`?"));
+        report.error(argument.span, format!("{missing} `{name}`"), help);
+    }
+}
+
+/// Notes the arguments of a template.
+pub(super) fn note(report: &Report<'_>, template: &crate::rule::Template, span: Span, asked: &mut Asked) {
+    match language::arguments_of(template) {
+        None => asked.all = true,
+        Some(arguments) => arguments
+            .iter()
+            .for_each(|(name, optional)| asked.add(name, *optional, language::words_in(report, span, name))),
+    }
+}

@@ -1,0 +1,60 @@
+//! `complete`: what an argument may be, for a person who types it.
+
+use std::sync::Arc;
+
+use super::{
+    calls::{self, WrittenCall},
+    keys::COMPLETE,
+    language,
+    node::{Entry, Kind},
+    report::Report,
+    schemas::Asked,
+    section::Section,
+    upstreams::scalar,
+};
+use crate::route::{AskedCompletion, Completion};
+
+/// What completes an argument, and the call that is made for it.
+pub(super) struct Compiled {
+    pub(super) completion: Completion,
+    pub(super) call: Option<WrittenCall>,
+}
+
+/// Reads what completes the argument `own`, among the `known` ones. `None` when something is wrong with it; that has
+/// been reported then.
+pub(super) fn read(report: &Report<'_>, entry: &Entry, own: &str, known: &[String]) -> Option<Compiled> {
+    if let Kind::List(items) = &entry.value.kind {
+        if items.is_empty() {
+            report.error(
+                entry.value.span,
+                "`complete` has no value",
+                "write `[short, long]`, or leave it out",
+            );
+            return None;
+        }
+        let values: Vec<_> = items.iter().map(|item| scalar(report, item, "a value of `complete`")).collect();
+        let completion = Completion::Listed(values.into_iter().collect::<Option<_>>()?);
+        return Some(Compiled { completion, call: None });
+    }
+    if !matches!(entry.value.kind, Kind::Map(_)) {
+        let message = format!("`complete` takes a list of values or a map, found {}", entry.value.found());
+        report.error(entry.value.span, message, "write `[short, long]`, or `{ route: NAME }`");
+        return None;
+    }
+    let section = Section::open(report, entry.key.span, &entry.value, &COMPLETE)?;
+    section.required("route", "write `route: NAME`, or a list of values")?;
+    let mut asked = Asked::default();
+    let values = section.get("values").map(|node| language::jq(report, node, "`values`", &[]));
+    let (call, written) = calls::read(&section, &mut asked)?;
+    let before = report.errors();
+    calls::refuse_unknown(report, &asked, known, "there is no argument", |name| {
+        format!("name it among the arguments: `{name}:`")
+    });
+    let values = match values {
+        None => None,
+        Some(values) => Some(Arc::new(values?)),
+    };
+    let chosen = asked.names(own);
+    let completion = Completion::Asked(AskedCompletion { call, values, chosen });
+    (report.errors() == before).then_some(Compiled { completion, call: Some(written) })
+}

@@ -1,0 +1,84 @@
+//! Prompts, and what completes an argument.
+
+use super::*;
+
+pub(in crate::config) static PROMPT: Keys = Keys {
+    of: "a prompt",
+    id: "prompt",
+    list: &[
+        key("title", Text, "A name for people."),
+        key("description", Text, "What it is for; people choose by it."),
+        key(
+            "arguments",
+            Map(&Either(&[Nothing, Section(&PROMPT_ARGUMENT)])),
+            "What a person is asked for, by name.",
+        ),
+        key("messages", List(&Section(&PROMPT_MESSAGE)), "What it says, in order."),
+    ],
+};
+
+pub(in crate::config) static PROMPT_ARGUMENT: Keys = Keys {
+    of: "an argument of a prompt",
+    id: "prompt_argument",
+    list: &[
+        key("title", Text, "A name for people."),
+        key("description", Text, "What it means."),
+        key("required", Flag, "Whether the prompt can't be had without it. Default `false`."),
+        key("complete", COMPLETE_FORM, "What it may be: a list of values, or a route that gives them."),
+    ],
+};
+
+pub(in crate::config) static PROMPT_MESSAGE: Keys = Keys {
+    of: "a message",
+    id: "prompt_message",
+    list: &[
+        key("user", PROMPT_CONTENT, "What the person says: a template, a block, or a list of blocks."),
+        key("assistant", PROMPT_CONTENT, "What the model says."),
+    ],
+};
+
+const PROMPT_CONTENT: Takes = Either(&[Text, Section(&PROMPT_BLOCK), List(&Section(&PROMPT_BLOCK))]);
+
+pub(in crate::config) static PROMPT_BLOCK: Keys = Keys {
+    of: "a block of a message",
+    id: "prompt_block",
+    list: &[
+        key("text", Text, "A text: a template. An empty one is left out."),
+        key("route", Text, "The route whose result is shown: all its blocks."),
+        key("args", Map(&Anything), "The arguments for that route: a template each, or a value."),
+        key("resource", Section(&PROMPT_RESOURCE), "An embedded document."),
+        key("resource_link", Section(&RESOURCE_LINK), "A link to a document."),
+        key(
+            "annotations",
+            Section(&BLOCK_ANNOTATIONS),
+            "Hints for clients, for blocks that have none of their own.",
+        ),
+    ],
+};
+
+pub(in crate::config) static PROMPT_RESOURCE: Keys = Keys {
+    of: "`resource`",
+    id: "prompt_resource",
+    list: &[
+        key("uri", Text, "What the document is called: a template."),
+        key("text", Text, "What is in it: a template."),
+        key("media_type", Text, "Its media type. Default `text/plain`."),
+    ],
+};
+
+/// What completes an argument.
+pub(super) const COMPLETE_FORM: Takes = Either(&[List(&Scalar), Section(&COMPLETE)]);
+
+pub(in crate::config) static COMPLETE: Keys = Keys {
+    of: "`complete`",
+    id: "complete",
+    list: &[
+        key("route", Text, "The route that gives the values."),
+        key("args", Map(&Anything), "The arguments for that route: a template each, or a value."),
+        key(
+            "values",
+            Text,
+            "jq: from its result to the list of values. Default: the result is the list, or the lines of its text.",
+        ),
+    ],
+};

@@ -1,0 +1,321 @@
+//! `prompts`: messages that people ask for by name.
+
+use std::sync::Arc;
+
+use super::{
+    calls::{self, Routes, WrittenCall},
+    complete, content,
+    examples::Position,
+    extract::media_type,
+    keys::{PROMPT, PROMPT_ARGUMENT, PROMPT_BLOCK, PROMPT_MESSAGE, PROMPT_RESOURCE, RESOURCE_LINK},
+    language,
+    node::{Entry, Kind, Node},
+    report::Report,
+    schemas::Asked,
+    section::Section,
+    source::Span,
+};
+use crate::{
+    prompt::{Part, PartTemplate, Prompt, PromptArgument, PromptName, Role},
+    route::{Completion, JsonTemplate},
+    rule::{Template, template_names},
+    tool::Arguments,
+};
+
+/// One prompt as it was written.
+#[derive(Debug, Clone)]
+pub struct PromptFile {
+    /// The compiled prompt.
+    pub prompt: Arc<Prompt>,
+    /// Where its name stands.
+    pub position: Position,
+}
+
+/// Names that the templates of a prompt may use.
+const NAMES: [&str; 1] = ["args"];
+
+/// A part, where it stands, and the call that it makes.
+struct ReadPart {
+    template: PartTemplate,
+    span: Span,
+    call: Option<WrittenCall>,
+}
+
+/// Reads one prompt. `None` when something is wrong with it; that has been reported then.
+pub(super) fn read(report: &Report<'_>, routes: Routes<'_>, entry: &Entry) -> Option<PromptFile> {
+    let before = report.errors();
+    let name = entry.key.text.parse::<PromptName>().map_err(|error| {
+        report.error(entry.key.span, error.to_string(), "letters, digits, `_`, `-` and `.` make a name");
+    });
+    let section = Section::open(report, entry.key.span, &entry.value, &PROMPT)?;
+    let written = section.map("arguments").unwrap_or_default();
+    let names: Vec<String> = written.iter().map(|entry| entry.key.text.clone()).collect();
+    let mut arguments: Vec<PromptArgument> =
+        written.iter().filter_map(|entry| argument(report, routes, entry, &names)).collect();
+    let mut asked = Asked::default();
+    let parts = messages(&section, &mut asked);
+    let (title, description) = (section.text("title"), section.text("description"));
+    if section.get("description").is_none() && !section.is_misspelt() {
+        report.warning(
+            entry.key.span,
+            format!("the prompt `{}` has no `description`", entry.key.text),
+            "a person reads it to choose among prompts",
+        );
+    }
+    let parts = parts.unwrap_or_default();
+    calls::refuse_unknown(report, &asked, &names, "the prompt has no argument", |name| {
+        format!("name it under `arguments`: `{name}:`")
+    });
+    // What could not be read may be what uses it.
+    let is_whole = report.errors() == before;
+    for unused in written.iter().filter(|entry| is_whole && !asked.names(&entry.key.text)) {
+        let name = &unused.key.text;
+        let message = format!("the argument `{name}` is used nowhere in the prompt");
+        report.warning(unused.key.span, message, format!("put it into a message: `{{{{ args.{name} }}}}`"));
+    }
+    parts.iter().filter_map(|part| part.call.as_ref()).for_each(|call| call.check(report, routes));
+    if report.errors() > before {
+        return None;
+    }
+    parts.iter().for_each(|part| refuse_what_can_not_be_filled_in(report, part, &arguments));
+    for argument in arguments.iter_mut().filter(|argument| argument.completion.is_none()) {
+        argument.completion = listed_by_a_route(&argument.name, &parts, routes).map(Completion::Listed);
+    }
+    let prompt = Prompt {
+        name: name.ok()?,
+        title: title.map(str::to_owned),
+        description: description.map(|text| text.trim_end().to_owned()),
+        arguments,
+        parts: parts.into_iter().map(|part| part.template).collect(),
+    };
+    let position = Position::of(report, entry.key.span);
+    (report.errors() == before).then(|| PromptFile { prompt: Arc::new(prompt), position })
+}
+
+fn argument(
+    report: &Report<'_>,
+    routes: Routes<'_>,
+    entry: &Entry,
+    names: &[String],
+) -> Option<PromptArgument> {
+    const LONGEST_NAME_BYTES: usize = 128;
+    let name = entry.key.text.clone();
+    if name.is_empty() || name.len() > LONGEST_NAME_BYTES {
+        let message = format!("the name of an argument has 1 to {LONGEST_NAME_BYTES} bytes");
+        report.error(entry.key.span, message, "write a short word, such as `city`");
+        return None;
+    }
+    let bare = PromptArgument { name, title: None, description: None, required: false, completion: None };
+    if matches!(entry.value.kind, Kind::Nothing) {
+        return Some(bare);
+    }
+    let section = Section::open(report, entry.key.span, &entry.value, &PROMPT_ARGUMENT)?;
+    let (title, description) = (section.text("title"), section.text("description"));
+    let required = section.flag("required").unwrap_or(false);
+    let completion = match section.entry("complete") {
+        None => None,
+        Some(entry) => {
+            let complete::Compiled { completion, call } = complete::read(report, entry, &bare.name, names)?;
+            if let Some(call) = call {
+                call.check(report, routes);
+            }
+            Some(completion)
+        }
+    };
+    Some(PromptArgument {
+        title: title.map(str::to_owned),
+        description: description.map(|text| text.trim_end().to_owned()),
+        required,
+        completion,
+        ..bare
+    })
+}
+
+fn messages(section: &Section<'_, '_>, asked: &mut Asked) -> Option<Vec<ReadPart>> {
+    let report = section.report;
+    let help = "write `messages: [{ user: \"…\" }]`";
+    let node = section.required("messages", help)?;
+    let Kind::List(items) = &node.kind else {
+        report.error(node.span, format!("`messages` takes a list, found {}", node.found()), help);
+        return None;
+    };
+    if items.is_empty() {
+        report.error(node.span, "`messages` has no message", help);
+        return None;
+    }
+    let parts: Vec<ReadPart> = items.iter().flat_map(|item| message(report, item, asked)).collect();
+    let mut fetched = parts.iter().filter(|part| part.call.is_some());
+    for (parts, limit, what) in [
+        (parts.get(Prompt::PART_LIMIT), Prompt::PART_LIMIT, "blocks"),
+        (fetched.nth(Prompt::FETCH_LIMIT), Prompt::FETCH_LIMIT, "blocks with a `route`"),
+    ] {
+        if let Some(part) = parts {
+            let message = format!("a prompt has at most {limit} {what}");
+            report.error(part.span, message, "put some of them into one, or into another prompt");
+        }
+    }
+    Some(parts)
+}
+
+/// The parts of a message, without those that are wrong; that has been reported then.
+fn message(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Vec<ReadPart> {
+    let Some(section) = Section::open(report, node.span, node, &PROMPT_MESSAGE) else { return Vec::new() };
+    let said = [(Role::User, section.entry("user")), (Role::Assistant, section.entry("assistant"))];
+    let mut said = said.into_iter().filter_map(|(role, entry)| Some((role, entry?)));
+    let Some((role, entry)) = said.next() else {
+        section.missing("a message is said by nobody".to_owned(), "write `- user: …`, or `- assistant: …`");
+        return Vec::new();
+    };
+    if let Some((_, other)) = said.next() {
+        let help = "write `- user: …`, and another `- assistant: …`";
+        report.error(other.key.span, "a message is said by one, found two", help);
+        return Vec::new();
+    }
+    let value = &entry.value;
+    match &value.kind {
+        Kind::List(items) if items.is_empty() => {
+            report.error(value.span, "the message has no block", "write a text, or `[{ text: … }]`");
+            Vec::new()
+        }
+        Kind::List(items) => {
+            items.iter().filter_map(|item| block(report, item, item.span, role, asked)).collect()
+        }
+        Kind::Map(_) => block(report, value, entry.key.span, role, asked).into_iter().collect(),
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {
+            let what = format!("`{}`", entry.key.text);
+            let text = template(report, value, &what, asked);
+            let part = text.map(|text| ReadPart {
+                template: PartTemplate {
+                    role,
+                    part: Part::Text(text),
+                    annotations: None,
+                    last_modified: None,
+                },
+                span: value.span,
+                call: None,
+            });
+            part.into_iter().collect()
+        }
+    }
+}
+
+fn block(report: &Report<'_>, node: &Node, place: Span, role: Role, asked: &mut Asked) -> Option<ReadPart> {
+    let section = Section::open(report, place, node, &PROMPT_BLOCK)?;
+    let (annotations, last_modified) = match section.section("annotations", &super::keys::BLOCK_ANNOTATIONS) {
+        Some(section) => content::annotations(&section, &NAMES)?,
+        None => (None, None),
+    };
+    if let (Some(template), Some(node)) = (&last_modified, section.get("annotations")) {
+        calls::note(report, template, node.span, asked);
+    }
+    const KINDS: [&str; 4] = ["text", "route", "resource", "resource_link"];
+    let kinds: Vec<_> = KINDS.into_iter().filter_map(|name| section.entry(name)).collect();
+    let [one] = kinds[..] else {
+        let help = "write `- text: …`, and another `-` for the next block";
+        match kinds.get(1) {
+            None => section.missing("a block of a message shows nothing".to_owned(), help),
+            Some(second) => {
+                report.error(second.key.span, "a block of a message shows one thing, found several", help);
+            }
+        }
+        return None;
+    };
+    let kind = one.key.text.as_str();
+    if kind != "route" {
+        section.refuse_beside(&["args"], kind);
+    }
+    let mut call = None;
+    let part = match kind {
+        "text" => Part::Text(template(report, &one.value, "`text`", asked)?),
+        "route" => {
+            let (route, written) = calls::read(&section, asked)?;
+            call = Some(written);
+            Part::Route(route)
+        }
+        "resource" => {
+            let inner = Section::open(report, one.key.span, &one.value, &PROMPT_RESOURCE)?;
+            let media_type = media_type(&inner).or_else(|| Some("text/plain".to_owned()));
+            let uri = inner.required("uri", "write `uri: report://today`");
+            let text = inner.required("text", "write `text: \"…\"`");
+            let uri = uri.and_then(|node| template(report, node, "`uri`", asked));
+            let text = text.and_then(|node| template(report, node, "`text`", asked));
+            Part::Resource { uri: uri?, media_type, text: text? }
+        }
+        _ => {
+            let inner = Section::open(report, one.key.span, &one.value, &RESOURCE_LINK)?;
+            let media_type = media_type(&inner);
+            let uri = inner.required("uri", "write `uri: report://today`");
+            let name = inner.required("name", "write `name: report`");
+            let uri = uri.and_then(|node| template(report, node, "`uri`", asked));
+            let name = name.and_then(|node| template(report, node, "`name`", asked));
+            let description = match inner.get("description") {
+                None => None,
+                Some(node) => Some(template(report, node, "`description`", asked)?),
+            };
+            Part::ResourceLink { uri: uri?, name: name?, description, media_type }
+        }
+    };
+    let template = PartTemplate { role, part, annotations, last_modified };
+    Some(ReadPart { template, span: one.value.span, call })
+}
+
+fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut Asked) -> Option<Template> {
+    let template = language::template(report, node, what, &NAMES)?;
+    calls::note(report, &template, node.span, asked);
+    Some(template)
+}
+
+/// A template that asks for what is not there fails whenever the prompt is asked for: told now rather than then.
+fn refuse_what_can_not_be_filled_in(report: &Report<'_>, part: &ReadPart, arguments: &[PromptArgument]) {
+    // What fails over the value itself is no mistake of the template.
+    const UNDEFINED: &str = "undefined value";
+    let given = |only_required: bool| -> Arguments {
+        let given = arguments.iter().filter(|argument| argument.required || !only_required);
+        let given = given.map(|argument| (argument.name.clone(), "1".into()));
+        given.collect::<serde_json::Map<_, _>>().into()
+    };
+    for (only_required, when) in [(false, ""), (true, " when what may be left out is")] {
+        let given = given(only_required);
+        let names = template_names(&given);
+        let of_templates = part.template.templates().into_iter();
+        let of_templates =
+            of_templates.filter_map(|template| Some(template.render(&names).err()?.to_string()));
+        let of_call = match &part.template.part {
+            Part::Route(call) => call.arguments.as_slice(),
+            _ => &[],
+        };
+        let of_call =
+            of_call.iter().filter_map(|(_, template)| Some(template.fill(&given).err()?.to_string()));
+        let failed = of_templates.chain(of_call).find_map(|error| {
+            let (_, what) = error.split_once(UNDEFINED)?;
+            let what = what.trim_start_matches(": ");
+            Some(what.split(" in `").next().unwrap_or(what).to_owned())
+        });
+        if let Some(what) = failed {
+            let name =
+                what.split("args.").nth(1).and_then(|rest| rest.split(['`', '.']).next()).unwrap_or_default();
+            let message = format!("the template can't be filled in{when}: {what}");
+            let help = match only_required {
+                true => format!(
+                    "write `{{{{ args.{name} | default('…') }}}}` or `{{% if args.{name} %}}`, or make it `required`"
+                ),
+                false => "an argument is a text, with nothing inside".to_owned(),
+            };
+            return report.error(language::words_in(report, part.span, name), message, help);
+        }
+    }
+}
+
+/// What the schema of a route lists for an argument that is handed on to it as it is.
+fn listed_by_a_route(name: &str, parts: &[ReadPart], routes: Routes<'_>) -> Option<Vec<String>> {
+    parts.iter().find_map(|part| {
+        let Part::Route(call) = &part.template.part else { return None };
+        let file = part.call.as_ref()?.route(routes)?;
+        call.arguments.iter().find_map(|(theirs, template)| match template {
+            JsonTemplate::Argument(ours) if ours == name => {
+                Some(file.route.input.listed(theirs)).filter(|values| !values.is_empty())
+            }
+            _ => None,
+        })
+    })
+}

@@ -1,0 +1,160 @@
+//! Completion over real sockets, in both eras.
+
+use serde_json::{Value, json};
+
+use super::served::{ERAS, Served};
+use crate::support::{Asked, Scripted, Step, reply};
+
+const CONFIGURATION: &str = r#"
+upstreams: { old: "LEGACY" }
+routes:
+  list_cities:
+    description: The cities, one a line.
+    request: GET old/cities
+  search_parts:
+    description: Parts of a machine.
+    request: GET old/parts/{machine}?q={letters}
+  many:
+    description: Very many values.
+    request: GET old/many
+  fails:
+    description: Fails.
+    request: GET old/fails
+  get_picture:
+    description: A picture.
+    request: GET old/picture/{gate}/{size}
+    input:
+      properties: { gate: { enum: [North, South, Northeast] }, size: { oneOf: [{ const: 1 }, { const: 12 }] } }
+      required: [gate, size]
+prompts:
+  all:
+    description: Every kind of completion.
+    arguments:
+      style: { complete: [short, thorough, Shorter, ashore] }
+      city: { complete: { route: list_cities } }
+      machine:
+      part:
+        complete:
+          route: search_parts
+          args: { machine: "{{ args.machine }}", letters: "{{ args.part }}" }
+          values: "[.parts[] | select(.stock > 0) | .name]"
+      number: { complete: { route: many } }
+      broken: { complete: { route: fails } }
+      shapeless: { complete: { route: search_parts, args: { machine: x, letters: x } } }
+      unreadable: { complete: { route: search_parts, args: { machine: x, letters: x }, values: ".parts.name" } }
+      gate: { required: true }
+      size: { required: true }
+    messages:
+      - user: "{{ args | tojson }}"
+      - user: [{ route: get_picture, args: { gate: "{{ args.gate }}", size: "{{ args.size }}" } }]
+"#;
+
+async fn served() -> (Served, Scripted) {
+    let upstream = Scripted::start(|asked: &Asked| {
+        let path = asked.line().split(' ').nth(1).unwrap();
+        vec![Step::Send(match path {
+            "/cities" => reply("200 OK", "text/plain", "Oslo\n  Bergen \n\nOslo\nNordoslo\n"),
+            "/many" => {
+                let values: Vec<usize> = (0..250).collect();
+                reply("200 OK", "application/json", &json!(values).to_string())
+            }
+            "/fails" => reply("500 Oops", "text/plain", "panic"),
+            _ if path.starts_with("/parts/") => {
+                let parts = json!({ "parts": [{ "name": "belt", "stock": 1 }, { "name": "bolt", "stock": 0 },
+                    { "name": "V-belt", "stock": 2 }, { "name": path, "stock": 1 }] });
+                reply("200 OK", "application/json", &parts.to_string())
+            }
+            _ => reply("404 Not Found", "text/plain", "no"),
+        })]
+    })
+    .await;
+    (Served::start(CONFIGURATION, &upstream).await, upstream)
+}
+
+fn params(argument: &str, typed: &str, others: Value) -> Value {
+    json!({ "ref": { "type": "ref/prompt", "name": "all" }, "argument": { "name": argument, "value": typed },
+        "context": { "arguments": others } })
+}
+
+#[tokio::test]
+async fn values_come_from_lists_routes_and_schemas() {
+    let (served, _upstream) = served().await;
+    for revision in ERAS {
+        assert_eq!(served.capabilities(revision).await["completions"], json!({}));
+        for (argument, typed, others, expected) in [
+            ("style", "", json!({}), json!(["short", "thorough", "Shorter", "ashore"])),
+            ("style", "SHO", json!({}), json!(["short", "Shorter", "ashore"])),
+            ("style", "x", json!({}), json!([])),
+            ("city", "", json!({}), json!(["Oslo", "Bergen", "Nordoslo"])),
+            ("city", "os", json!({}), json!(["Oslo", "Nordoslo"])),
+            // What the route was told has been chosen by it: the rest comes behind.
+            ("part", "be", json!({ "machine": "press" }), json!(["belt", "V-belt", "/parts/press?q=be"])),
+            // An argument for which nothing is known.
+            ("machine", "p", json!({}), json!([])),
+            // A route that fails, lacks an argument, gives no list, or no value that the filter can read.
+            ("broken", "", json!({}), json!([])),
+            ("part", "be", json!({}), json!([])),
+            ("shapeless", "", json!({}), json!([])),
+            ("unreadable", "", json!({}), json!([])),
+            // Handed to a route whose schema lists the values.
+            ("gate", "north", json!({}), json!(["North", "Northeast"])),
+            ("size", "2", json!({}), json!(["12"])),
+        ] {
+            let result =
+                served.result(revision, "completion/complete", params(argument, typed, others)).await;
+            let completion = &result["completion"];
+            assert_eq!(completion["values"], expected, "{revision} {argument} {typed}");
+            assert_eq!(completion["total"], expected.as_array().unwrap().len());
+            assert_eq!(completion["hasMore"], false);
+        }
+        let result = served.result(revision, "completion/complete", params("number", "1", json!({}))).await;
+        let completion = &result["completion"];
+        assert_eq!(completion["values"].as_array().unwrap().len(), 100);
+        assert_eq!(completion["values"][0], "1");
+        assert_eq!((&completion["total"], &completion["hasMore"]), (&json!(133), &json!(true)));
+    }
+    let result = served.result(ERAS[1], "completion/complete", params("style", "", json!({}))).await;
+    assert_eq!(result["resultType"], "complete");
+    assert!(result["_meta"].get("io.modelcontextprotocol/serverInfo").is_some(), "{result}");
+}
+
+#[tokio::test]
+async fn requests_that_can_not_be_completed_are_refused() {
+    let (served, _upstream) = served().await;
+    let argument = json!({ "name": "city", "value": "" });
+    let prompt = json!({ "type": "ref/prompt", "name": "all" });
+    for revision in ERAS {
+        for (params, words) in [
+            (json!({ "ref": prompt }), "`params.argument`"),
+            (json!({ "argument": argument }), "`params.ref`"),
+            (json!({ "ref": { "type": "ref/tool", "name": "all" }, "argument": argument }), "`params.ref`"),
+            (json!({ "ref": { "type": "ref/prompt" }, "argument": argument }), "`params.ref`"),
+            (json!({ "ref": prompt, "argument": { "name": "city" } }), "`params.argument`"),
+            (json!({ "ref": prompt, "argument": { "name": "city", "value": 5 } }), "`params.argument`"),
+            (
+                json!({ "ref": prompt, "argument": argument, "context": { "arguments": { "a": 5 } } }),
+                "`params.context.arguments`",
+            ),
+            (json!({ "ref": prompt, "argument": argument, "context": [] }), "`params.context.arguments`"),
+            (json!({ "ref": { "type": "ref/prompt", "name": "no" }, "argument": argument }), "prompt `no`"),
+            (json!({ "ref": prompt, "argument": { "name": "no", "value": "" } }), "no argument `no`"),
+            (
+                json!({ "ref": { "type": "ref/resource", "uri": "x://y" }, "argument": argument }),
+                "resource template `x://y`",
+            ),
+        ] {
+            let shown = params.to_string();
+            let (_, code, message) = served.error(revision, "completion/complete", params).await;
+            assert_eq!(code, -32602, "{shown}: {message}");
+            assert!(message.contains(words), "{shown}: {message}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_first_revision_has_the_method_and_no_word_for_the_capability() {
+    let (served, _upstream) = served().await;
+    assert!(served.capabilities("2024-11-05").await.get("completions").is_none());
+    let result = served.result("2024-11-05", "completion/complete", params("style", "sh", json!({}))).await;
+    assert_eq!(result["completion"]["values"][0], "short");
+}
