@@ -41,7 +41,7 @@ fn section(keys: &'static Keys, definitions: &mut Definitions) -> Map<String, Va
     schema.insert("additionalProperties".into(), false.into());
     if std::ptr::eq(keys, &EXTRACT) {
         // What names no extractor is none, and its key may be a misspelt one.
-        let beside = ["fields", "type", "optional"];
+        let beside = ["of", "fields", "type", "optional"];
         let named = keys.names().filter(|name| !beside.contains(name));
         let named: Vec<_> = named.map(|name| json!({ "required": [name] })).collect();
         schema.insert("anyOf".into(), named.into());

@@ -188,7 +188,11 @@ impl Draft<'_> {
             Value::Object(members) => members.get(name).cloned().unwrap_or_default(),
             _ => Value::Null,
         };
-        let _ = writeln!(out, "      {dash}extract:\n          {name}:");
+        let _ = writeln!(out, "      {dash}extract:");
+        if let Some(of) = candidate.of() {
+            let _ = writeln!(out, "          of: {}", yaml::flow(of));
+        }
+        let _ = writeln!(out, "          {name}:");
         for (key, value) in options.as_object().into_iter().flatten() {
             let _ = writeln!(out, "            {}:{}", yaml::text(key), yaml::block(value, 12));
         }

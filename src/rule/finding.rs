@@ -99,7 +99,7 @@ impl<'a> Finding<'a> {
                 trace.step(|| {
                     let found = value.get(&part.name).map(|value| capped(&value.to_string(), LONGEST_TRACED));
                     (
-                        format!("extract {} {}", part.name, part.extractor.kind.name()),
+                        format!("extract {} {}", part.name, part.extractor.words()),
                         found.unwrap_or_else(|| "nothing: left out".to_owned()),
                     )
                 });
@@ -113,7 +113,7 @@ impl<'a> Finding<'a> {
                 Err(why) => format!("failed: {why}"),
             };
             let what = match extract {
-                Extract::One(extractor) => format!("extract {}", extractor.kind.name()),
+                Extract::One(extractor) => format!("extract {}", extractor.words()),
                 Extract::Parts(_) => "extract".to_owned(),
             };
             (what, found)

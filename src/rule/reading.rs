@@ -55,6 +55,13 @@ impl<'a> Reading<'a> {
         Self::new(self.reply, self.body, self.facts, charset).with_most_values(self.most_values)
     }
 
+    /// The same reply with another text: one that was found in it.
+    pub(super) fn of_text(&self, text: Bytes) -> Self {
+        let inner = Self::new(self.reply, self.body, self.facts, None).with_most_values(self.most_values);
+        let (charset, because) = ("UTF-8", "what was found");
+        Self { text: OnceCell::from(Ok(Decoded { text, charset, because })), ..inner }
+    }
+
     pub(crate) fn reply(&self) -> &'a Reply {
         self.reply
     }

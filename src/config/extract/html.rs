@@ -25,9 +25,13 @@ pub(super) const FORM: Form = Form {
         let select = section.entry("select").and_then(|entry| select(section, entry));
         let each = section.get("each").and_then(|node| css(section.report, node, "`each`"));
         let table = section.get("table").and_then(|node| table(section.report, node));
+        let text = section.get("text").and_then(|node| css(section.report, node, "`text`"));
         let shape = section.word("as");
         let columns = csv::columns(section);
         let allow_empty = section.flag("allow_empty").unwrap_or(false);
+        if section.get("text").is_some() {
+            section.refuse_beside(&["select", "each", "allow_empty", "table", "as", "columns"], "text");
+        }
         if section.get("table").is_some() {
             section.refuse_beside(&["select", "each", "allow_empty"], "table");
             if shape == Some("pairs") {
@@ -46,6 +50,9 @@ pub(super) const FORM: Form = Form {
         }
         if section.report.errors() > before {
             return None;
+        }
+        if let Some(css) = text {
+            return Some(ExtractorKind::Html(Html { without, take: Take::TextOf(css) }));
         }
         let take = match (select, each, table) {
             (_, _, Some(css)) => {

@@ -14,6 +14,7 @@ mod json;
 mod mcp;
 mod metrics;
 mod ndjson;
+mod of;
 mod pairs;
 mod parts;
 mod records;
@@ -162,6 +163,7 @@ fn read_map(report: &Report<'_>, entry: &Entry) -> Option<One> {
         return None;
     }
     let section = Section::open(report, entry.key.span, &entry.value, &EXTRACT)?;
+    let of = section.entry("of").map(|entry| of::read(report, entry));
     let named: Vec<(&Form, &Entry)> =
         FORMS.iter().filter_map(|form| Some((*form, section.entry(form.name)?))).collect();
     let (outer, kind_entry) = (section.entry("fields"), section.entry("type"));
@@ -179,6 +181,10 @@ fn read_map(report: &Report<'_>, entry: &Entry) -> Option<One> {
         return None;
     };
     let (kind, inner) = options(report, form, one)?;
+    let of = match of {
+        Some(of) => Some(of.filter(|_| of::may_read(report, &kind, one))?),
+        None => None,
+    };
     if let (Some(_), Some(outer)) = (inner, outer) {
         report.error(
             outer.key.span,
@@ -189,7 +195,7 @@ fn read_map(report: &Report<'_>, entry: &Entry) -> Option<One> {
     let named = inner.or(outer);
     let typing = fields::typing(report, &kind, named, kind_entry)?;
     let fields_span = named.or(kind_entry).map(|entry| entry.key.span);
-    Some(One { extractor: Extractor { kind, typing }, fields_span, optional })
+    Some(One { extractor: Extractor { of, kind, typing }, fields_span, optional })
 }
 
 /// The options of an extractor, and its `fields`.

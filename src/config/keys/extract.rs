@@ -45,6 +45,12 @@ pub(in crate::config) static EXTRACT: Keys = Keys {
         key("regex", Either(&[Text, Section(&REGEX)]), "Named captures of a regular expression."),
         key("text", Either(&[Section(&TEXT), Nothing]), "The whole text."),
         key("xml", Either(&[Section(&XML), Nothing]), "An XML document, SOAP included."),
+        // A constant that led back here would have no end.
+        key(
+            "of",
+            Either(&[Word(EXTRACTORS), Section(&EXTRACT)]),
+            "What gives the text that is read, where that is not the reply as it came: `html`, for what a page shows.",
+        ),
         key("fields", FIELDS, "Named fields with types, taken from what was found."),
         key(
             "type",
@@ -223,6 +229,7 @@ pub(in crate::config) static HTML: Keys = Keys {
             "What the table becomes: a list of objects by its headings, or one object of names and values. Default `rows`.",
         ),
         key("columns", NAMES, "Names of the table's columns, instead of its headings."),
+        key("text", Text, "A CSS selector: all of the text of the first element that it finds."),
         key("without", Text, "A CSS selector: what it finds is taken out of the page beforehand."),
         key("fields", FIELDS, "Named fields with types."),
     ],

@@ -10,9 +10,9 @@ mod repeated;
 mod whole;
 mod wording;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::samples::Sorted;
+use super::{samples::Sorted, trial};
 
 /// A way to read replies.
 #[derive(Debug, Clone)]
@@ -55,6 +55,11 @@ impl Candidate {
         !matches!(self.name(), "json" | "ndjson" | "metrics" | "mcp")
     }
 
+    /// What gives the text that is read, where that is not the reply.
+    pub(super) fn of(&self) -> Option<&Value> {
+        self.extract.get("of")
+    }
+
     /// The name of the extractor.
     pub(super) fn name(&self) -> &str {
         match &self.extract {
@@ -73,17 +78,53 @@ pub(super) fn all(sorted: &Sorted<'_>) -> Vec<Candidate> {
         found.extend(documents::candidates(&texts, &media_type));
         // A document has lines too, and whoever reads it by them reads it wrongly.
         if found.is_empty() {
-            found.extend(lines::metrics(&texts));
-            found.extend(delimited::candidates(&texts, &media_type));
-            found.extend(pairs::candidates(&texts));
-            found.extend(columns::candidates(&texts));
-            found.extend(lines::form(&texts, &media_type));
-            found.extend(whole::candidate(&texts));
-            found.extend(repeated::candidates(&texts));
+            found.extend(of_lines(&texts, &media_type));
+        } else {
+            found.extend(of_shown_lines(sorted, &texts));
         }
     }
     found.push(last_resort(sorted));
     found
+}
+
+/// What reads texts that are no documents.
+fn of_lines(texts: &[&str], media_type: &str) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    found.extend(lines::metrics(texts));
+    found.extend(delimited::candidates(texts, media_type));
+    found.extend(pairs::candidates(texts));
+    found.extend(columns::candidates(texts));
+    found.extend(lines::form(texts, media_type));
+    found.extend(whole::candidate(texts));
+    found.extend(repeated::candidates(texts));
+    found
+}
+
+/// What reads the lines that pages show in a `<pre>`, where that is all of them but for titles.
+fn of_shown_lines(sorted: &Sorted<'_>, sources: &[&str]) -> Vec<Candidate> {
+    let is_listing = |source: &&str| {
+        let source = source.to_ascii_lowercase();
+        source.matches("<pre").count() == 1 && !source.contains("<table") && source.contains("<html")
+    };
+    if !sources.iter().all(is_listing) {
+        return Vec::new();
+    }
+    let of = json!({ "html": { "text": "pre" } });
+    let shown = Candidate::likely(of.clone(), "");
+    let Ok(values) = trial::values(&shown, &sorted.successes) else { return Vec::new() };
+    let Some(texts) = values.iter().map(|value| value.as_str()).collect::<Option<Vec<_>>>() else {
+        return Vec::new();
+    };
+    let beside = |candidate: Candidate| {
+        let mut extract = match candidate.extract {
+            Value::Object(members) => members,
+            name => Map::from_iter([(name.as_str().unwrap_or("text").to_owned(), json!({}))]),
+        };
+        extract.insert("of".to_owned(), of.clone());
+        let why = format!("in the `<pre>` of the page, {}", candidate.why);
+        Candidate { extract: Value::Object(extract), why, ..candidate }
+    };
+    of_lines(&texts, "").into_iter().map(beside).collect()
 }
 
 fn last_resort(sorted: &Sorted<'_>) -> Candidate {

@@ -46,7 +46,7 @@ pub use self::{
     xml::{Attributes, Path, PathError, Pick, Prefixes, Xml},
 };
 use super::reading::Reading;
-use crate::tool::{Content, JsonText};
+use crate::tool::{Content, JsonText, kind_of};
 
 /// How many records or keys one reply may give; more are an error, so that a reply of many short lines can't
 /// take a hundred times its size.
@@ -55,6 +55,8 @@ pub const RECORD_LIMIT: usize = 100_000;
 /// An extractor and the types of what it finds.
 #[derive(Debug)]
 pub struct Extractor {
+    /// What gives the text that is read; the reply itself where there is none.
+    pub of: Option<Box<Self>>,
     /// What is read.
     pub kind: ExtractorKind,
     /// What becomes of it.
@@ -220,7 +222,15 @@ impl ExtractorKind {
 impl Extractor {
     /// An extractor that takes all it finds.
     pub fn whole(kind: ExtractorKind) -> Self {
-        Self { kind, typing: Typing::AsFound }
+        Self { of: None, kind, typing: Typing::AsFound }
+    }
+
+    /// Its name, and the name of what it reads a text of.
+    pub(crate) fn words(&self) -> String {
+        match &self.of {
+            Some(of) => format!("{} of {}", self.kind.name(), of.words()),
+            None => self.kind.name().to_owned(),
+        }
     }
 
     /// Reads a reply.
@@ -234,6 +244,23 @@ impl Extractor {
 
     /// What is there, as it was found.
     fn find(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
+        let Some(of) = &self.of else { return self.find_in(reading) };
+        let inner = of.text(reading).map_err(|error| format!("`of` {}: {error}", of.kind.name()))?;
+        self.find_in(&reading.of_text(inner))
+    }
+
+    /// What is found, which must be a text.
+    fn text(&self, reading: &Reading<'_>) -> Result<Bytes, String> {
+        match self.extract(reading)? {
+            Extracted::Text(text) => Ok(text),
+            found => match found.into_value(reading)? {
+                Value::String(text) => Ok(text.into()),
+                other => Err(format!("expected a text to read, found {}", kind_of(&other))),
+            },
+        }
+    }
+
+    fn find_in(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
         match &self.kind {
             ExtractorKind::Binary(binary) => binary.extract(reading),
             ExtractorKind::Columns(columns) => {

@@ -120,6 +120,14 @@ impl Part {
     }
 
     fn finds_nothing(&self, reading: &Reading<'_>) -> bool {
+        let inner = match &self.extractor.of {
+            Some(of) => match of.text(reading) {
+                Ok(text) => Some(reading.of_text(text)),
+                Err(_) => return false,
+            },
+            None => None,
+        };
+        let reading = inner.as_ref().unwrap_or(reading);
         match &self.extractor.kind {
             ExtractorKind::Header(_) => true,
             ExtractorKind::Regex(_) => reading.text().is_ok(),

@@ -129,7 +129,8 @@ fn typed_fields_make_the_structure_and_its_schema() {
     let mut rule = success(ExtractorKind::Pairs(Pairs::default()), None, None);
     let Action::Success(action) = &mut rule.action else { unreachable!() };
     let kind = ExtractorKind::Pairs(Pairs::default());
-    action.extract = Some(Extract::One(Box::new(Extractor { kind, typing: Typing::Fields(fields) })));
+    action.extract =
+        Some(Extract::One(Box::new(Extractor { of: None, kind, typing: Typing::Fields(fields) })));
     let translator = translator(vec![rule], Some(schema));
     let expected = r#"{"temperature":5.0,"raining":true}"#;
     check(

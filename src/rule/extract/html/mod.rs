@@ -34,6 +34,8 @@ pub enum Take {
     /// Its text without markup.
     #[default]
     Text,
+    /// The text of the first element that a selector finds.
+    TextOf(CssSelector),
     /// An object of what some selectors find.
     Select(Vec<Selected>),
     /// Such an object for each element that a selector finds.
@@ -100,13 +102,16 @@ impl Html {
     pub(super) fn gives_many(&self) -> bool {
         match &self.take {
             Take::Each(_) | Take::Table(Table { shape: TableShape::Rows(_), .. }) => true,
-            Take::Text | Take::Select(_) | Take::Table(Table { shape: TableShape::Pairs, .. }) => false,
+            Take::Text
+            | Take::TextOf(_)
+            | Take::Select(_)
+            | Take::Table(Table { shape: TableShape::Pairs, .. }) => false,
         }
     }
 
     pub(super) fn finds(&self) -> Finds<'_> {
         match &self.take {
-            Take::Text => Finds::NoFields,
+            Take::Text | Take::TextOf(_) => Finds::NoFields,
             Take::Select(select) | Take::Each(EachElement { select, .. }) => {
                 Finds::Names(select.iter().map(|selected| selected.name.as_str()).collect())
             }
@@ -132,6 +137,13 @@ impl Html {
         let root = page.root_element();
         match &self.take {
             Take::Text => text::shown(root, &mut work).map(Value::from),
+            Take::TextOf(css) => {
+                let first =
+                    css.all(&page, &mut work)?.first().and_then(|id| ElementRef::wrap(page.tree.get(*id)?));
+                let first =
+                    first.ok_or_else(|| format!("expected an element `{}`, found none", css.source()))?;
+                text::shown(first, &mut work).map(Value::from)
+            }
             Take::Select(select) => Finder::all(select, &page, &mut work)?.object(root, &mut work),
             Take::Each(each) => each.extract(&page, &mut work),
             Take::Table(table) => table.extract(&page, &mut work),

@@ -39,6 +39,19 @@ fn check(take: &Take, text: &str, expected: Result<&str, &str>) {
 }
 
 #[test]
+fn the_white_space_that_a_kept_text_begins_with_is_kept() {
+    let of = |css: &str| Take::TextOf(CssSelector::parse(css).unwrap());
+    let page = "<h1> A </h1>\n<pre>\n\n   total  free\nmem:   1     2\n \n</pre><xmp> a <b>\n  c</xmp>";
+    let text = |take| Html { take, without: None }.extract(page).unwrap();
+    assert_eq!(text(of("pre")), "   total  free\nmem:   1     2");
+    assert_eq!(text(of("xmp")), " a <b>\n  c");
+    assert_eq!(text(of("h1")), "A");
+    assert_eq!(text(Take::Text), "A\n\n\n   total  free\nmem:   1     2\n\n a <b>\n  c");
+    let error = Html { take: of("h2"), without: None }.extract(page).unwrap_err();
+    assert_eq!(error, "expected an element `h2`, found none");
+}
+
+#[test]
 fn the_text_is_what_a_browser_shows() {
     let page = "<html><head><title>no</title><style>b{}</style></head><body>\n <h1>State &amp;\n more</h1>Up<br>since\
                 <script>no()</script> <b>noon</b><p>One&nbsp;&nbsp; two</p>three<table><tr><td>a<td>b<tr><td>c</table>\

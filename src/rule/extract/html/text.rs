@@ -10,18 +10,22 @@ const HIDDEN: [&str; 9] =
 
 /// Elements that begin and end a line.
 #[rustfmt::skip]
-const BLOCKS: [&str; 36] = [
+const BLOCKS: [&str; 39] = [
     "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dialog",
     "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html",
-    "legend", "li", "main", "menu", "nav", "ol", "optgroup", "option", "pre", "section", "summary", "table",
-    "tr", "ul",
+    "legend", "li", "listing", "main", "menu", "nav", "ol", "optgroup", "option", "plaintext", "pre", "section",
+    "summary", "table", "tr", "ul", "xmp",
 ];
+
+/// Elements whose white space is kept.
+const KEPT: [&str; 5] = ["listing", "plaintext", "pre", "textarea", "xmp"];
 
 /// Elements with a blank line round them.
 const PARAGRAPHS: [&str; 7] = ["p", "h1", "h2", "h3", "h4", "h5", "h6"];
 
 /// The text without markup: white space as one space, `<br>` and the ends of blocks as line breaks, a blank line
-/// round paragraphs and headings, a tab between the cells of a row. No-break spaces are spaces.
+/// round paragraphs and headings, a tab between the cells of a row. No-break spaces are spaces. White space of `<pre>` is
+/// kept, at the begin of the first line too: what stands there may be the header of a table.
 pub(super) fn shown(root: ElementRef<'_>, work: &mut Work) -> Result<String, String> {
     let mut writer = Writer::default();
     let mut node = *root;
@@ -52,13 +56,13 @@ pub(super) fn shown(root: ElementRef<'_>, work: &mut Work) -> Result<String, Str
             }
             is_shown = true;
             if node.id() == root.id() {
-                return Ok(writer.text.trim().to_owned());
+                return Ok(writer.done());
             }
             if let Some(next) = node.next_sibling() {
                 node = next;
                 break;
             }
-            let Some(parent) = node.parent() else { return Ok(writer.text.trim().to_owned()) };
+            let Some(parent) = node.parent() else { return Ok(writer.done()) };
             node = parent;
         }
     }
@@ -71,8 +75,10 @@ struct Writer {
     breaks: usize,
     tab: bool,
     space: bool,
-    /// How many `<pre>` are open.
+    /// How many elements are open whose white space is kept.
     kept: usize,
+    /// Whether the text begins in such an element.
+    begins_kept: bool,
 }
 
 impl Writer {
@@ -84,9 +90,21 @@ impl Writer {
                 self.space = true;
             } else {
                 self.pad();
+                self.begins_kept |= self.text.is_empty() && self.kept > 0;
                 self.text.push(if character == '\u{a0}' { ' ' } else { character });
             }
         }
+    }
+
+    /// The text without blank lines and white space round it.
+    fn done(self) -> String {
+        let text = self.text.trim_end();
+        let from = match text.find(|character: char| !character.is_whitespace()) {
+            Some(first) if self.begins_kept => text[..first].rfind('\n').map_or(0, |at| at + 1),
+            Some(first) => first,
+            None => 0,
+        };
+        text[from..].to_owned()
     }
 
     fn pad(&mut self) {
@@ -114,10 +132,8 @@ impl Writer {
             _ if BLOCKS.contains(&name) => self.breaks = self.breaks.max(1),
             _ => {}
         }
-        match name {
-            "pre" if is_begin => self.kept += 1,
-            "pre" => self.kept = self.kept.saturating_sub(1),
-            _ => {}
+        if KEPT.contains(&name) {
+            self.kept = if is_begin { self.kept + 1 } else { self.kept.saturating_sub(1) };
         }
     }
 }
