@@ -18,9 +18,10 @@ use crate::rule::{
 
 /// Reads lines of a key, a separator and a value into an object of strings.
 ///
-/// The first separator of a line counts, white space round key and value does not. Lines without a separator
-/// (headings, rules, blank lines) are passed over; a reply without any pair is an error. A key that comes
-/// again gives an array of its values, in order.
+/// The first separator of a line counts, white space round key and value does not, nor do dots that lead from the key to
+/// the separator. Lines without a separator (headings, rules, blank lines) are passed over, unless they begin right below
+/// the value of the line before: it has several then. A reply without any pair is an error. A key that comes again gives
+/// an array of its values, in order.
 #[derive(Debug)]
 pub struct Pairs {
     /// With the captures `key` and `value`: every match in a line is a pair. It stands in place of separators, and no
@@ -52,7 +53,8 @@ pub enum Indented {
     Same,
     /// They belong to the line before that is indented less, which becomes an object: of its own value as
     /// `value`, where it has one, and of what is below it. A line without separator is a key then, if there is
-    /// something below it. Tabs reach to the next multiple of eight columns.
+    /// something below it, and else one more value of the line that it belongs to. Tabs reach to the next multiple of
+    /// eight columns.
     Nested,
     /// They go on with the value before, with a line break between.
     Lines,
@@ -147,6 +149,14 @@ impl Pairs {
             if bare.len() < line.len() && builder.goes_on(line) {
                 continue;
             }
+            if builder.is_below_value(line) {
+                count += 1;
+                if count > limit {
+                    return Err(too_many(first_line + index));
+                }
+                builder.add_value(bare.trim_end());
+                continue;
+            }
             if self.comments.iter().any(|prefix| bare.starts_with(prefix)) {
                 continue;
             }
@@ -170,13 +180,13 @@ impl Pairs {
                     }
                     builder.close(0);
                     let value = Some(Cow::Borrowed(value));
-                    builder.open.push(Open { indent: 0, key, value, members: Map::new() });
+                    builder.open.push(Open::new(0, key, value));
                 }
                 continue;
             }
             let (key, value) = match (&section, self.split(bare)) {
                 (Some(_), _) => ("", None),
-                (None, Some((key, value))) => (key.trim_end(), Some(value)),
+                (None, Some((key, value))) => (without_leader(key), Some(value)),
                 (None, None) => (bare.trim_end(), None),
             };
             if section.is_none() && (key.is_empty() || value.is_none() && self.indented != Indented::Nested) {
@@ -201,7 +211,10 @@ impl Pairs {
                     "line {line_number}: expected at most {most} levels of indentation, found more"
                 ));
             }
-            builder.open.push(Open { indent, key, value: value.map(Cow::Borrowed), members: Map::new() });
+            let open = Open::new(indent, key, value.map(Cow::Borrowed));
+            builder
+                .open
+                .push(Open { value_column: value.and_then(|value| value_column(line, value)), ..open });
         }
         builder.close_section();
         Ok((builder.found, count))
@@ -238,10 +251,20 @@ struct Open<'t> {
     key: &'t str,
     /// As it stands; `None` where the line has no separator.
     value: Option<Cow<'t, str>>,
+    /// The column that the value begins in, where white space stands before it.
+    value_column: Option<usize>,
+    /// What other lines add to the value.
+    more: Vec<&'t str>,
     members: Map<String, Value>,
 }
 
-impl Builder<'_, '_> {
+impl<'t> Open<'t> {
+    fn new(indent: usize, key: &'t str, value: Option<Cow<'t, str>>) -> Self {
+        Self { indent, key, value, value_column: None, more: Vec::new(), members: Map::new() }
+    }
+}
+
+impl<'t> Builder<'_, 't> {
     /// Adds an indented line to the value that it goes on with, if there is one.
     fn goes_on(&mut self, line: &str) -> bool {
         let mut rest = line.chars();
@@ -259,13 +282,49 @@ impl Builder<'_, '_> {
         true
     }
 
+    /// Whether a line begins right below the value of the line before, and is no pair itself: `ipconfig` writes further
+    /// addresses there. The separator may be a part of such a value (`fe80::1`), but not with white space behind it.
+    fn is_below_value(&self, line: &str) -> bool {
+        let Some(column) = self.open.last().and_then(|open| open.value_column) else { return false };
+        if column != indentation(line) || !line.contains(char::is_alphanumeric) {
+            return false;
+        }
+        let found = self.pairs.split(line.trim());
+        found.is_none_or(|(key, value)| {
+            let separator = &line.trim()[key.len()..line.trim().len() - value.len()];
+            !separator.trim().is_empty() && !value.is_empty() && !value.starts_with(char::is_whitespace)
+        })
+    }
+
+    fn add_value(&mut self, value: &'t str) {
+        if let Some(open) = self.open.last_mut() {
+            open.more.push(value);
+        }
+    }
+
     /// Puts every line away that is indented as much as `indent`, or more.
     fn close(&mut self, indent: usize) {
-        while let Some(line) = self.open.pop_if(|line| line.indent >= indent) {
-            let value = match line.value {
-                _ if !line.members.is_empty() => Value::Object(line.members),
-                Some(value) => Value::String(self.pairs.plain(&value)),
-                None => continue,
+        while let Some(mut line) = self.open.pop_if(|line| line.indent >= indent) {
+            let more: Vec<Value> = line.more.iter().map(|value| self.pairs.plain(value).into()).collect();
+            let values = match line.value {
+                _ if !line.members.is_empty() => {
+                    more.into_iter().for_each(|value| add(&mut line.members, "value", value));
+                    vec![Value::Object(line.members)]
+                }
+                // Words that are no pair, below a line that they belong to.
+                None if more.is_empty() => {
+                    if let Some(parent) =
+                        self.open.last_mut().filter(|_| line.key.contains(char::is_alphanumeric))
+                    {
+                        parent.more.push(line.key);
+                    }
+                    continue;
+                }
+                value => {
+                    let own = value.map(|value| Value::from(self.pairs.plain(&value)));
+                    let own = own.filter(|own| more.is_empty() || own.as_str() != Some(""));
+                    own.into_iter().chain(more).collect()
+                }
             };
             let members = match (self.open.last_mut(), &mut self.section) {
                 (Some(parent), _) => {
@@ -278,7 +337,7 @@ impl Builder<'_, '_> {
                 (None, Some((_, members))) => members,
                 (None, None) => &mut self.found,
             };
-            add(members, line.key, value);
+            values.into_iter().for_each(|value| add(members, line.key, value));
         }
     }
 
@@ -295,11 +354,28 @@ impl Builder<'_, '_> {
     }
 }
 
+/// A key without the dots that lead from it to the separator: `DNS Servers . . . :`, `Total.....:`.
+fn without_leader(key: &str) -> &str {
+    let key = key.trim_end();
+    let bare = key.trim_end_matches(['.', ' ']);
+    if key[bare.len()..].matches('.').count() > 1 && !bare.is_empty() { bare } else { key }
+}
+
 /// How many columns of white space a line begins with.
 fn indentation(line: &str) -> usize {
+    columns(line.chars().take_while(|character| character.is_whitespace()))
+}
+
+/// The column that the value at the end of a line begins in, where white space stands before it; `None` where it is empty.
+fn value_column(line: &str, value: &str) -> Option<usize> {
+    let begin = value.find(|character: char| !character.is_whitespace()).filter(|begin| *begin > 0)?;
+    Some(columns(line[..line.len() - value.len() + begin].chars()))
+}
+
+/// How many columns characters take.
+fn columns(characters: impl Iterator<Item = char>) -> usize {
     const TAB_COLUMNS: usize = 8;
-    let white = line.chars().take_while(|character| character.is_whitespace());
-    white.fold(0, |column, character| match character {
+    characters.fold(0, |column, character| match character {
         '\t' => (column / TAB_COLUMNS + 1) * TAB_COLUMNS,
         _ => column + 1,
     })

@@ -42,6 +42,47 @@ fn headings_are_passed_over_and_repeated_keys_gather() {
 }
 
 #[test]
+fn what_begins_right_below_a_value_is_one_more() {
+    let text = "   DNS Servers . . . : 192.0.2.1\r\n                       fe80::1%3\r\n                       192.0.2.2\r\n\r\n   \
+                Next. . . . . . . : x\r\n";
+    let expected = r#"{"DNS Servers":["192.0.2.1","fe80::1%3","192.0.2.2"],"Next":"x"}"#;
+    check(&Pairs::default(), text, Ok(expected));
+    check(&indented(Indented::Nested), text, Ok(expected));
+    check(&Pairs::default(), "to:\ta\n\tb\nto: c\n", Ok(r#"{"to":["a","b","c"]}"#));
+    // Pairs, rules, and what begins elsewhere are what they were.
+    let others = "a: 1\n   b: 2\nc: 3\n   ---\nd: 4\n  (four)\n";
+    check(&Pairs::default(), others, Ok(r#"{"a":"1","b":"2","c":"3","d":"4"}"#));
+    check(&separated(&[" "]), "a   1\n    b 2\n", Ok(r#"{"a":"1","b":"2"}"#));
+}
+
+#[test]
+fn dots_that_lead_to_the_separator_are_no_part_of_the_key() {
+    let expected = r#"{"IPv4 Address":"192.0.2.7","Total":"5","etc.":"x","..":"y"}"#;
+    check(&Pairs::default(), "IPv4 Address. . . : 192.0.2.7\nTotal.....: 5\netc.: x\n..: y\n", Ok(expected));
+}
+
+#[test]
+fn words_below_a_line_are_not_lost() {
+    let nested = || indented(Indented::Nested);
+    check(&nested(), "Files:\n  /a 1\n  /b 2\nOne:\n  x\n", Ok(r#"{"Files":["/a 1","/b 2"],"One":"x"}"#));
+    check(&nested(), "Disk: 5\n  not mounted\n  ----\n", Ok(r#"{"Disk":["5","not mounted"]}"#));
+    check(
+        &nested(),
+        "Disk: 5\n  free: 2\n  not mounted\n",
+        Ok(r#"{"Disk":{"value":["5","not mounted"],"free":"2"}}"#),
+    );
+    check(&nested(), "Title\n\na: b\n", Ok(r#"{"a":"b"}"#));
+}
+
+#[test]
+fn values_of_many_lines_have_a_limit() {
+    let text = format!("a: b\n{}", "   c\n".repeat(RECORD_LIMIT));
+    for pairs in [Pairs::default(), indented(Indented::Nested)] {
+        check(&pairs, &text, Err("expected at most 100000 pairs, found more"));
+    }
+}
+
+#[test]
 fn a_reply_without_pairs_is_an_error() {
     check(&Pairs::default(), "", Err("found none"));
     check(&Pairs::default(), "Service restarting", Err("expected lines of `key: value`"));
