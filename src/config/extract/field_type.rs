@@ -241,22 +241,21 @@ fn unit<T>(section: &Section<'_, '_>, help: &str, named: impl Fn(&str) -> Option
 
 fn time(section: &Section<'_, '_>, wants_time: bool) -> Option<TimeForm> {
     let report = section.report;
-    let format = match section.text_node("format") {
-        None => TimeFormat::Usual,
-        Some((_, "unix")) => TimeFormat::Unix,
-        Some((_, "unix-ms")) => TimeFormat::UnixMillis,
-        Some((node, text)) => match TimeFormat::directives(text, wants_time) {
-            Ok(format) => format,
-            Err(error) => {
-                let message = format!("`format` can't be read by: {error}");
-                report.error(
-                    node.span,
-                    message,
-                    "write it as `strftime` has it, `%Y-%m-%d %H:%M:%S`, or `unix`",
-                );
-                return None;
-            }
-        },
+    let written = section.get("format").map_or(&[][..], items);
+    if let (Some(node), []) = (section.get("format"), written) {
+        report.error(node.span, "`format` names no form", "write `format: \"%Y-%m-%d %H:%M:%S\"`");
+        return None;
+    }
+    // A date among several forms is one because somebody wrote that it is.
+    let needs_time = wants_time && written.len() < 2;
+    let mut forms = Vec::new();
+    for node in written {
+        forms.push(time_format(report, node, needs_time)?);
+    }
+    let format = match forms.len() {
+        0 => TimeFormat::Usual,
+        1 => forms.remove(0),
+        _ => TimeFormat::OneOf(forms),
     };
     let zone = match section.text_node("zone") {
         None => None,
@@ -268,8 +267,14 @@ fn time(section: &Section<'_, '_>, wants_time: bool) -> Option<TimeForm> {
             }
         },
     };
-    if let Some((node, text)) = section.text_node("format").filter(|_| wants_time && zone.is_none())
-        && !format.may_have_an_offset()
+    let forms = match &format {
+        TimeFormat::OneOf(forms) => forms.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let mut without = written.iter().zip(forms).filter(|(_, form)| !form.may_have_an_offset());
+    if let Some((node, text)) = without.next().and_then(|(node, _)| Some((node, node.as_text()?)))
+        && wants_time
+        && zone.is_none()
     {
         let message = format!("a `date-time` of the form `{text}` has no offset from UTC, and no `zone`");
         let help = "write `zone: Europe/Oslo`, where its clock stands, or `zone: UTC`; or take `type: date`";
@@ -277,6 +282,29 @@ fn time(section: &Section<'_, '_>, wants_time: bool) -> Option<TimeForm> {
         return None;
     }
     Some(TimeForm { format, zone })
+}
+
+/// One form of a date or time.
+fn time_format(report: &Report<'_>, node: &Node, wants_time: bool) -> Option<TimeFormat> {
+    let text = section::text_of(report, node, "`format`")?;
+    let error = match text {
+        "iso" => return Some(TimeFormat::Usual),
+        "unix" => return Some(TimeFormat::Unix),
+        "unix-ms" => return Some(TimeFormat::UnixMillis),
+        _ => match TimeFormat::directives(text, wants_time) {
+            Ok(format) => return Some(format),
+            Err(error) => error,
+        },
+    };
+    let help = match text.contains("%Z") {
+        true => {
+            "names of zones such as `CET` are not unique: write its letters in place of `%Z`, `\"%H:%M CET\"`, and \
+                 `zone: Europe/Oslo` beside; `%z` is `+0100`, `%Q` is `Europe/Oslo`"
+        }
+        false => "write it as `strftime` has it, `%Y-%m-%d %H:%M:%S`, or `unix`",
+    };
+    report.error(node.span, format!("`format` can't be read by: {error}"), help);
+    None
 }
 
 fn booleans(

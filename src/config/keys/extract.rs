@@ -389,7 +389,12 @@ pub(in crate::config) static FIELD: Keys = Keys {
             Word(&[",", ".", " ", "'", "_"]),
             "`number`, `integer`: what may stand between thousands.",
         ),
-        key("format", Text, "`date-time`, `date`: as `strftime` has it, or `unix`, or `unix-ms`."),
+        key(
+            "format",
+            OneOrMore(&Text),
+            "`date-time`, `date`: as `strftime` has it, or `unix`, `unix-ms`, `iso` (the default); or several, the first that \
+             reads it counts.",
+        ),
         key(
             "zone",
             Text,

@@ -30,6 +30,8 @@ pub enum TimeFormat {
     Unix,
     /// Milliseconds since 1970.
     UnixMillis,
+    /// In one of these ways: the first that reads it. A date alone is its midnight where a time is wanted.
+    OneOf(Vec<Self>),
 }
 
 /// A time zone, or a fixed offset from UTC.
@@ -74,13 +76,30 @@ impl TimeFormat {
 
     /// Whether a text of this form can say how far its clock is from UTC.
     pub fn may_have_an_offset(&self) -> bool {
-        let Self::Directives(directives) = self else { return true };
+        let directives = match self {
+            Self::Directives(directives) => directives,
+            Self::OneOf(forms) => return forms.iter().all(Self::may_have_an_offset),
+            Self::Usual | Self::Unix | Self::UnixMillis => return true,
+        };
         let sample = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
         let read = strtime::format(directives, &sample).and_then(|written| {
             let read = strtime::parse(directives, &written)?;
             Ok(read.timestamp().is_some() || read.offset().is_some() || read.iana_time_zone().is_some())
         });
         read.unwrap_or(false)
+    }
+}
+
+impl TimeFormat {
+    /// What is written so, behind what it is.
+    fn words(&self) -> String {
+        match self {
+            Self::Usual => "such as `2026-11-21T09:30:00Z`".to_owned(),
+            Self::Directives(directives) => format!("of the form `{directives}`"),
+            Self::Unix => "as seconds since 1970".to_owned(),
+            Self::UnixMillis => "as milliseconds since 1970".to_owned(),
+            Self::OneOf(forms) => forms.iter().map(Self::words).collect::<Vec<_>>().join(", or "),
+        }
     }
 }
 
@@ -105,6 +124,10 @@ impl TimeForm {
         let found = self.find(text.trim(), NO_TIME)?;
         let (instant, offset) = match (found.instant, found.time, &self.zone) {
             (Some(instant), ..) => instant,
+            (None, None, Some(Zone(zone))) if matches!(self.format, TimeFormat::OneOf(_)) => {
+                let day = found.date.to_zoned(zone.clone()).map_err(|_| self.expected(NO_TIME))?;
+                (day.timestamp(), day.offset())
+            }
             (None, None, _) => return Err("a date with a time".to_owned()),
             (None, Some(time), Some(Zone(zone))) => {
                 let moment = zone.to_ambiguous_zoned(time);
@@ -140,29 +163,36 @@ impl TimeForm {
     }
 
     fn expected(&self, what: &str) -> String {
-        match &self.format {
-            TimeFormat::Usual => format!("{what} such as `2026-11-21T09:30:00Z`"),
-            TimeFormat::Directives(directives) => format!("{what} of the form `{directives}`"),
-            TimeFormat::Unix => format!("{what} as seconds since 1970"),
-            TimeFormat::UnixMillis => format!("{what} as milliseconds since 1970"),
-        }
+        format!("{what} {}", self.format.words())
     }
 
     /// What a text says; `what` is what is expected of it.
     fn find(&self, text: &str, what: &str) -> Result<Found, String> {
-        let found = match &self.format {
+        // `%Y` reads `26` as the year 26, which nobody means.
+        let is_short = |found: &Found| {
+            let year = found.date.year();
+            (0..100).contains(&year) && !text.contains(&format!("{year:04}"))
+        };
+        let forms = match &self.format {
+            TimeFormat::OneOf(forms) => forms.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let mut found = forms.iter().filter_map(|form| self.read(form, text)).peekable();
+        let is_any = found.peek().is_some();
+        found.find(|found| !is_short(found)).ok_or_else(|| match is_any {
+            true => format!("{what} whose year has four digits (a year of two is `%y` in `format`)"),
+            false => self.expected(what),
+        })
+    }
+
+    fn read(&self, form: &TimeFormat, text: &str) -> Option<Found> {
+        match form {
             TimeFormat::Usual => usual(text),
             TimeFormat::Directives(directives) => by_directives(directives, text),
             TimeFormat::Unix => self.epoch(text, 9),
             TimeFormat::UnixMillis => self.epoch(text, 6),
-        };
-        let found = found.ok_or_else(|| self.expected(what))?;
-        // `%Y` reads `26` as the year 26, which nobody means.
-        let year = found.date.year();
-        if (0..100).contains(&year) && !text.contains(&format!("{year:04}")) {
-            return Err(format!("{what} whose year has four digits (a year of two is `%y` in `format`)"));
+            TimeFormat::OneOf(forms) => forms.iter().find_map(|form| self.read(form, text)),
         }
-        Ok(found)
     }
 
     /// A decimal number of units of 10 to the `power` nanoseconds since 1970. What is finer is cut off.
@@ -293,6 +323,30 @@ mod tests {
         for text in ["", "99999999999999", "1.x", "+5", "9999999999999999999999"] {
             check("unix", "", text, Err("seconds since 1970"));
         }
+    }
+
+    #[test]
+    fn the_first_of_several_formats_that_reads_it_counts() {
+        let several = |zone: &str| {
+            let forms = ["%Y%m%dT%H%M%S", "%Y%m%d"].map(|form| TimeFormat::directives(form, false).unwrap());
+            let forms = [TimeFormat::Usual].into_iter().chain(forms).collect();
+            TimeForm { format: TimeFormat::OneOf(forms), zone: Some(zone.parse().unwrap()) }
+        };
+        let oslo = several("Europe/Oslo");
+        assert_eq!(oslo.date_time("20261121T093000Z").unwrap(), "2026-11-21T09:30:00Z");
+        assert_eq!(oslo.date_time("20261121T093000").unwrap(), "2026-11-21T09:30:00+01:00");
+        assert_eq!(oslo.date_time("20261121").unwrap(), "2026-11-21T00:00:00+01:00");
+        assert_eq!(oslo.date("20261121T003000").unwrap(), "2026-11-21");
+        // The day had no midnight: its clocks went forward over it.
+        let sao_paulo = several("America/Sao_Paulo");
+        assert_eq!(sao_paulo.date_time("20181104").unwrap(), "2018-11-04T01:00:00-02:00");
+        let wrong = oslo.date_time("tomorrow").unwrap_err();
+        assert!(
+            wrong.ends_with(
+                "such as `2026-11-21T09:30:00Z`, or of the form `%Y%m%dT%H%M%S`, or of the form `%Y%m%d`"
+            ),
+            "{wrong}"
+        );
     }
 
     #[test]
