@@ -26,12 +26,19 @@ pub(super) const FORM: Form = Form {
         let pattern = pattern(section);
         let comments = words(section, "comment", "write what such lines begin with: `comment: \"#\"`");
         let unquote = section.flag("unquote").unwrap_or(false);
+        let section_end = section
+            .get("section_end")
+            .and_then(|node| language::pattern(section.report, node, "`section_end`"));
         let (indented, sections, records) = (indented(section), sections(section), records::read(section));
         if pattern.is_some() {
             section.refuse_beside(&["separator"], "pattern");
             if indented == Indented::Nested {
                 section.refuse_beside(&["indented"], "pattern");
             }
+        }
+        if let Some(entry) = section.entry("section_end").filter(|_| section.get("sections").is_none()) {
+            let help = "write how a section begins: `sections: '^BEGIN:(?<name>.+)'`";
+            section.report.error(entry.key.span, "`section_end` has no effect without `sections`", help);
         }
         if section.report.errors() > before {
             return None;
@@ -44,6 +51,7 @@ pub(super) const FORM: Form = Form {
             unquote,
             indented,
             sections,
+            section_end,
             blocks: records.blocks,
             allow_empty: records.allow_empty,
         }))

@@ -301,6 +301,12 @@ pub(in crate::config) static PAIRS: Keys = Keys {
             "Whether `[name]` begins a section, an object of its own; or a regular expression with one capture, the name. \
              Default `false`.",
         ),
+        key(
+            "section_end",
+            Text,
+            "A regular expression: a line that matches ends a section, and sections may stand in others. Default: the next \
+             section ends it.",
+        ),
         key("each", Word(&["text", "block"]), "The whole text, or every block of lines. Default `text`."),
         BLOCK_SEPARATOR,
         BLOCK_START,

@@ -105,6 +105,8 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
         9 => Some(ExtractorKind::Pairs(Pairs {
             pattern: Some(Pattern::compile("(?<key>[a-z]+)=(?<value>[^ ]*)").unwrap()),
             indented: Indented::Words,
+            sections: Some(Pattern::compile("^a(?<name>.*)").unwrap()),
+            section_end: Some(Pattern::compile("^z").unwrap()),
             ..Pairs::default()
         })),
         21 => Some(ExtractorKind::Grok(Regex {

@@ -38,6 +38,9 @@ pub struct Pairs {
     pub indented: Indented,
     /// A line that matches begins a section, an object of its own; its first named capture is the name.
     pub sections: Option<Pattern>,
+    /// A line that matches ends the section that was begun last, and sections may stand in others; without it, the next
+    /// section ends the one before.
+    pub section_end: Option<Pattern>,
     /// Each block of lines gives an object of an array, blocks without pairs aside; the whole text gives one
     /// object where this is missing.
     pub blocks: Option<Box<Blocks>>,
@@ -73,6 +76,7 @@ impl Default for Pairs {
             unquote: false,
             indented: Indented::Same,
             sections: None,
+            section_end: None,
             blocks: None,
             allow_empty: false,
         }
@@ -133,7 +137,7 @@ impl Pairs {
         limit: usize,
         stop: Option<&Stop>,
     ) -> Result<(Map<String, Value>, usize), String> {
-        let mut builder = Builder { pairs: self, found: Map::new(), section: None, open: Vec::new() };
+        let mut builder = Builder { pairs: self, found: Map::new(), sections: Vec::new(), open: Vec::new() };
         let mut count = 0_usize;
         let too_many =
             |line: usize| format!("line {line}: expected at most {RECORD_LIMIT} pairs, found more");
@@ -158,6 +162,10 @@ impl Pairs {
                 continue;
             }
             if self.comments.iter().any(|prefix| bare.starts_with(prefix)) {
+                continue;
+            }
+            if self.section_end.as_ref().is_some_and(|pattern| pattern.regex().is_match(bare)) {
+                builder.close_section();
                 continue;
             }
             let section =
@@ -199,6 +207,12 @@ impl Pairs {
                 return Err(too_many(line_number));
             }
             if let Some((pattern, captures)) = section {
+                if builder.sections.len() >= Self::NESTING_LIMIT {
+                    let most = Self::NESTING_LIMIT;
+                    return Err(format!(
+                        "line {line_number}: expected at most {most} sections in one another, found more"
+                    ));
+                }
                 let name = pattern.names().first().and_then(|name| captures.name(name));
                 builder.begin_section(name.map_or("", |name| name.as_str().trim()));
                 continue;
@@ -216,7 +230,10 @@ impl Pairs {
                 .open
                 .push(Open { value_column: value.and_then(|value| value_column(line, value)), ..open });
         }
-        builder.close_section();
+        while !builder.sections.is_empty() {
+            builder.close_section();
+        }
+        builder.close(0);
         Ok((builder.found, count))
     }
 
@@ -239,8 +256,8 @@ impl Pairs {
 struct Builder<'p, 't> {
     pairs: &'p Pairs,
     found: Map<String, Value>,
-    /// The section that is being read.
-    section: Option<(String, Map<String, Value>)>,
+    /// The sections that are being read, each in the one before.
+    sections: Vec<(String, Map<String, Value>)>,
     /// The lines that others may yet belong to, each indented more than the one before.
     open: Vec<Open<'t>>,
 }
@@ -326,7 +343,7 @@ impl<'t> Builder<'_, 't> {
                     own.into_iter().chain(more).collect()
                 }
             };
-            let members = match (self.open.last_mut(), &mut self.section) {
+            let members = match (self.open.last_mut(), self.sections.last_mut()) {
                 (Some(parent), _) => {
                     let own = parent.value.as_ref().map(|value| self.pairs.plain(value));
                     if let Some(own) = own.filter(|own| parent.members.is_empty() && !own.is_empty()) {
@@ -342,14 +359,18 @@ impl<'t> Builder<'_, 't> {
     }
 
     fn begin_section(&mut self, name: &str) {
-        self.close_section();
-        self.section = Some((name.to_owned(), Map::new()));
+        match self.pairs.section_end {
+            Some(_) => self.close(0),
+            None => self.close_section(),
+        }
+        self.sections.push((name.to_owned(), Map::new()));
     }
 
     fn close_section(&mut self) {
         self.close(0);
-        if let Some((name, members)) = self.section.take() {
-            add(&mut self.found, name, Value::Object(members));
+        if let Some((name, members)) = self.sections.pop() {
+            let outer = self.sections.last_mut().map_or(&mut self.found, |(_, members)| members);
+            add(outer, name, Value::Object(members));
         }
     }
 }

@@ -56,6 +56,25 @@ fn what_begins_right_below_a_value_is_one_more() {
 }
 
 #[test]
+fn sections_that_end_may_stand_in_others() {
+    let pattern = |source| Some(Pattern::compile(source).unwrap());
+    let pairs = || Pairs {
+        sections: pattern("^BEGIN:(?<name>.+)"),
+        section_end: pattern("^END:"),
+        ..Pairs::default()
+    };
+    let text = "a:1\nBEGIN:X\nb:2\nBEGIN:Y\nc:3\nEND:Y\nd:4\nEND:X\nEND:Z\ne:5\nBEGIN:X\nf:6\n";
+    check(&pairs(), text, Ok(r#"{"a":"1","X":[{"b":"2","Y":{"c":"3"},"d":"4"},{"f":"6"}],"e":"5"}"#));
+    check(
+        &pairs(),
+        &"BEGIN:X\n".repeat(33),
+        Err("line 33: expected at most 32 sections in one another, found more"),
+    );
+    let nested = Pairs { indented: Indented::Nested, ..pairs() };
+    check(&nested, "BEGIN:X\nb: 2\n c: 3\nEND:X\nd: 4\n", Ok(r#"{"X":{"b":{"value":"2","c":"3"}},"d":"4"}"#));
+}
+
+#[test]
 fn dots_that_lead_to_the_separator_are_no_part_of_the_key() {
     let expected = r#"{"IPv4 Address":"192.0.2.7","Total":"5","etc.":"x","..":"y"}"#;
     check(&Pairs::default(), "IPv4 Address. . . : 192.0.2.7\nTotal.....: 5\netc.: x\n..: y\n", Ok(expected));
