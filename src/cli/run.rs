@@ -7,9 +7,9 @@ use tokio::{net::TcpListener, runtime::Runtime};
 
 use super::{ConfigArgument, Failure, STACK_BYTES, screen::Screen};
 use crate::{
-    config::{Flag, Loaded},
+    config::{self, Flag, Loaded, Sources},
     observe::{Chain, log},
-    serve::{self, Assembled, Drained},
+    serve::{self, Assembled, Drained, Hangups},
 };
 
 #[derive(Debug, Args)]
@@ -63,10 +63,13 @@ fn flag(name: &str, setting: &str, value: Option<&String>) -> Option<Flag> {
 }
 
 pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), Failure> {
-    let loaded = arguments.config.load(arguments.overrides.flags())?;
+    let sources = arguments.config.sources(arguments.overrides.flags());
+    let loaded = config::load(&sources).map_err(Failure::Problems)?;
     screen.problems(&loaded.warnings);
     run_to_end(prepare(&loaded)?, async {
-        let server = Server::bind(&loaded).await?;
+        let mut server = Server::bind(&loaded).await?;
+        // Before it is said that the program listens: whoever reads that may send the signal.
+        server.reload_from(sources)?;
         let address = server.address()?;
         screen.line(format!("listening on http://{address}"));
         server.serve().await
@@ -103,6 +106,7 @@ pub(super) fn start_log(loaded: &Loaded) -> Result<(), Failure> {
 pub(super) struct Server {
     listener: TcpListener,
     assembled: Assembled,
+    reload: Option<(Hangups, Sources)>,
 }
 
 impl Server {
@@ -111,7 +115,14 @@ impl Server {
         let listener = serve::bind(assembled.settings.listen).await.map_err(|error| {
             Failure::told(format!("{}; another address is given with `--listen`", Chain(&error)))
         })?;
-        Ok(Self { listener, assembled })
+        Ok(Self { listener, assembled, reload: None })
+    }
+
+    /// Reads the configuration again, from there, whenever the process is sent SIGHUP.
+    pub(super) fn reload_from(&mut self, sources: Sources) -> Result<(), Failure> {
+        let hangups = Hangups::receive().map_err(|error| Failure::told(Chain(&error).to_string()))?;
+        self.reload = Some((hangups, sources));
+        Ok(())
     }
 
     pub(super) fn address(&self) -> Result<SocketAddr, Failure> {
@@ -120,9 +131,13 @@ impl Server {
 
     /// Serves until SIGTERM or Ctrl-C, and lets calls in flight end.
     pub(super) async fn serve(self) -> Result<(), Failure> {
-        let Assembled { settings, router, .. } = self.assembled;
+        let Assembled { settings, router, swap, .. } = self.assembled;
         let patience = settings.drain + serve::CUT_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = serve::stop_signal(patience).map_err(|error| Failure::told(Chain(&error).to_string()))?;
+        if let Some((hangups, sources)) = self.reload {
+            // It ends with the runtime.
+            tokio::spawn(serve::reload_on_hangup(hangups, sources, swap));
+        }
         match serve::serve(self.listener, settings, router, stop).await {
             Drained::All => Ok(()),
             // It has been logged; the process did end as it was told to.

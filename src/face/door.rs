@@ -4,8 +4,9 @@
 //! names its own page in `Origin` and its own domain in `Host`; both are held against what is allowed here
 //! (MCP 2026-07-28, Streamable HTTP, "Security & Endpoint").
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, header, uri::Authority};
@@ -46,9 +47,12 @@ impl Default for DoorSettings {
     }
 }
 
-/// The shared checks, ready to run.
+/// The shared checks, ready to run. Clones are the same door.
 #[derive(Debug, Clone)]
-pub struct Door {
+pub struct Door(Arc<ArcSwap<Checks>>);
+
+#[derive(Debug)]
+struct Checks {
     hosts: Vec<HostRule>,
     origins: Vec<OriginRule>,
     body_limit_bytes: usize,
@@ -163,6 +167,54 @@ impl HostAndPort {
 impl Door {
     /// A door with these settings. What is no host or origin lets nobody in.
     pub fn new(settings: &DoorSettings) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(Checks::new(settings))))
+    }
+
+    /// Lets in by other settings from now on.
+    pub fn replace(&self, settings: &DoorSettings) {
+        self.0.store(Arc::new(Checks::new(settings)));
+    }
+
+    /// Whether a request with these headers may come in.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], to be answered with HTTP 403.
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
+        let checks = self.0.load();
+        let host = checks.check_host(uri, headers)?;
+        checks.check_origin(headers, host.as_ref())
+    }
+
+    /// Reads a body, at most as much as is allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`BodyError`] when it is longer, too slow, or breaks off.
+    pub async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, BodyError> {
+        let (limit_bytes, after) = {
+            let checks = self.0.load();
+            (checks.body_limit_bytes, checks.body_timeout)
+        };
+        let announced =
+            headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        if announced.is_some_and(|length: u64| length > limit_bytes as u64) {
+            return Err(BodyError::TooLong { limit_bytes });
+        }
+        if body.is_end_stream() {
+            return Ok(Bytes::new());
+        }
+        match timeout(after, Limited::new(body, limit_bytes).collect()).await {
+            Ok(Ok(whole)) => Ok(whole.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLong { limit_bytes }),
+            Ok(Err(error)) => Err(BodyError::CutOff(error)),
+            Err(_) => Err(BodyError::Slow { after }),
+        }
+    }
+}
+
+impl Checks {
+    fn new(settings: &DoorSettings) -> Self {
         let host = |text: &String| match text.trim() {
             "*" => Some(HostRule::Any),
             text => HostAndPort::parse(text).map(HostRule::Host),
@@ -177,40 +229,6 @@ impl Door {
             origins: settings.allowed_origins.iter().filter_map(origin).collect(),
             body_limit_bytes: settings.body_limit_bytes,
             body_timeout: settings.body_timeout,
-        }
-    }
-
-    /// Whether a request with these headers may come in.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused`], to be answered with HTTP 403.
-    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
-        let host = self.check_host(uri, headers)?;
-        self.check_origin(headers, host.as_ref())
-    }
-
-    /// Reads a body, at most as much as is allowed.
-    ///
-    /// # Errors
-    ///
-    /// [`BodyError`] when it is longer, too slow, or breaks off.
-    pub async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, BodyError> {
-        let limit_bytes = self.body_limit_bytes;
-        let announced =
-            headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        if announced.is_some_and(|length: u64| length > limit_bytes as u64) {
-            return Err(BodyError::TooLong { limit_bytes });
-        }
-        if body.is_end_stream() {
-            return Ok(Bytes::new());
-        }
-        let after = self.body_timeout;
-        match timeout(after, Limited::new(body, limit_bytes).collect()).await {
-            Ok(Ok(whole)) => Ok(whole.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLong { limit_bytes }),
-            Ok(Err(error)) => Err(BodyError::CutOff(error)),
-            Err(_) => Err(BodyError::Slow { after }),
         }
     }
 

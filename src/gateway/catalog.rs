@@ -9,13 +9,13 @@ use crate::{
 };
 
 /// All tool definitions by name, each already JSON.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Catalog {
     entries: Vec<CatalogEntry>,
 }
 
 /// One tool definition.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogEntry {
     name: ToolName,
     any: Bytes,

@@ -149,9 +149,13 @@ impl Gateway {
         &self.changes
     }
 
-    /// Puts another snapshot in force, for calls that begin from now on.
+    /// Puts another snapshot in force, for calls that begin from now on, and tells what clients see of it.
     pub fn replace(&self, snapshot: Snapshot) {
-        self.snapshot.store(Arc::new(snapshot));
+        let now = Arc::new(snapshot);
+        let before = self.snapshot.swap(Arc::clone(&now));
+        for change in now.differences(&before) {
+            self.changes.tell(change);
+        }
     }
 }
 
@@ -181,6 +185,15 @@ impl Snapshot {
     pub fn completes(&self) -> bool {
         let mut arguments = self.prompts.in_order().iter().flat_map(|prompt| &prompt.arguments);
         arguments.any(|argument| argument.completion.is_some())
+    }
+
+    /// What a client that has read the lists of another one would read again.
+    fn differences(&self, before: &Self) -> Vec<Change> {
+        let mut differences = Vec::new();
+        if self.catalog != before.catalog {
+            differences.push(Change::Tools);
+        }
+        differences
     }
 
     /// A document about this snapshot, written when it is first asked for.

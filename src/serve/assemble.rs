@@ -1,4 +1,4 @@
-//! From a configuration to something that serves.
+//! From a configuration to something that serves, and from the next one to what it serves then.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -6,12 +6,17 @@ use axum::Router;
 
 use super::router;
 use crate::{
-    config::{ListenerSettings, Loaded},
-    face::{door::Door, mcp::Mcp, rest::Rest},
+    config::{ListenerSettings, Loaded, UpstreamFile},
+    face::{
+        door::Door,
+        mcp::{Mcp, McpSettings},
+        rest::Rest,
+    },
     gateway::{Gateway, Snapshot},
-    policy::{Gate, Passthrough, guard},
+    observe::log::LogSettings,
+    policy::{Gate, Guarded, Passthrough, guard},
     prompt::PromptTable,
-    route::{Conflict, RouteTable},
+    route::{Conflict, RouteTable, UpstreamName},
     upstream::Upstream,
 };
 
@@ -26,6 +31,34 @@ pub struct Assembled {
     pub mcp: Mcp,
     /// The way to the tools.
     pub gateway: Gateway,
+    /// What puts another configuration in force.
+    pub swap: Swap,
+}
+
+/// Puts another configuration in force while serving.
+#[derive(Debug)]
+pub struct Swap {
+    gateway: Gateway,
+    door: Door,
+    upstreams: HashMap<UpstreamName, Asked>,
+    fixed: Fixed,
+}
+
+/// What holds until the process ends.
+#[derive(Debug)]
+struct Fixed {
+    listener: ListenerSettings,
+    mcp: McpSettings,
+    log: LogSettings,
+}
+
+/// One legacy server as it is asked now.
+#[derive(Debug, Clone)]
+struct Asked {
+    file: UpstreamFile,
+    upstream: Upstream,
+    gate: Arc<Gate>,
+    guarded: Guarded,
 }
 
 /// Puts the parts together. Nothing is bound or connected yet.
@@ -34,26 +67,85 @@ pub struct Assembled {
 ///
 /// [`Conflict`] when one request would fit two routes; a loaded configuration was checked for that.
 pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
-    let gateway = Gateway::new(snapshot(loaded)?);
+    let upstreams = ask(loaded, &HashMap::new());
+    let gateway = Gateway::new(snapshot(loaded, &upstreams)?);
     let door = Door::new(&loaded.door);
     let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), door.clone());
-    let router = router(Rest::new(gateway.clone(), door), mcp.clone());
-    Ok(Assembled { settings: loaded.listener, router, mcp, gateway })
+    let router = router(Rest::new(gateway.clone(), door.clone()), mcp.clone());
+    let fixed = Fixed { listener: loaded.listener, mcp: loaded.mcp.clone(), log: loaded.log.clone() };
+    let swap = Swap { gateway: gateway.clone(), door, upstreams, fixed };
+    Ok(Assembled { settings: loaded.listener, router, mcp, gateway, swap })
 }
 
-fn snapshot(loaded: &Loaded) -> Result<Snapshot, Conflict> {
-    let table = RouteTable::new(loaded.routes.iter().map(|file| Arc::clone(&file.route)).collect())?;
-    let (mut guarded, mut passthrough) = (HashMap::new(), None);
-    for file in &loaded.upstreams {
+impl Swap {
+    /// Puts a configuration in force, for requests that begin from now on. An upstream that it leaves as it is keeps
+    /// its connections, and what its guards know of it; one with TLS is made anew, with its certificates read again.
+    ///
+    /// Gives the settings that are other ones now, and hold only from the next start.
+    ///
+    /// # Errors
+    ///
+    /// As [`assemble`]; then nothing has changed.
+    pub fn to(&mut self, loaded: &Loaded) -> Result<Vec<&'static str>, Conflict> {
+        let upstreams = ask(loaded, &self.upstreams);
+        let snapshot = snapshot(loaded, &upstreams)?;
+        self.upstreams = upstreams;
+        self.door.replace(&loaded.door);
+        self.gateway.replace(snapshot);
+        Ok(self.fixed.differences(loaded))
+    }
+}
+
+impl Fixed {
+    fn differences(&self, loaded: &Loaded) -> Vec<&'static str> {
+        let (now, then) = (&self.listener, &loaded.listener);
+        let found = [
+            ("server.listen", now.listen != then.listen),
+            ("server.connections", now.connection_limit != then.connection_limit),
+            ("server.header_timeout", now.header_timeout != then.header_timeout),
+            ("server.drain", now.drain != then.drain),
+            ("server.name", self.mcp.server_name != loaded.mcp.server_name),
+            ("server.title", self.mcp.server_title != loaded.mcp.server_title),
+            ("server.instructions", self.mcp.instructions != loaded.mcp.instructions),
+            ("server.page_size", self.mcp.page_size != loaded.mcp.page_size),
+            ("server.list_ttl", self.mcp.list_ttl != loaded.mcp.list_ttl),
+            ("server.secret", self.mcp.secret != loaded.mcp.secret),
+            ("log.level", self.log.filter != loaded.log.filter),
+            ("log.format", self.log.format != loaded.log.format),
+        ];
+        found.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+}
+
+/// The upstreams of a configuration: those of `now` where they are the same.
+fn ask(loaded: &Loaded, now: &HashMap<UpstreamName, Asked>) -> HashMap<UpstreamName, Asked> {
+    let asked = loaded.upstreams.iter().map(|file| {
         let name = file.settings.name.clone();
+        let kept = now.get(&name).filter(|asked| {
+            asked.file.policy == file.policy && asked.file.settings.is_certainly(&file.settings)
+        });
+        (name, kept.cloned().unwrap_or_else(|| Asked::new(file)))
+    });
+    asked.collect()
+}
+
+impl Asked {
+    fn new(file: &UpstreamFile) -> Self {
         let upstream = Upstream::new(file.settings.clone());
         // Shared by calls and what is handed through, as the connections are.
-        let gate = Arc::new(Gate::new(name.clone(), file.policy));
-        if let Some((_, settings)) = loaded.passthrough.as_ref().filter(|(chosen, _)| *chosen == name) {
-            passthrough = Some(Passthrough::new(upstream.clone(), gate.clone(), *settings));
-        }
-        guarded.insert(name, guard(upstream, gate, file.policy));
+        let gate = Arc::new(Gate::new(file.settings.name.clone(), file.policy));
+        let guarded = guard(upstream.clone(), gate.clone(), file.policy);
+        Self { file: file.clone(), upstream, gate, guarded }
     }
+}
+
+fn snapshot(loaded: &Loaded, upstreams: &HashMap<UpstreamName, Asked>) -> Result<Snapshot, Conflict> {
+    let table = RouteTable::new(loaded.routes.iter().map(|file| Arc::clone(&file.route)).collect())?;
+    let guarded = upstreams.iter().map(|(name, asked)| (name.clone(), asked.guarded.clone())).collect();
+    let passthrough = loaded.passthrough.as_ref().and_then(|(name, settings)| {
+        let asked = upstreams.get(name)?;
+        Some(Passthrough::new(asked.upstream.clone(), asked.gate.clone(), *settings))
+    });
     let prompts = loaded.prompts.iter().map(|file| Arc::clone(&file.prompt)).collect();
     Ok(Snapshot::new(table, guarded, passthrough).with_prompts(PromptTable::new(prompts)))
 }

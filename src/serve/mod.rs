@@ -2,12 +2,14 @@
 //!
 //! In reading order: [`bind`] takes the port, [`router`] says which face a path belongs to, [`serve`] accepts
 //! connections until it is told to stop and then drains; `connection` is one client's HTTP/1.1, `stop` the
-//! signals of the operating system. [`answer_cgi`] is for a web server that starts us for one request,
-//! [`serve_stdio`] for an MCP client that starts us for itself.
+//! signals of the operating system that end it, `reload` the one that puts another configuration in force.
+//! [`answer_cgi`] is for a web server that starts us for one request, [`serve_stdio`] for an MCP client that starts us
+//! for itself.
 
 mod assemble;
 mod cgi;
 mod connection;
+mod reload;
 mod stdio;
 mod stop;
 
@@ -28,8 +30,9 @@ use crate::{
 };
 use connection::Phase;
 
-pub use assemble::{Assembled, assemble};
+pub use assemble::{Assembled, Swap, assemble};
 pub use cgi::{CgiError, answer_cgi};
+pub use reload::{Hangups, reload_on_hangup};
 pub use stdio::{Pipes, serve_stdio};
 pub use stop::stop_signal;
 

@@ -57,6 +57,23 @@ pub struct UpstreamSettings {
     pub idle_connections: usize,
 }
 
+impl UpstreamSettings {
+    /// Whether these are the same as others, as far as can be told: of TLS it can't.
+    pub fn is_certainly(&self, other: &Self) -> bool {
+        let Self { name, address, protocol, tls, connect_timeout, headers, redirects, idle_connections } =
+            self;
+        tls.is_none()
+            && other.tls.is_none()
+            && *name == other.name
+            && *address == other.address
+            && *protocol == other.protocol
+            && *connect_timeout == other.connect_timeout
+            && *headers == other.headers
+            && *redirects == other.redirects
+            && *idle_connections == other.idle_connections
+    }
+}
+
 /// Which HTTP an upstream speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protocol {

@@ -18,6 +18,7 @@ mod mcp;
 mod pages;
 mod passthrough;
 mod problems;
+mod reload;
 mod rest;
 mod seeds;
 mod serve;

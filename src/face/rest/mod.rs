@@ -54,7 +54,7 @@ pub const RESERVED: &[&str] = &[TOOLS, OPENAPI, HEALTH, MCP_PATHS[0], MCP_PATHS[
 #[derive(Debug, Clone)]
 pub struct Rest {
     gateway: Gateway,
-    door: Arc<Door>,
+    door: Door,
     begun: Instant,
 }
 
@@ -74,7 +74,7 @@ enum Place<'a> {
 impl Rest {
     /// A face over a gateway.
     pub fn new(gateway: Gateway, door: Door) -> Self {
-        Self { gateway, door: Arc::new(door), begun: Instant::now() }
+        Self { gateway, door, begun: Instant::now() }
     }
 
     /// Answers one request. Dropping the future cancels what was asked of an upstream.

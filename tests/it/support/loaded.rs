@@ -11,7 +11,8 @@ use super::Client;
 #[derive(Debug)]
 pub(crate) struct Loaded {
     address: SocketAddr,
-    _stop: oneshot::Sender<()>,
+    pub(crate) swap: serve::Swap,
+    stop: Option<oneshot::Sender<()>>,
 }
 
 impl Loaded {
@@ -24,7 +25,12 @@ impl Loaded {
         tokio::spawn(serve::serve(listener, assembled.settings, assembled.router, async {
             let _ = stopped.await;
         }));
-        Self { address, _stop: stop }
+        Self { address, swap: assembled.swap, stop: Some(stop) }
+    }
+
+    /// Tells it to stop, as SIGTERM does.
+    pub(crate) fn stop(&mut self) {
+        drop(self.stop.take());
     }
 
     pub(crate) async fn connect(&self) -> Client {

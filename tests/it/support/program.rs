@@ -1,13 +1,15 @@
 //! The program in a process of its own.
 
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader},
     net::SocketAddr,
+    path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
 };
 
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::{Client, soon};
 
@@ -16,6 +18,8 @@ use super::{Client, soon};
 pub(crate) struct Program {
     child: Child,
     pub(crate) address: SocketAddr,
+    /// What it has said on standard error so far; no more comes once the sender is gone.
+    told: watch::Receiver<String>,
 }
 
 impl Program {
@@ -26,14 +30,29 @@ impl Program {
         let file =
             std::env::temp_dir().join(format!("glossator-it-program-{}-{number}.yaml", std::process::id()));
         std::fs::write(&file, config).unwrap();
+        let program = Self::start_from(&file, arguments).await;
+        std::fs::remove_file(file).unwrap();
+        program
+    }
+
+    /// The same with a file that stays.
+    pub(crate) async fn start_from(file: &Path, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_glossator"))
             .args(["run", "--log-format", "json", "--config"])
-            .arg(&file)
+            .arg(file)
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        let (teller, mut told) = watch::channel(String::new());
+        let stderr = child.stderr.take().unwrap();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines() {
+                let line = line.unwrap();
+                teller.send_modify(|told| *told += &(line + "\n"));
+            }
+        });
         let mut line = String::new();
         let stdout = child.stdout.take().unwrap();
         let read = tokio::task::spawn_blocking(move || {
@@ -41,13 +60,12 @@ impl Program {
             line
         });
         let line = soon("the program listens", read).await.unwrap();
-        std::fs::remove_file(file).unwrap();
         let address = line.trim().strip_prefix("listening on http://");
         let Some(address) = address else {
             child.wait().unwrap();
-            panic!("no address in {line:?}: {}", told(&mut child))
+            panic!("no address in {line:?}: {}", all(&mut told).await)
         };
-        Self { address: address.parse().unwrap(), child }
+        Self { address: address.parse().unwrap(), child, told }
     }
 
     /// A connection to it.
@@ -61,16 +79,29 @@ impl Program {
 
     /// Sends it SIGTERM.
     pub(crate) fn terminate(&self) {
-        assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
+        self.signal("TERM");
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = Command::new("kill").args(["-s", name]).arg(self.child.id().to_string()).status();
+        assert!(kill.unwrap().success());
+    }
+
+    /// Waits until so many lines on standard error hold these words, and gives the last of them.
+    pub(crate) async fn tells(&mut self, words: &str, times: usize) -> String {
+        let found = |told: &String| told.lines().filter(|line| line.contains(words)).count() >= times;
+        let told = soon(words, self.told.wait_for(found)).await.unwrap().clone();
+        told.lines().rfind(|line| line.contains(words)).unwrap().to_owned()
     }
 
     /// Waits for its end, and gives what it said on standard error.
     pub(crate) async fn ended(mut self) -> (ExitStatus, String) {
-        let wait = tokio::task::spawn_blocking(move || {
-            let told = told(&mut self.child);
+        soon("the end of the program", async {
+            let told = all(&mut self.told).await;
             (self.child.wait().unwrap(), told)
-        });
-        soon("the end of the program", wait).await.unwrap()
+        })
+        .await
     }
 
     /// Ends it, and gives the lines of its log.
@@ -81,10 +112,10 @@ impl Program {
     }
 }
 
-fn told(child: &mut Child) -> String {
-    let mut told = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-    told
+/// Everything that is told until the end.
+async fn all(told: &mut watch::Receiver<String>) -> String {
+    while told.changed().await.is_ok() {}
+    told.borrow().clone()
 }
 
 impl Drop for Program {

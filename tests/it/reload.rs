@@ -1,0 +1,105 @@
+//! Another configuration while serving.
+
+use glossator::config::{self, Sources};
+use serde_json::{Value, json};
+
+use crate::support::{Client, Gate, Loaded, Scripted, Step, reply};
+#[cfg(unix)]
+use crate::support::{Program, soon};
+
+/// One tool for each of `names`, and whatever else.
+fn config(upstream: &Scripted, names: &[&str], more: &str) -> String {
+    let routes: String =
+        names.iter().map(|name| format!("  {name}: {{ request: GET old/{name} }}\n")).collect();
+    format!("upstreams: {{ old: 'http://{}' }}\nroutes:\n{routes}{more}", upstream.address)
+}
+
+fn load(text: &str) -> config::Loaded {
+    config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+async fn tools(client: &mut Client) -> Vec<String> {
+    let names = |list: &Value| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let rest = client.ask("GET /tools", &[], "").await.json();
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
+    let headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
+    let mcp = client.ask("POST /mcp", &headers, &body).await.json();
+    assert_eq!(names(&rest), names(&mcp["result"]["tools"]), "the faces agree");
+    names(&rest)
+}
+
+#[tokio::test]
+async fn a_call_in_flight_ends_with_the_table_that_it_began_with() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let upstream = Scripted::start(move |_| {
+        vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", "done"))]
+    })
+    .await;
+    let mut served = Loaded::start(&load(&config(&upstream, &["old_tool"], ""))).await;
+    let (mut calling, mut client) = (served.connect().await, served.connect().await);
+    calling.write("POST /tools/old_tool HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    let other = load(&config(&upstream, &["new_tool", "other_tool"], "server: { body_limit: 10KiB }"));
+    assert_eq!(served.swap.to(&other).unwrap(), [""; 0]);
+    assert_eq!(tools(&mut client).await, ["new_tool", "other_tool"]);
+    assert_eq!(client.ask("POST /tools/old_tool", &[], "").await.status, 404);
+    let long = format!("{{\"text\":\"{}\"}}", "x".repeat(10 << 10));
+    let response = client.ask("POST /tools/new_tool", &["Content-Type: application/json"], &long).await;
+    assert_eq!(response.status, 413, "what comes in is judged by the new settings, too");
+    gate.open();
+    assert_eq!(calling.read(false).await.told(), "done");
+}
+
+#[tokio::test]
+async fn an_upstream_that_stays_the_same_keeps_its_connections() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let mut served = Loaded::start(&load(&config(&upstream, &["a"], ""))).await;
+    let mut client = served.connect().await;
+    assert_eq!(client.ask("POST /tools/a", &[], "").await.told(), "ok");
+    served.swap.to(&load(&config(&upstream, &["b"], ""))).unwrap();
+    assert_eq!(client.ask("POST /tools/b", &[], "").await.told(), "ok");
+    assert_eq!(upstream.state().connections, 1);
+    served.swap.to(&load(&config(&upstream, &["b"], "defaults: { in_flight: 7 }"))).unwrap();
+    assert_eq!(client.ask("POST /tools/b", &[], "").await.told(), "ok");
+    assert_eq!(upstream.state().connections, 2);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn sighup_puts_a_good_file_in_force_and_tells_of_a_bad_one() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let file = std::env::temp_dir().join(format!("glossator-it-reload-{}.yaml", std::process::id()));
+    let listen = "server: { listen: '127.0.0.1:0' }";
+    std::fs::write(&file, config(&upstream, &["a"], listen)).unwrap();
+    let mut program = Program::start_from(&file, &[]).await;
+    let mut client = program.connect().await;
+    assert_eq!(tools(&mut client).await, ["a"]);
+
+    std::fs::write(&file, config(&upstream, &["a", "b"], "server: { listn: x }")).unwrap();
+    program.signal("HUP");
+    let told = program.tells("the old one stays in force", 1).await;
+    let line: Value = serde_json::from_str(&told).unwrap();
+    let report = line["report"].as_str().unwrap();
+    assert_eq!((&line["level"], &line["problems"]), (&"ERROR".into(), &1.into()));
+    assert!(report.contains("unknown key `listn`") && report.contains("did you mean `listen`?"), "{report}");
+    assert_eq!(tools(&mut client).await, ["a"]);
+
+    std::fs::write(
+        &file,
+        config(&upstream, &["b"], "server: { listen: '127.0.0.1:1' }\nlog: { level: debug }"),
+    )
+    .unwrap();
+    program.signal("HUP");
+    let told = program.tells("from the next start", 1).await;
+    assert!(told.contains("server.listen, log.level"), "{told}");
+    soon("the new table", async { while tools(&mut client).await != ["b"] {} }).await;
+    std::fs::remove_file(&file).unwrap();
+    program.signal("HUP");
+    let told = program.tells("the old one stays in force", 2).await;
+    assert!(told.contains("the configuration is not there"), "{told}");
+    assert_eq!(tools(&mut client).await, ["b"]);
+    assert!(program.is_running());
+}
