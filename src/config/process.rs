@@ -93,6 +93,7 @@ struct Server {
     body_timeout: u64,
     drain: u64,
     connections: usize,
+    streams: usize,
     header_timeout: u64,
     name: String,
     title: Option<String>,
@@ -204,13 +205,14 @@ fn defaults() -> Layer {
     let (listener, door, mcp) =
         (ListenerSettings::default(), DoorSettings::default(), McpSettings::default());
     let origins = door.allowed_origins.into_iter().map(Value::from).collect();
-    let values: [(&str, ValueKind); 12] = [
+    let values: [(&str, ValueKind); 13] = [
         (LISTEN, listener.listen.to_string().into()),
         ("server.allowed_origins", ValueKind::Array(origins)),
         ("server.body_limit", integer(door.body_limit_bytes as u128)),
         ("server.body_timeout", integer(door.body_timeout.as_millis())),
         ("server.drain", integer(listener.drain.as_millis())),
         ("server.connections", integer(listener.connection_limit as u128)),
+        ("server.streams", integer(mcp.stream_limit as u128)),
         ("server.header_timeout", integer(listener.header_timeout.as_millis())),
         ("server.name", mcp.server_name.into()),
         ("server.page_size", integer(mcp.page_size as u128)),
@@ -254,6 +256,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             instructions: server.instructions,
             page_size: server.page_size,
             list_ttl: Duration::from_millis(server.list_ttl),
+            stream_limit: server.streams,
             secret: server.secret.and_then(|secret| Secret::new(secret.as_bytes())),
             ..McpSettings::default()
         },

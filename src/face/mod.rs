@@ -11,6 +11,7 @@ pub mod rest;
 use std::{fmt::Display, net::SocketAddr};
 
 use http::{StatusCode, request::Parts};
+use tokio::sync::watch;
 use tracing::info;
 
 use crate::{
@@ -28,6 +29,33 @@ pub struct Peer(pub SocketAddr);
 /// By which way a request came in that this face answers.
 fn came_by(parts: &Parts, own: Face) -> Face {
     parts.extensions.get().copied().unwrap_or(own)
+}
+
+/// That the server is about to end; `serve` puts it into a request's extensions. What would never end by itself ends
+/// then.
+#[derive(Debug, Clone)]
+pub struct Ending(watch::Receiver<bool>);
+
+impl Ending {
+    /// It is about to end when `true` is sent, or nothing can be any more.
+    pub fn new(ending: watch::Receiver<bool>) -> Self {
+        Self(ending)
+    }
+
+    /// For what serves one request, and then ends: nothing is worth waiting for.
+    pub fn at_once() -> Self {
+        Self(watch::channel(true).1)
+    }
+
+    /// Whether it is now.
+    pub fn has_come(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits for it.
+    pub async fn come(mut self) {
+        let _ = self.0.wait_for(|ending| *ending).await;
+    }
 }
 
 /// The log line of a request that no call came of: what was wrong with it, as its client was told.

@@ -193,6 +193,9 @@ impl Snapshot {
         if self.catalog != before.catalog {
             differences.push(Change::Tools);
         }
+        if self.prompt_list != before.prompt_list {
+            differences.push(Change::Prompts);
+        }
         differences
     }
 

@@ -25,13 +25,13 @@ pub trait Keyed {
 }
 
 /// Definitions by name or address, each already JSON.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
     entries: Vec<Listed>,
 }
 
 /// One definition of a list.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     key: String,
     json: Bytes,

@@ -20,7 +20,7 @@ use tracing::debug;
 
 use crate::{
     config::ListenerSettings,
-    face::Peer,
+    face::{Ending, Peer},
     observe::{Chain, RequestId},
 };
 
@@ -52,6 +52,7 @@ pub(super) async fn serve(
     settings: ListenerSettings,
     router: Router,
     mut phases: watch::Receiver<Phase>,
+    ending: Ending,
 ) {
     // Answers are written whole; waiting for more to send would only delay their last part.
     if let Err(error) = stream.set_nodelay(true) {
@@ -64,6 +65,7 @@ pub(super) async fn serve(
             asked.store(true, Ordering::Relaxed);
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(Peer(peer));
+            request.extensions_mut().insert(ending.clone());
             let answering = answer(router.clone(), request);
             async { Ok::<_, Infallible>(answering.await) }
         }

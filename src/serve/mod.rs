@@ -26,7 +26,7 @@ use tracing::{info, warn};
 
 use crate::{
     config::ListenerSettings,
-    face::{MCP_PATHS, mcp::Mcp, rest::Rest},
+    face::{Ending, MCP_PATHS, mcp::Mcp, rest::Rest},
 };
 use connection::Phase;
 
@@ -104,6 +104,8 @@ pub async fn serve(
     let limit = u32::try_from(settings.connection_limit.clamp(1, Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
     let places = Arc::new(Semaphore::new(limit as usize));
     let (phase, phases) = watch::channel(Phase::Serving);
+    let (ending, is_ending) = watch::channel(false);
+    let is_ending = Ending::new(is_ending);
     let mut stop = pin!(stop);
     loop {
         let accepted = async {
@@ -115,7 +117,7 @@ pub async fn serve(
             biased;
             () = &mut stop => break,
             (place, stream, peer) = accepted => {
-                let served = connection::serve(stream, peer, settings, router.clone(), phases.clone());
+                let served = connection::serve(stream, peer, settings, router.clone(), phases.clone(), is_ending.clone());
                 tokio::spawn(async move {
                     served.await;
                     drop(place);
@@ -127,6 +129,7 @@ pub async fn serve(
     let open = || limit as usize - places.available_permits();
     info!(connections = open(), "stopping: no new connections, requests in flight are finished");
     phase.send_replace(Phase::Draining);
+    ending.send_replace(true);
     if timeout(settings.drain, places.acquire_many(limit)).await.is_ok() {
         return Drained::All;
     }

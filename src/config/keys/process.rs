@@ -52,6 +52,11 @@ pub(in crate::config) static SERVER: Keys = Keys {
             Duration(1, HOUR),
             "How long a client may take to send its request's head, and a connection be idle. Default `1m`.",
         ),
+        key(
+            "streams",
+            Count(0, 1_000_000),
+            "How many clients may wait for changes at once, each on a connection. Default 2048.",
+        ),
         key("name", Text, "What MCP clients are told the server is called. Default `glossator`."),
         key("title", Text, "The same for people."),
         key("instructions", Text, "What MCP clients are told about using the tools together."),

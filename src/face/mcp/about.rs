@@ -152,14 +152,17 @@ impl About {
     }
 }
 
-/// Tools, and of the rest what there is something of. No promise to tell when a list changes: without sessions there
-/// is no one to tell.
+/// Tools, and of the rest what there is something of; and that it is told when a list changes, to whoever listens.
 fn capabilities(snapshot: &Snapshot, revision: Revision) -> ServerCapabilities {
     let mut capabilities = ServerCapabilities::default();
-    capabilities.tools = Some(ToolsCapability::default());
+    let mut tools = ToolsCapability::default();
+    tools.list_changed = Some(true);
+    capabilities.tools = Some(tools);
     capabilities.logging = Some(Map::new());
     if !snapshot.prompt_list.is_empty() {
-        capabilities.prompts = Some(PromptsCapability::default());
+        let mut prompts = PromptsCapability::default();
+        prompts.list_changed = Some(true);
+        capabilities.prompts = Some(prompts);
     }
     // The first revision has the method, and no word for it.
     if snapshot.completes() && revision > Revision::R2024_11_05 {

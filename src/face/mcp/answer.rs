@@ -79,6 +79,13 @@ impl Answer {
         Self { status: revision.status(refusal), body, session: None }
     }
 
+    /// The answers of a batch, at least one, in one message.
+    pub(super) fn batch(answers: Vec<Self>) -> Self {
+        let bodies: Vec<Vec<u8>> = answers.into_iter().map(|answer| answer.body).collect();
+        let body = [b"[".as_slice(), &bodies.join(b",".as_slice()), b"]"].concat();
+        Self { status: StatusCode::OK, body, session: None }
+    }
+
     /// The same answer, which opens a session of this id.
     pub(super) fn opening(self, session: String) -> Self {
         Self { session: Some(session), ..self }
@@ -133,8 +140,7 @@ pub(super) fn accepted() -> Response<Body> {
     response
 }
 
-/// 405 for everything but `POST`: there are no sessions to end and no stream to open. A person with a browser
-/// is told what this is.
+/// 405 for a method that does nothing here. A person with a browser is told what this is.
 pub(super) fn wrong_method(methods: &'static str) -> Response<Body> {
     const SENTENCE: &str = "This is an MCP endpoint (Streamable HTTP): it takes JSON-RPC messages by POST. \
                             Give this address to an MCP client.\n";

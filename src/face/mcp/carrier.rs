@@ -13,7 +13,12 @@ use super::{
     revision::{Era, Revision},
     session::Session,
 };
-use crate::{face::came_by, gateway::Face, observe::RequestId, seal::Seal};
+use crate::{
+    face::{Ending, came_by},
+    gateway::Face,
+    observe::RequestId,
+    seal::Seal,
+};
 
 /// What brought a message.
 #[derive(Debug, Clone, Copy)]
@@ -124,6 +129,26 @@ impl<'a> Carrier<'a> {
     pub(super) fn session(self) -> Option<&'a str> {
         match self {
             Self::Http(head) | Self::Pipe(head) => header::sole(&head.headers, &SESSION_ID).ok().flatten(),
+        }
+    }
+
+    /// The same where it may be over: a pipe is a session of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Headers`] when there are two.
+    pub(super) fn session_to_check(self) -> Result<Option<&'a str>, Refusal> {
+        match self {
+            Self::Http(head) => header::sole(&head.headers, &SESSION_ID),
+            Self::Pipe(_) => Ok(None),
+        }
+    }
+
+    /// Ready when what the message came by is about to end.
+    pub(super) async fn ending(self) {
+        match self.head().extensions.get::<Ending>().cloned() {
+            Some(ending) => ending.come().await,
+            None => std::future::pending().await,
         }
     }
 

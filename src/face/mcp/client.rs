@@ -101,6 +101,17 @@ impl Outbox {
         }
     }
 
+    /// Tells the client something, as soon as it has read enough of what it was told before.
+    ///
+    /// # Errors
+    ///
+    /// [`Unanswered::NoWay`] when nobody reads any more, or never did.
+    pub(super) async fn send(&self, method: &str, params: &Value) -> Result<(), Unanswered> {
+        let sender = self.sender.as_ref().ok_or(Unanswered::NoWay)?;
+        let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        sender.send(message.to_string().into()).await.map_err(|_| Unanswered::NoWay)
+    }
+
     /// Asks the client something, and waits for its result (revisions up to 2025-11-25).
     ///
     /// # Errors

@@ -77,6 +77,8 @@ pub(super) struct Params<'a> {
     capabilities: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     level: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    notifications: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present", rename = "ref")]
     reference: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -204,6 +206,13 @@ pub(super) fn form(headers: &HeaderMap) -> Result<Form, Unfit> {
     }
 }
 
+/// Whether the client takes a stream of events, and says so by name.
+pub(super) fn takes_stream(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT).iter();
+    let mut ranges = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    ranges.any(|range| !range.contains("*/*") && Accepted::of(range.trim()).stream)
+}
+
 /// A request that says it is not for us. The text reaches the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unfit {
@@ -315,7 +324,8 @@ fn envelope(body: &[u8]) -> Result<Envelope<'_>, Refusal> {
         _ => Err(match serde_json::from_slice::<&RawValue>(body) {
             Err(error) => not_json(&error),
             Ok(raw) if raw.get().starts_with('[') => Refusal::NotAMessage(
-                "batches are not taken here: send each message in a request of its own".into(),
+                "batches are taken in revision 2025-03-26 only: send each message in a request of its own"
+                    .into(),
             ),
             Ok(_) => Refusal::NotAMessage("a message is a JSON object".into()),
         }),
@@ -340,6 +350,11 @@ impl<'a> Id<'a> {
         } else {
             Err(Refusal::NotAMessage("`id` must be a string or an integer".into()))
         }
+    }
+
+    /// The same as a value, digit by digit.
+    pub(super) fn to_value(self) -> serde_json::Value {
+        serde_json::from_str(self.0).expect("an id was read as JSON")
     }
 
     /// The JSON token.
@@ -440,6 +455,17 @@ impl<'a> Params<'a> {
     /// `logging/setLevel`: which lines.
     pub(super) fn level(&self) -> Result<LogLevel, Refusal> {
         level_of(self.level, "params.level")
+    }
+
+    /// `subscriptions/listen`: of what.
+    pub(super) fn notifications<T: Deserialize<'a>>(&self) -> Result<T, Refusal> {
+        let raw = self.notifications.map_or("null", RawValue::get);
+        if !raw.starts_with('{') {
+            return Err(Refusal::Params("`params.notifications` must be an object".into()));
+        }
+        serde_json::from_str(raw).map_err(|error| {
+            Refusal::Params(format!("`params.notifications`: {}", without_place(&error)).into())
+        })
     }
 
     /// `initialize`: what the client would speak.

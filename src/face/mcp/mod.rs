@@ -1,12 +1,14 @@
-//! The Model Context Protocol over Streamable HTTP: five revisions at once on one endpoint, no sessions.
+//! The Model Context Protocol over Streamable HTTP: five revisions at once on one endpoint.
 //!
 //! In reading order: [`Mcp`] takes an HTTP request through the door and reads its body once; `protocol` takes a message
 //! to its answer, whatever brought it (`carrier`); `decode` finds one JSON-RPC message in a body; `revision` says which
 //! revision it speaks and holds everything in which they differ; `header` holds the headers of 2026-07-28 against the
 //! body; `client` is who waits for the result, and how to tell or ask it something before that (`questions`, and `telling`
 //! with the `levels` of log lines that a session wants); `session` is what a client of the older era has said at its
-//! handshake; `call`, `prompts`, `complete` and `about` give the results; `refusal` names what has none; `answer` writes
-//! both, `stream` as events where more than a result is to be said. `stdio` is the same without HTTP, over pipes.
+//! handshake, `sessions` whether its id is still taken; `subscriptions` tells of changes on `streams` that stay open;
+//! `batch` takes several messages in one; `call`, `prompts`, `complete` and `about` give the results; `refusal` names
+//! what has none; `answer` writes both, `stream` as events where more than a result is to be said. `stdio` is the same
+//! without HTTP, over pipes.
 //!
 //! A message is never read into a tree and a result never built as one: an id is echoed as it came, and an
 //! upstream's JSON goes from its bytes into the answer's. That is why the SDK (`rmcp`) lends its types for
@@ -15,6 +17,7 @@
 
 mod about;
 mod answer;
+mod batch;
 mod call;
 mod carrier;
 #[expect(dead_code, reason = "nothing is said before a result yet")]
@@ -29,9 +32,12 @@ mod questions;
 mod refusal;
 mod revision;
 mod session;
+mod sessions;
 mod settings;
 mod stdio;
 mod stream;
+mod streams;
+mod subscriptions;
 mod telling;
 
 use std::sync::Arc;
@@ -39,15 +45,29 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::{Request, Response, StatusCode, header::ORIGIN, request::Parts};
 
-use self::{carrier::Carrier, client::Outbox, decode::Form, protocol::Protocol, stream::Answering};
-use super::door::{self, Door};
+use self::{
+    carrier::Carrier,
+    client::Outbox,
+    decode::Form,
+    protocol::Protocol,
+    refusal::Refusal,
+    revision::{Era, Revision},
+    stream::Answering,
+};
+use super::{
+    Ending,
+    door::{self, Door},
+};
 use crate::gateway::Gateway;
 
 pub use settings::McpSettings;
 pub use stdio::{Line, Parted};
 
 /// What the endpoint takes.
-const METHODS: &str = "POST, OPTIONS";
+const METHODS: &str = "GET, POST, DELETE, OPTIONS";
+
+/// What it takes where `GET` would open no stream.
+const METHODS_WITHOUT_STREAM: &str = "POST, DELETE, OPTIONS";
 
 /// The MCP endpoint. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -73,11 +93,78 @@ impl Mcp {
         let origin = head.headers.get(ORIGIN).cloned();
         let mut response = match head.method {
             http::Method::POST => self.post(head, body).await,
+            http::Method::GET => self.get(&head),
+            http::Method::DELETE => self.delete(&head),
             http::Method::OPTIONS => door::options(&head.headers, METHODS),
             _ => answer::wrong_method(METHODS),
         };
         door::let_page_read(origin, response.headers_mut());
         response
+    }
+
+    /// Opens a stream of what changes, for a session of the older era. Who asks for no stream is a person with a
+    /// browser; who names no session has none to tell.
+    fn get(&self, head: &Parts) -> Response<Body> {
+        let refuse = |refusal: Refusal| {
+            let status = Revision::R2025_11_25.status(&refusal);
+            answer::turned_away(head, status, &refusal)
+        };
+        let carrier = Carrier::Http(head);
+        let session = match (carrier.revision().map(Revision::era), carrier.session_to_check()) {
+            (Ok(Era::Handshake), Ok(Some(session))) if decode::takes_stream(&head.headers) => session,
+            (Ok(_), Ok(_)) => return answer::wrong_method(METHODS_WITHOUT_STREAM),
+            (Err(refusal), _) | (_, Err(refusal)) => return refuse(refusal),
+        };
+        let ending = head.extensions.get::<Ending>().cloned();
+        if ending.as_ref().is_some_and(Ending::has_come) {
+            return answer::wrong_method(METHODS_WITHOUT_STREAM);
+        }
+        let protocol = Arc::clone(&self.protocol);
+        if let Err(refusal) = protocol.sessions.check(Some(session)) {
+            return refuse(refusal);
+        }
+        let Some((place, closed)) = protocol.streams.place_of(session) else {
+            return refuse(Refusal::TooManyStreams);
+        };
+        let listener = protocol.gateway.changes().listen();
+        let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
+        let telling = async move {
+            let ending = async {
+                match ending {
+                    Some(ending) => ending.come().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = subscriptions::tell_session(listener, &outbox, &place, closed) => {}
+                () = ending => {}
+            }
+            None
+        };
+        stream::open(mailbox, Box::pin(telling))
+    }
+
+    /// Ends a session of the older era.
+    fn delete(&self, head: &Parts) -> Response<Body> {
+        let protocol = &self.protocol;
+        let ended = Carrier::Http(head).session_to_check().and_then(|id| match id {
+            Some(id) => protocol.sessions.end(id).map(|()| id),
+            None => {
+                Err(Refusal::NotAMessage("header `Mcp-Session-Id` is missing: which session ends?".into()))
+            }
+        });
+        match ended {
+            Ok(id) => {
+                protocol.streams.end_of(id);
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = StatusCode::NO_CONTENT;
+                response
+            }
+            Err(refusal) => {
+                let status = Revision::R2025_11_25.status(&refusal);
+                answer::turned_away(head, status, &refusal)
+            }
+        }
     }
 
     async fn post(&self, head: Parts, body: Body) -> Response<Body> {

@@ -9,7 +9,7 @@ use super::{
     McpSettings,
     about::About,
     answer::Answer,
-    call,
+    batch, call,
     carrier::Carrier,
     client::{Client, Outbox},
     complete,
@@ -20,6 +20,9 @@ use super::{
     refusal::Refusal,
     revision::{Era, Method, Revision},
     session::Session,
+    sessions::{Sessions, Strangers},
+    streams::Streams,
+    subscriptions,
 };
 use crate::{gateway::Gateway, seal::Seal};
 
@@ -31,32 +34,86 @@ pub(super) struct Protocol {
     pub(super) seal: Seal,
     pub(super) questions: Arc<Questions>,
     pub(super) levels: Levels,
+    pub(super) sessions: Sessions,
+    pub(super) streams: Arc<Streams>,
 }
 
 impl Protocol {
     pub(super) fn new(gateway: Gateway, settings: McpSettings) -> Self {
         let seal = settings.secret.as_ref().map_or_else(Seal::random, Seal::of);
+        let strangers = if settings.secret.is_some() { Strangers::Refused } else { Strangers::Taken };
+        let sessions = Sessions::new(seal.clone(), strangers);
+        let streams = Streams::new(settings.stream_limit);
         Self {
             gateway,
             about: About::new(settings),
             seal,
             questions: Arc::default(),
             levels: Levels::default(),
+            sessions,
+            streams,
         }
     }
 
-    /// Takes one message. `None` where there is nothing to say: it was a notification, or an answer.
+    /// Takes what a client sent: one message, or a batch where its revision has them. `None` where there is nothing to
+    /// say: it was a notification, or an answer.
     ///
     /// What a request has to say before its result goes into `outbox`. Dropping the future ends what the message asks
     /// for.
     pub(super) async fn take(&self, carrier: Carrier<'_>, body: &[u8], outbox: &Outbox) -> Option<Answer> {
+        match carrier.revision() {
+            Ok(revision) if revision.takes_batches() => match batch::members(body) {
+                Some(Ok(members)) => self.batch(carrier, &members, outbox).await,
+                Some(Err(refusal)) => {
+                    Some(Answer::error(carrier.face(), &carrier.request_id(), None, revision, &refusal))
+                }
+                None => self.message(carrier, body, outbox).await,
+            },
+            Ok(_) | Err(_) => self.message(carrier, body, outbox).await,
+        }
+    }
+
+    /// Takes all messages of a batch at once, and answers those that want an answer.
+    async fn batch(&self, carrier: Carrier<'_>, members: &[&RawValue], outbox: &Outbox) -> Option<Answer> {
+        let answers = batch::all(members.iter().map(|member| async {
+            let body = member.get().as_bytes();
+            match decode::message(body) {
+                // It must be alone (2025-03-26, Lifecycle, "Initialization").
+                Ok(Message::Request(request))
+                    if Method::named(&request.method) == Some(Method::Initialize) =>
+                {
+                    let refusal = Refusal::NotAMessage("`initialize` can't be part of a batch".into());
+                    let revision = Revision::R2025_03_26;
+                    Some(Answer::error(
+                        carrier.face(),
+                        &carrier.request_id(),
+                        Some(request.id),
+                        revision,
+                        &refusal,
+                    ))
+                }
+                _ => self.message(carrier, body, outbox).await,
+            }
+        }));
+        let answers: Vec<Answer> = answers.await.into_iter().flatten().collect();
+        (!answers.is_empty()).then(|| Answer::batch(answers))
+    }
+
+    /// Takes one message.
+    async fn message(&self, carrier: Carrier<'_>, body: &[u8], outbox: &Outbox) -> Option<Answer> {
         // For what is said before a request's own word is known.
         let said = carrier.revision();
         let assumed = said.as_ref().copied().unwrap_or(Revision::R2026_07_28);
         let refuse = |id, refusal: &Refusal| {
             Some(Answer::error(carrier.face(), &carrier.request_id(), id, assumed, refusal))
         };
-        match (decode::message(body), said) {
+        let message = decode::message(body);
+        if let (Ok(Message::Notification | Message::Response { .. }), Ok(revision)) = (&message, &said)
+            && let Err(refusal) = self.check_session(carrier, *revision)
+        {
+            return refuse(None, &refusal);
+        }
+        match (message, said) {
             (Ok(Message::Request(request)), _) => Some(self.request(carrier, &request, outbox).await),
             (Err(rejected), _) => refuse(rejected.id, &rejected.refusal),
             (Ok(_), Err(refusal)) => refuse(None, &refusal),
@@ -70,6 +127,14 @@ impl Protocol {
                     ),
                 ),
             },
+        }
+    }
+
+    /// Whether the message's session is one that is taken. The newer era has none, whatever a header says.
+    fn check_session(&self, carrier: Carrier<'_>, revision: Revision) -> Result<(), Refusal> {
+        match revision.era() {
+            Era::Handshake => self.sessions.check(carrier.session_to_check()?),
+            Era::PerRequest => Ok(()),
         }
     }
 
@@ -108,7 +173,8 @@ impl Protocol {
             | Method::Discover
             | Method::SetLevel
             | Method::ListTools
-            | Method::CallTool => true,
+            | Method::CallTool
+            | Method::Listen => true,
         }
     }
 
@@ -128,6 +194,10 @@ impl Protocol {
                 revision,
             })?;
         let (id, params, about) = (request.id, &request.params, &self.about);
+        if method != Method::Initialize {
+            // A client whose session is over may say so while it begins another.
+            self.check_session(client.carrier, revision)?;
+        }
         match method {
             Method::Initialize => {
                 let answer = Answer::result(id, revision, |out| {
@@ -157,6 +227,7 @@ impl Protocol {
             Method::ListPrompts => prompts::list(self, client),
             Method::GetPrompt => prompts::get(self, client).await,
             Method::Complete => complete::complete(self, client).await,
+            Method::Listen => subscriptions::listen(self, client).await,
         }
     }
 }

@@ -52,6 +52,12 @@ pub(super) enum Refusal {
     /// A revision that is not spoken here.
     #[error("protocol version `{}` is not supported", Short(requested))]
     Version { requested: String },
+    /// A session id that opens no session.
+    #[error("this session has ended, or is not known here; begin another with `initialize`")]
+    NoSession,
+    /// As many clients wait for changes as may.
+    #[error("too many clients wait for changes here; ask again later")]
+    TooManyStreams,
 }
 
 impl Refusal {
@@ -59,7 +65,7 @@ impl Refusal {
     pub(super) fn to_error(&self) -> ErrorData {
         let code = match self {
             Self::NotJson(_) => ErrorCode::PARSE_ERROR,
-            Self::NotAMessage(_) => ErrorCode::INVALID_REQUEST,
+            Self::NotAMessage(_) | Self::NoSession => ErrorCode::INVALID_REQUEST,
             Self::UnknownMethod { .. } => ErrorCode::METHOD_NOT_FOUND,
             Self::Params(_)
             | Self::UnknownTool { .. }
@@ -69,6 +75,7 @@ impl Refusal {
             | Self::UnknownCursor => ErrorCode::INVALID_PARAMS,
             Self::Failed(_) | Self::TooManyRequests { .. } => ErrorCode::INTERNAL_ERROR,
             Self::Headers(_) => ErrorCode::HEADER_MISMATCH,
+            Self::TooManyStreams => ErrorCode::INTERNAL_ERROR,
             Self::Version { .. } => ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
         };
         let supported = || Revision::ALL.map(Revision::as_str);

@@ -47,6 +47,7 @@ pub(super) enum Method {
     ListPrompts,
     GetPrompt,
     Complete,
+    Listen,
 }
 
 /// What JSON-RPC calls a message by when its own id can't be told.
@@ -171,12 +172,20 @@ impl Revision {
     pub(super) fn has(self, method: Method) -> bool {
         match method {
             Method::Initialize | Method::Ping | Method::SetLevel => self.era() == Era::Handshake,
-            Method::Discover => self.era() == Era::PerRequest,
+            Method::Discover | Method::Listen => self.era() == Era::PerRequest,
             Method::ListTools
             | Method::CallTool
             | Method::ListPrompts
             | Method::GetPrompt
             | Method::Complete => true,
+        }
+    }
+
+    /// Whether a client may send several messages in one (2025-03-26, Overview, "Batching").
+    pub(super) fn takes_batches(self) -> bool {
+        match self {
+            Self::R2025_03_26 => true,
+            Self::R2024_11_05 | Self::R2025_06_18 | Self::R2025_11_25 | Self::R2026_07_28 => false,
         }
     }
 
@@ -237,6 +246,10 @@ impl Revision {
             | Refusal::Failed(_)
             | Refusal::UnknownCursor
             | Refusal::TooManyRequests { .. } => StatusCode::OK,
+            // What makes a client of the older era begin another session.
+            Refusal::NoSession => StatusCode::NOT_FOUND,
+            // Only of streams, which the older era opens by `GET`.
+            Refusal::TooManyStreams => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -280,6 +293,7 @@ impl Method {
             "prompts/list" => Self::ListPrompts,
             "prompts/get" => Self::GetPrompt,
             "completion/complete" => Self::Complete,
+            "subscriptions/listen" => Self::Listen,
             _ => return None,
         })
     }

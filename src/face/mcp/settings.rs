@@ -21,6 +21,8 @@ pub struct McpSettings {
     pub list_ttl: Duration,
     /// What tokens are sealed with: the same on every replica. Without one, only this process knows its own.
     pub secret: Option<Secret>,
+    /// How many streams may be open on which clients wait for changes.
+    pub stream_limit: usize,
 }
 
 impl Default for McpSettings {
@@ -33,6 +35,8 @@ impl Default for McpSettings {
             page_size: 200,
             list_ttl: Duration::from_secs(60),
             secret: None,
+            // Each holds a connection; half of them are left for calls.
+            stream_limit: 2048,
         }
     }
 }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http::{HeaderValue, request::Parts};
 use serde_json::Value;
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
     time::timeout,
 };
@@ -33,7 +33,7 @@ use super::{
     refusal::Refusal,
     session::Session,
 };
-use crate::{gateway::Face, observe::RequestId};
+use crate::{face::Ending, gateway::Face, observe::RequestId};
 
 /// How many requests may be in flight at once; one more is refused, so that cancellations and answers are still read.
 const IN_FLIGHT_LIMIT: usize = 256;
@@ -98,6 +98,7 @@ impl Mcp {
                 }
             }
         }
+        conversation.ending.send_replace(true);
         let all_answered = async { while conversation.running.join_next().await.is_some() {} };
         let ended = tokio::select! {
             biased;
@@ -117,6 +118,8 @@ struct Conversation {
     protocol: Arc<Protocol>,
     out: mpsc::Sender<Bytes>,
     said: Arc<Said>,
+    /// Told when the client says nothing more: what would never end by itself ends then.
+    ending: watch::Sender<bool>,
     running: JoinSet<()>,
     /// The requests in flight that have an id, by that.
     cancellable: HashMap<String, AbortHandle>,
@@ -135,7 +138,8 @@ struct Handshake {
 impl Conversation {
     fn new(protocol: Arc<Protocol>, out: mpsc::Sender<Bytes>) -> Self {
         let (said, running) = (Arc::default(), JoinSet::new());
-        Self { protocol, out, said, running, cancellable: HashMap::new() }
+        let (ending, _) = watch::channel(false);
+        Self { protocol, out, said, ending, running, cancellable: HashMap::new() }
     }
 
     async fn take(&mut self, message: Vec<u8>) {
@@ -153,12 +157,12 @@ impl Conversation {
             Ok(Message::Response { .. }) => (None, false),
             Err(_) => (None, true),
         };
-        if self.running.len() >= IN_FLIGHT_LIMIT && id.is_some() {
+        if self.running.len() >= IN_FLIGHT_LIMIT && wants_answer {
             return self.refuse(Some(&message), Refusal::TooManyRequests { limit: IN_FLIGHT_LIMIT }).await;
         }
         let mut answering = Box::pin(answer(
             Arc::clone(&self.protocol),
-            self.said.head(),
+            self.head(),
             message,
             self.out.clone(),
             Arc::clone(&self.said),
@@ -173,6 +177,13 @@ impl Conversation {
         }
     }
 
+    /// What stands beside a message.
+    fn head(&self) -> Parts {
+        let mut head = self.said.head();
+        head.extensions.insert(Ending::new(self.ending.subscribe()));
+        head
+    }
+
     /// Ends a request whose client does not wait for it any more; it is told nothing more of it.
     fn cancel(&mut self, id: &str) {
         if let Some(running) = self.cancellable.remove(id) {
@@ -182,7 +193,7 @@ impl Conversation {
 
     /// Answers a request that nothing is done for.
     async fn refuse(&self, request: Option<&[u8]>, refusal: Refusal) {
-        let head = self.said.head();
+        let head = self.head();
         let carrier = Carrier::Pipe(&head);
         let id = request.and_then(|request| match decode::message(request) {
             Ok(Message::Request(request)) => Some(request.id),

@@ -35,11 +35,19 @@ struct Events {
 
 /// The response that sends a first message, what else comes into the mailbox, and then what `answering` gives.
 pub(super) fn respond(first: &[u8], mailbox: Mailbox, answering: Answering) -> Response<Body> {
+    respond_with(as_event(first).into(), mailbox, answering)
+}
+
+/// The same without a message to begin with: a comment tells whoever stands between that the stream is open.
+pub(super) fn open(mailbox: Mailbox, answering: Answering) -> Response<Body> {
+    respond_with(Bytes::from_static(b": open\n\n"), mailbox, answering)
+}
+
+fn respond_with(first: Bytes, mailbox: Mailbox, answering: Answering) -> Response<Body> {
     let mut keep_alive = interval(KEEP_ALIVE.0);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     keep_alive.reset();
-    let first = Some(as_event(first).into());
-    let events = Events { first, mailbox, answering: Some(answering), last: None, keep_alive };
+    let events = Events { first: Some(first), mailbox, answering: Some(answering), last: None, keep_alive };
     as_stream(Response::new(Body::new(events)))
 }
 

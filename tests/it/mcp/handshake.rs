@@ -26,7 +26,7 @@ async fn every_older_revision_is_agreed_to_and_others_get_the_newest_of_them() {
         let result = endpoint.send(initialize(version)).await.result();
         let expected = json!({
             "protocolVersion": version,
-            "capabilities": { "logging": {}, "tools": {} },
+            "capabilities": { "logging": {}, "tools": { "listChanged": true } },
             "serverInfo": { "name": "weather", "title": "Weather", "version": "7" },
             "instructions": "Ask for a city.",
         });

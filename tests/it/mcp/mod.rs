@@ -8,6 +8,7 @@ mod sdk;
 mod served;
 #[cfg(unix)]
 mod stdio;
+mod streams;
 mod telling;
 mod wire;
 

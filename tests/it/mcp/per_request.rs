@@ -27,7 +27,7 @@ async fn discovery_tells_versions_capabilities_and_how_long_to_keep_them() {
     let expected = json!({
         "resultType": "complete",
         "supportedVersions": versions,
-        "capabilities": { "logging": {}, "tools": {} },
+        "capabilities": { "logging": {}, "tools": { "listChanged": true } },
         "instructions": "Ask for a city.",
         "ttlMs": 1500,
         "cacheScope": "public",
@@ -183,7 +183,6 @@ async fn methods_of_the_other_era_are_not_found() {
         "resources/subscribe",
         "prompts/list",
         "resources/list",
-        "subscriptions/listen",
         "unknown/method",
     ] {
         let response = endpoint.send(Post::per_request(method, json!({ "protocolVersion": NEWEST }))).await;

@@ -84,7 +84,7 @@ fn get(name: &str, arguments: Value) -> Value {
 async fn prompts_are_listed_with_their_arguments() {
     let (served, _upstream) = served().await;
     for revision in ERAS {
-        assert_eq!(served.capabilities(revision).await["prompts"], json!({}));
+        assert_eq!(served.capabilities(revision).await["prompts"], json!({ "listChanged": true }));
         let list = served.result(revision, "prompts/list", json!({})).await;
         let names: Vec<_> =
             list["prompts"].as_array().unwrap().iter().map(|prompt| &prompt["name"]).collect();

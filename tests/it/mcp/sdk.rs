@@ -41,7 +41,9 @@ fn shapes(context: &RequestContext<RoleServer>) -> Shapes {
 impl ServerHandler for Sdk {
     fn get_info(&self) -> ServerConfig {
         let mut capabilities = ServerCapabilities::default();
-        capabilities.tools = Some(ToolsCapability::default());
+        let mut tools = ToolsCapability::default();
+        tools.list_changed = Some(true);
+        capabilities.tools = Some(tools);
         capabilities.logging = Some(serde_json::Map::new());
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("glossator", env!("CARGO_PKG_VERSION")))

@@ -228,17 +228,18 @@ async fn a_page_that_is_let_in_may_read_the_answer() {
     let response = Response::read(endpoint.mcp.handle(question).await).await;
     assert_eq!(response.status, StatusCode::NO_CONTENT);
     assert_eq!(response.header("access-control-allow-headers"), Some("content-type, mcp-param-city"));
-    assert_eq!(response.header("access-control-allow-methods"), Some("POST, OPTIONS"));
+    assert_eq!(response.header("access-control-allow-methods"), Some("GET, POST, DELETE, OPTIONS"));
 }
 
 #[tokio::test]
-async fn there_is_no_stream_to_open_and_no_session_to_end() {
+async fn other_methods_say_what_this_is() {
     let endpoint = Endpoint::new();
-    for method in ["GET", "DELETE", "PUT", "HEAD"] {
+    let all = "GET, POST, DELETE, OPTIONS";
+    for (method, allowed) in [("GET", "POST, DELETE, OPTIONS"), ("PUT", all), ("HEAD", all)] {
         let request = Request::builder().method(method).uri("/mcp").header("host", "localhost");
         let response = Response::read(endpoint.mcp.handle(request.body(Body::empty()).unwrap()).await).await;
         assert_eq!(response.status, StatusCode::METHOD_NOT_ALLOWED);
-        assert_eq!(response.header("allow"), Some("POST, OPTIONS"));
+        assert_eq!(response.header("allow"), Some(allowed));
         assert!(response.text().contains("MCP"), "{response:?}");
     }
 }

@@ -1,0 +1,143 @@
+//! Which session ids of the older era are taken.
+//!
+//! A session lives in its id alone, so there is no table of them; only those that their clients have ended are kept,
+//! by the replica that was told.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
+
+use super::{refusal::Refusal, session::Session};
+use crate::seal::{Seal, Unsealed};
+
+/// How many ended sessions are kept. When more end, the one that ended first is taken again until its id expires.
+const ENDED_LIMIT: usize = 10_000;
+
+/// The ids that are taken, and those that are not any more.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    seal: Seal,
+    strangers: Strangers,
+    ended: Mutex<Ended>,
+}
+
+/// What is done with an id that was not given out here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Strangers {
+    /// Every replica has the same secret, so there is none that should be known.
+    Refused,
+    /// It may be one of another replica, or of this one before it was started again: its request is taken as one
+    /// without a session.
+    Taken,
+}
+
+#[derive(Debug, Default)]
+struct Ended {
+    known: HashSet<Arc<str>>,
+    oldest_first: VecDeque<Arc<str>>,
+}
+
+impl Sessions {
+    pub(super) fn new(seal: Seal, strangers: Strangers) -> Self {
+        Self { seal, strangers, ended: Mutex::default() }
+    }
+
+    /// Whether a request with this session id is taken; one without any is.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NoSession`].
+    pub(super) fn check(&self, id: Option<&str>) -> Result<(), Refusal> {
+        let Some(id) = id else { return Ok(()) };
+        if self.ended().known.contains(id) {
+            return Err(Refusal::NoSession);
+        }
+        match (Session::open(&self.seal, id, SystemTime::now()), self.strangers) {
+            (Ok(_), _) | (Err(Unsealed::Foreign), Strangers::Taken) => Ok(()),
+            (Err(Unsealed::Foreign), Strangers::Refused) | (Err(Unsealed::Expired), _) => {
+                Err(Refusal::NoSession)
+            }
+        }
+    }
+
+    /// Takes no request of this session any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NoSession`] when none was taken before.
+    pub(super) fn end(&self, id: &str) -> Result<(), Refusal> {
+        self.check(Some(id))?;
+        if Session::open(&self.seal, id, SystemTime::now()).is_err() {
+            // A stranger's: there is nothing to remember, or anybody could fill the list.
+            return Ok(());
+        }
+        let mut ended = self.ended();
+        let id: Arc<str> = id.into();
+        if ended.known.insert(Arc::clone(&id)) {
+            ended.oldest_first.push_back(id);
+        }
+        if ended.oldest_first.len() > ENDED_LIMIT
+            && let Some(first) = ended.oldest_first.pop_front()
+        {
+            ended.known.remove(&first);
+        }
+        Ok(())
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Ended> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+    use crate::face::mcp::revision::Revision;
+
+    fn id(seal: &Seal) -> String {
+        Session::new(Revision::R2025_11_25, Map::new()).seal(seal, SystemTime::now())
+    }
+
+    #[test]
+    fn an_id_is_taken_until_it_is_ended() {
+        let seal = Seal::random();
+        let sessions = Sessions::new(seal.clone(), Strangers::Refused);
+        let (one, other) = (id(&seal), id(&seal));
+        sessions.check(None).unwrap();
+        sessions.check(Some(&one)).unwrap();
+        sessions.end(&one).unwrap();
+        assert_eq!(sessions.check(Some(&one)).unwrap_err(), Refusal::NoSession);
+        assert_eq!(sessions.end(&one).unwrap_err(), Refusal::NoSession);
+        sessions.check(Some(&other)).unwrap();
+        let expired = Session::new(Revision::R2025_11_25, Map::new()).seal(&seal, SystemTime::UNIX_EPOCH);
+        assert_eq!(sessions.check(Some(&expired)).unwrap_err(), Refusal::NoSession);
+    }
+
+    #[test]
+    fn ids_of_strangers_are_refused_where_every_replica_knows_its_own() {
+        let foreign = id(&Seal::random());
+        let refused = Sessions::new(Seal::random(), Strangers::Refused);
+        assert_eq!(refused.check(Some(&foreign)).unwrap_err(), Refusal::NoSession);
+        let taken = Sessions::new(Seal::random(), Strangers::Taken);
+        taken.check(Some(&foreign)).unwrap();
+        taken.end(&foreign).unwrap();
+        assert_eq!(taken.ended().known.len(), 0);
+    }
+
+    #[test]
+    fn the_list_of_ended_sessions_has_an_end() {
+        let seal = Seal::random();
+        let sessions = Sessions::new(seal.clone(), Strangers::Refused);
+        let first = id(&seal);
+        sessions.end(&first).unwrap();
+        for _ in 0..ENDED_LIMIT {
+            sessions.end(&id(&seal)).unwrap();
+        }
+        assert_eq!(sessions.ended().known.len(), ENDED_LIMIT);
+        sessions.check(Some(&first)).unwrap();
+    }
+}
