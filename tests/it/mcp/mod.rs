@@ -2,6 +2,7 @@
 
 mod complete;
 mod handshake;
+mod lists;
 mod per_request;
 mod prompts;
 mod sdk;
