@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{
     answer::Answer,
-    decode::{Id, Request},
+    decode::{self, Id, Request},
     header::{self, PROTOCOL_VERSION, SESSION_ID},
     refusal::Refusal,
     revision::{Era, Revision},
@@ -77,6 +77,18 @@ impl<'a> Carrier<'a> {
         match self {
             Self::Http(head) => header::check_method(&head.headers, method),
             Self::Pipe(_) => Ok(()),
+        }
+    }
+
+    /// The same for a notification, whose method need not be repeated.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Headers`] when the two differ.
+    pub(super) fn check_notification(self, notification: &[u8]) -> Result<(), Refusal> {
+        match (self, decode::notified(notification)) {
+            (Self::Http(head), Some(method)) => header::check_method_if_any(&head.headers, &method),
+            (Self::Http(_), None) | (Self::Pipe(_), _) => Ok(()),
         }
     }
 

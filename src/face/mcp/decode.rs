@@ -295,6 +295,11 @@ pub(super) fn message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
     }
 }
 
+/// What a notification tells of; `None` when that is no text.
+pub(super) fn notified(notification: &[u8]) -> Option<Cow<'_, str>> {
+    envelope(notification).ok()?.method.and_then(text)
+}
+
 /// The request that a notification cancels; `None` when it is another one, or says none.
 pub(super) fn cancelled(notification: &[u8]) -> Option<Id<'_>> {
     #[derive(Deserialize)]

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderMap, HeaderName, header::AsHeaderName};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::refusal::{Refusal, Short};
 
@@ -44,6 +44,15 @@ pub(super) fn check_method(headers: &HeaderMap, method: &str) -> Result<(), Refu
     }
 }
 
+/// `Mcp-Method` of a notification need not be there, and where it is it repeats `method`: the revision says nothing of
+/// it, and who decides by it must not be told something else than we are.
+pub(super) fn check_method_if_any(headers: &HeaderMap, method: &str) -> Result<(), Refusal> {
+    match sole(headers, &METHOD)? {
+        None => Ok(()),
+        Some(_) => check_method(headers, method),
+    }
+}
+
 /// `Mcp-Name` repeats `params.name`.
 pub(super) fn check_name(headers: &HeaderMap, name: &str) -> Result<(), Refusal> {
     match sole(headers, &NAME)? {
@@ -75,6 +84,14 @@ pub(super) fn check_arguments(
 
 fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -> Result<(), Refusal> {
     let name = format!("Mcp-Param-{suffix}");
+    if let Some(Value::Number(number)) = argument
+        && !is_safe(number)
+    {
+        return Err(Refusal::Headers(format!(
+            "the argument of header `{name}` is {}; what is repeated in a header is from -{MOST_SAFE} to {MOST_SAFE}",
+            Short(&number.to_string())
+        )));
+    }
     let expected: Option<Cow<'_, str>> = match argument {
         Some(Value::String(text)) => Some(text.as_str().into()),
         Some(Value::Bool(flag)) => Some(flag.to_string().into()),
@@ -92,17 +109,25 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
         (Some(found), Some(expected)) => {
             let value = decoded(&name, found)?;
             let equal = value == expected
-                || matches!(argument, Some(Value::Number(_))) && equal_as_integers(&value, &expected);
+                || matches!(argument, Some(Value::Number(_))) && equal_as_numbers(&value, &expected);
             if equal { Ok(()) } else { Err(differs(&name, found, &expected)) }
         }
     }
 }
 
-/// `42.0` and `42` are the same number; beyond 2^53 they might not be, and such numbers are not allowed here.
-fn equal_as_integers(one: &str, other: &str) -> bool {
-    const EXACT: f64 = 9_007_199_254_740_991.0;
+/// The largest whole number that every reader of a header has exactly: 2^53 - 1 (MCP 2026-07-28, Streamable HTTP,
+/// "Schema Extension").
+const MOST_SAFE: u64 = 9_007_199_254_740_991;
+
+/// Whether no reader takes the number for another one.
+fn is_safe(number: &Number) -> bool {
+    number.as_f64().is_some_and(|value| value.abs() <= MOST_SAFE as f64)
+}
+
+/// `42.0` and `42` are the same number. Neither is beyond what a double has exactly.
+fn equal_as_numbers(one: &str, other: &str) -> bool {
     match (one.parse::<f64>(), other.parse::<f64>()) {
-        (Ok(one), Ok(other)) => one == other && one.abs() <= EXACT,
+        (Ok(one), Ok(other)) => one == other && one.abs() <= MOST_SAFE as f64,
         _ => false,
     }
 }
@@ -177,11 +202,18 @@ mod tests {
     fn numbers_are_compared_as_numbers() {
         check(&[("mcp-param-count", "42.0")], json!({ "count": 42 }), Ok(()));
         check(&[("mcp-param-count", "43")], json!({ "count": 42 }), Err("is `43`"));
-        check(
-            &[("mcp-param-count", "9007199254740992")],
-            json!({ "count": 9007199254740993_u64 }),
-            Err("is `9"),
-        );
+        check(&[("mcp-param-count", "-7")], json!({ "count": -7.0 }), Ok(()));
+        for odd in ["", "x", "inf", "NaN", "4 2", "42,42"] {
+            check(&[("mcp-param-count", odd)], json!({ "count": 42 }), Err("but the body says `42`"));
+        }
+        check(&[("mcp-param-count", "9007199254740991")], json!({ "count": 9007199254740991_u64 }), Ok(()));
+        // Equal to the letter, and not the same number to every reader.
+        for beyond in [json!(9007199254740993_u64), json!(-9007199254740992_i64)] {
+            let text = beyond.to_string();
+            check(&[("mcp-param-count", &text)], json!({ "count": beyond }), Err("-9007199254740991 to"));
+        }
+        // A text of digits is a text.
+        check(&[("mcp-param-region", "042")], json!({ "region": "42" }), Err("is `042`"));
     }
 
     #[test]
@@ -190,6 +222,19 @@ mod tests {
         check(&[("mcp-param-region", "=?base64?SGVsbG8?=")], json!({ "region": "Hello" }), Err("Base64"));
         check(&[("mcp-param-region", "=?base64?SGVs!!!bG8=?=")], json!({ "region": "Hello" }), Err("Base64"));
         check(&[("mcp-param-region", "=?base64?/w==?=")], json!({ "region": "x" }), Err("UTF-8"));
+        check(&[("mcp-param-region", "=?base64??=")], json!({ "region": "" }), Ok(()));
+        check(&[("mcp-param-region", "")], json!({ "region": "" }), Ok(()));
+        check(&[("mcp-param-region", "=?base64?IHBhZGRlZCA=?=")], json!({ "region": " padded " }), Ok(()));
+        check(
+            &[("mcp-param-region", "=?base64?bGluZTEKbGluZTI=?=")],
+            json!({ "region": "line1\nline2" }),
+            Ok(()),
+        );
+        let looks_like_it = json!({ "region": "=?base64?literal?=" });
+        check(&[("mcp-param-region", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=")], looks_like_it.clone(), Ok(()));
+        check(&[("mcp-param-region", "=?base64?literal?=")], looks_like_it, Err("Base64"));
+        check(&[("mcp-param-count", "=?base64?NDI=?=")], json!({ "count": 42 }), Ok(()));
+        check(&[("mcp-param-flag", "=?base64?dHJ1ZQ==?=")], json!({ "deep": { "flag": true } }), Ok(()));
         check(&[("mcp-param-region", "SGVsbG8=")], json!({ "region": "SGVsbG8=" }), Ok(()));
         check(&[("mcp-param-region", "=?base64?SGVsbG8=")], json!({ "region": "=?base64?SGVsbG8=" }), Ok(()));
         check(

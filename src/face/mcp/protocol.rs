@@ -117,7 +117,12 @@ impl Protocol {
             (Ok(Message::Request(request)), _) => Some(self.request(carrier, &request, outbox).await),
             (Err(rejected), _) => refuse(rejected.id, &rejected.refusal),
             (Ok(_), Err(refusal)) => refuse(None, &refusal),
-            (Ok(Message::Notification), Ok(_)) => None,
+            (Ok(Message::Notification), Ok(revision)) => match revision.era() {
+                Era::Handshake => None,
+                Era::PerRequest => {
+                    carrier.check_notification(body).err().and_then(|refusal| refuse(None, &refusal))
+                }
+            },
             (Ok(Message::Response { id, answered }), Ok(_)) => match self.answered(id, answered) {
                 true => None,
                 false => refuse(

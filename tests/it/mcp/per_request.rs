@@ -209,5 +209,16 @@ async fn notifications_need_no_headers_of_their_own() {
     let endpoint = Endpoint::new();
     let body = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled" }).to_string();
     let post = Post::handshake("", json!({})).header("mcp-protocol-version", NEWEST).body(body);
-    assert_eq!(endpoint.send(post).await.status, StatusCode::ACCEPTED);
+    assert_eq!(endpoint.send(post.clone()).await.status, StatusCode::ACCEPTED);
+    let right = post.clone().header("mcp-method", "notifications/cancelled");
+    assert_eq!(endpoint.send(right).await.status, StatusCode::ACCEPTED);
+    // Who decides by the header must not be told something else.
+    for wrong in
+        [post.clone().header("mcp-method", "tools/call"), post.clone().header("mcp-method", "caf\u{e9}")]
+    {
+        assert_eq!(endpoint.send(wrong).await.error(), (400, -32020));
+    }
+    // Older revisions know nothing of it.
+    let older = post.header("mcp-protocol-version", "2025-11-25").header("mcp-method", "tools/call");
+    assert_eq!(endpoint.send(older).await.status, StatusCode::ACCEPTED);
 }
