@@ -3,16 +3,26 @@
 import asyncio
 import datetime
 import json
+import os
 import sys
 
-from mcp import ClientSession, McpError
+from mcp import ClientSession, McpError, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamablehttp_client
+
+
+def connect(url):
+    if not url.startswith("stdio:"):
+        return streamablehttp_client(url)
+    _, program, config = url.split(":")
+    arguments = ["stdio", "--log-format", "json", "--config", config]
+    return stdio_client(StdioServerParameters(command=program, args=arguments, env=dict(os.environ)))
 
 
 async def main():
     url, _mode, cases = sys.argv[1:]
     cases = json.load(open(cases))
-    async with streamablehttp_client(url) as (read, write, _):
+    async with connect(url) as (read, write, *_):
         timeout = datetime.timedelta(seconds=20)
         async with ClientSession(read, write, read_timeout_seconds=timeout) as session:
             hello = await session.initialize()

@@ -2,11 +2,17 @@
 import { readFileSync } from 'node:fs';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 
 const [url, , casesPath] = process.argv.slice(2);
 const cases = JSON.parse(readFileSync(casesPath, 'utf8'));
 const client = new Client({ name: 'clients-test', version: '1' });
-const transport = new StreamableHTTPClientTransport(new URL(url));
+const [, program, config] = url.split(':');
+const transport = url.startsWith('stdio:')
+  ? new StdioClientTransport({ command: program, args: ['stdio', '--log-format', 'json', '--config', config], env: process.env })
+  : new StreamableHTTPClientTransport(new URL(url));
+// Told by the client to every transport that wants to know; the one over pipes has no use for it.
+transport.setProtocolVersion ??= version => (transport.protocolVersion = version);
 await client.connect(transport);
 const { tools } = await client.listTools();
 const outcomes = [];

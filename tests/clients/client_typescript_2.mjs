@@ -2,12 +2,16 @@
 // (legacy, auto, or a revision to insist on).
 import { readFileSync } from 'node:fs';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
 const [url, mode, casesPath] = process.argv.slice(2);
 const cases = JSON.parse(readFileSync(casesPath, 'utf8'));
 const versionNegotiation = { mode: mode === 'legacy' || mode === 'auto' ? mode : { pin: mode } };
 const client = new Client({ name: 'clients-test', version: '2' }, { versionNegotiation });
-const transport = new StreamableHTTPClientTransport(new URL(url));
+const [, program, config] = url.split(':');
+const transport = url.startsWith('stdio:')
+  ? new StdioClientTransport({ command: program, args: ['stdio', '--log-format', 'json', '--config', config], env: process.env })
+  : new StreamableHTTPClientTransport(new URL(url));
 await client.connect(transport);
 const { tools } = await client.listTools();
 const outcomes = [];
