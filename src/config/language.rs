@@ -1,6 +1,6 @@
 //! The small languages inside the file, patterns, jq and templates: compiled, with what is wrong put in its place.
 
-use std::sync::LazyLock;
+use std::{cell::RefCell, collections::HashMap, sync::LazyLock};
 
 use regex::Regex;
 
@@ -11,26 +11,61 @@ use super::{
     source::Span,
     suggest,
 };
-use crate::rule::{Jq, Pattern, PatternError, Template};
+use crate::rule::{Jq, JqError, Pattern, PatternError, Template};
+
+/// What was compiled in one run, by what was written: a rule that many routes use is compiled once. Patterns and filters
+/// take a millisecond and more each, and a program that answers one request and ends has no time for it.
+#[derive(Default)]
+pub(super) struct Compiled {
+    patterns: RefCell<HashMap<(Ends, String), Pattern>>,
+    filters: RefCell<HashMap<(String, Vec<String>), Jq>>,
+}
+
+/// What `^` and `$` are in a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Ends {
+    Text,
+    Line,
+}
+
+impl Compiled {
+    fn pattern(&self, ends: Ends, text: &str) -> Result<Pattern, PatternError> {
+        let key = (ends, text.to_owned());
+        if let Some(known) = self.patterns.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let pattern = match ends {
+            Ends::Text => Pattern::compile(text),
+            Ends::Line => Pattern::of_lines(text),
+        }?;
+        self.patterns.borrow_mut().insert(key, pattern.clone());
+        Ok(pattern)
+    }
+
+    fn filter(&self, text: &str, captures: &[String]) -> Result<Jq, JqError> {
+        let key = (text.to_owned(), captures.to_owned());
+        if let Some(known) = self.filters.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let filter = Jq::compile_with(text, captures)?;
+        self.filters.borrow_mut().insert(key, filter.clone());
+        Ok(filter)
+    }
+}
 
 /// A regular expression.
 pub(super) fn pattern(report: &Report<'_>, node: &Node, what: &str) -> Option<Pattern> {
-    compiled(report, node, what, Pattern::compile)
+    compiled(report, node, what, Ends::Text)
 }
 
 /// A regular expression in which `^` and `$` are the ends of a line.
 pub(super) fn pattern_of_lines(report: &Report<'_>, node: &Node, what: &str) -> Option<Pattern> {
-    compiled(report, node, what, Pattern::of_lines)
+    compiled(report, node, what, Ends::Line)
 }
 
-fn compiled(
-    report: &Report<'_>,
-    node: &Node,
-    what: &str,
-    compile: fn(&str) -> Result<Pattern, PatternError>,
-) -> Option<Pattern> {
+fn compiled(report: &Report<'_>, node: &Node, what: &str, ends: Ends) -> Option<Pattern> {
     let text = section::text_of(report, node, what)?;
-    match compile(text) {
+    match report.compiled().pattern(ends, text) {
         Ok(pattern) => Some(pattern),
         Err(error) => {
             let help = if text.contains("(?=")
@@ -53,7 +88,7 @@ fn compiled(
 /// A jq filter, which may also use these captures.
 pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str, captures: &[String]) -> Option<Jq> {
     let text = section::text_of(report, node, what)?;
-    match Jq::compile_with(text, captures) {
+    match report.compiled().filter(text, captures) {
         Ok(jq) => Some(jq),
         Err(error) => {
             let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();
@@ -137,7 +172,7 @@ fn refuse_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool 
             (None, Some(name)) => (name.as_str(), "test", format!("{{{{ 0 is {} }}}}", name.as_str())),
             (None, None) => continue,
         };
-        if COMMON_FILTERS.contains(&name) || COMMON_TESTS.contains(&name) {
+        if COMMON_FILTERS.contains(&name) || COMMON_TESTS.contains(&name) || name == SLOW_FILTER {
             continue;
         }
         let rendered = Template::compile(&probe).and_then(|probe| probe.render(&minijinja::Value::from(())));
@@ -235,6 +270,9 @@ pub(super) fn words_in(report: &Report<'_>, span: Span, name: &str) -> Span {
         None => span,
     }
 }
+
+/// It is there, and trying it would compile all of what it looks for.
+const SLOW_FILTER: &str = "redact";
 
 /// What a template asks of the arguments: names and whether it can do without. `None` for all arguments at once.
 pub(super) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {

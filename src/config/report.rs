@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    language::Compiled,
     problem::{Problem, Severity},
     source::{Files, Span},
 };
@@ -18,6 +19,7 @@ pub(super) struct Report<'f> {
     context: RefCell<Option<Context>>,
     /// What was told in some context, so that it is not told again for every route.
     told: RefCell<HashSet<(usize, usize, String)>>,
+    compiled: Compiled,
 }
 
 /// For whom something is read that stands elsewhere, such as named rules for a route.
@@ -40,7 +42,13 @@ impl<'f> Report<'f> {
             errors: Cell::default(),
             context: RefCell::default(),
             told: RefCell::default(),
+            compiled: Compiled::default(),
         }
+    }
+
+    /// What has been compiled so far.
+    pub(super) fn compiled(&self) -> &Compiled {
+        &self.compiled
     }
 
     pub(super) fn files(&self) -> &'f Files {

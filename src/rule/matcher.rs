@@ -45,7 +45,8 @@ pub struct MediaPattern {
     subtype: String,
 }
 
-/// A compiled regular expression, of linear time and limited size.
+/// A compiled regular expression, of linear time and limited size. Clones share what was compiled.
+#[derive(Clone)]
 pub struct Pattern {
     regex: Regex,
     names: Vec<String>,

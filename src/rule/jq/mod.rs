@@ -3,7 +3,7 @@
 mod bounds;
 mod steps;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use bounds::{Bounded, Spent};
 use jaq_core::{
@@ -19,16 +19,17 @@ use serde_json::Value;
 
 use super::stop::Stop;
 
-/// One compiled jq filter.
+/// One compiled jq filter. Clones share what was compiled.
 ///
 /// It sees the value as `.`, and `$args`, `$status`, `$headers`, and the captures of the rule's patterns by their
 /// names. What reads the world (`env`, `input`, `now`)
 /// or leaves it (`halt`, `debug`, `stderr`) is not there, so the same reply gives the same result.
+#[derive(Clone)]
 pub struct Jq {
-    filter: jaq_core::Filter<bounds::Kind>,
-    source: String,
+    filter: Arc<jaq_core::Filter<bounds::Kind>>,
+    source: Arc<str>,
     /// The captures that it sees, in the order of its variables.
-    captures: Box<[String]>,
+    captures: Arc<[String]>,
 }
 
 /// Why a filter does not compile, or gave no value.
@@ -162,7 +163,7 @@ impl Jq {
                     })
                 },
             )?;
-        Ok(Self { filter, source: source.to_owned(), captures: captures.into() })
+        Ok(Self { filter: Arc::new(filter), source: source.into(), captures: captures.into() })
     }
 
     /// The filter as written.
