@@ -42,12 +42,15 @@ impl fmt::Debug for Secret {
 pub enum Purpose {
     /// The id of a session (MCP up to 2025-11-25).
     Session,
+    /// The id of a task (an extension of MCP 2026-07-28).
+    Task,
 }
 
 impl Purpose {
     const fn as_bytes(self) -> &'static [u8] {
         match self {
             Self::Session => b"session",
+            Self::Task => b"task",
         }
     }
 }

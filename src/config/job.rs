@@ -16,7 +16,7 @@ use super::{
     when,
 };
 use crate::{
-    route::{CancelRule, JobPlaceRule, JobRule, RequestTemplate, UpstreamName},
+    route::{CancelRule, JobPlaceRule, JobRule, RequestTemplate, TaskOffer, TaskRule, UpstreamName},
     rule::{Jq, Matcher},
 };
 
@@ -72,6 +72,8 @@ pub(super) fn read(
     let message = filter("message", "`message`", used);
     let done = section.entry("done").map(|entry| condition(report, entry, used));
     let failed = section.entry("failed").map(|entry| condition(report, entry, used));
+    let cancelled = section.entry("cancelled").map(|entry| condition(report, entry, used));
+    let task = task(&section);
     let mut reader = Requests { report, context, named, asked };
     let status = section.entry("status").map(|entry| reader.read(entry));
     let result = section.entry("result").map(|entry| reader.read(entry));
@@ -102,6 +104,8 @@ pub(super) fn read(
         extract: whole(extract)?.map(|compiled| compiled.extract),
         done: whole(done)?,
         failed: whole(failed)?,
+        cancelled: whole(cancelled)?,
+        task,
         result: whole(result)?,
         cancel: whole(cancel)?,
         poll: poll.unwrap_or(JobRule::POLL_DEFAULT),
@@ -115,9 +119,45 @@ pub(super) fn read(
 fn by_location(base: Uri) -> JobRule {
     let nothing: Option<Jq> = None;
     let (extract, result, cancel) = (None, None, None);
-    let (done, failed, progress, total) = (None, None, None, None);
+    let (done, failed, cancelled, progress, total) = (None, None, None, None, None);
+    let task = TaskRule::default();
     let (place, poll) = (JobPlaceRule::Location, JobRule::POLL_DEFAULT);
-    JobRule { place, extract, done, failed, result, cancel, poll, progress, total, message: nothing, base }
+    JobRule {
+        place,
+        extract,
+        done,
+        failed,
+        cancelled,
+        task,
+        result,
+        cancel,
+        poll,
+        progress,
+        total,
+        message: nothing,
+        base,
+    }
+}
+
+/// `task`, `task_after` and `task_life`.
+fn task(section: &Section<'_, '_>) -> TaskRule {
+    let default = TaskRule::default();
+    let offer = match section.word("task") {
+        Some("off") => TaskOffer::Off,
+        Some("required") => TaskOffer::Required,
+        Some(_) | None => default.offer,
+    };
+    let (after, life) = (section.duration("task_after"), section.duration("task_life"));
+    for name in ["task_after", "task_life"] {
+        if let Some(entry) = section.entry(name).filter(|_| offer == TaskOffer::Off) {
+            section.report.warning(
+                entry.key.span,
+                format!("`{name}` has no effect beside `task: off`"),
+                "leave it out",
+            );
+        }
+    }
+    TaskRule { offer, after: after.unwrap_or(default.after), life: life.unwrap_or(default.life) }
 }
 
 /// What a `Location` of the route's upstream is resolved against.

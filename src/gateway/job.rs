@@ -35,6 +35,28 @@ pub(super) enum Ended {
     Reply(Reply),
     /// The reply that told of its failure.
     Failed(Reply, Stand),
+    /// It was ended before it was done.
+    Cancelled,
+    /// It goes on, and its caller asks about it from now on.
+    HandedOver {
+        /// How it stood when it was asked last.
+        stand: Stand,
+        /// Where it is asked about.
+        place: JobPlace,
+        /// After how long.
+        wait: Duration,
+    },
+}
+
+/// Why nothing is known of a job.
+#[derive(Debug)]
+pub(super) struct Lost {
+    /// Whether another question may go better.
+    pub(super) in_passing: bool,
+    /// A sentence for the client.
+    pub(super) why: String,
+    /// The same as the result of the call.
+    pub(super) result: Box<ToolResult>,
 }
 
 /// What one question about a job found.
@@ -52,18 +74,19 @@ impl Following<'_> {
         self,
         asked: UpstreamRequest,
         reply: Reply,
+        hand_over: Option<Instant>,
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
     ) -> Result<Ended, Box<ToolResult>> {
         let begun = move |job: &JobRule, facts: JobFacts<'_>, reply: &Reply| job.begun(&asked, facts, reply);
-        let (begun, reply) = self.look(reply, begun).await?;
+        let (begun, reply) = self.look(reply, begun).await.map_err(|lost| lost.result)?;
         match begun {
             Begun::Answer => Ok(Ended::Reply(reply)),
             Begun::Elsewhere => {
                 record.job_elsewhere();
                 Err(Box::new(ToolResult::error(Fault::Unreadable, sentences::JOB_ELSEWHERE)))
             }
-            Begun::Job { place, wait } => self.poll(place, wait, record, telling).await,
+            Begun::Job { place, wait } => self.poll(place, wait, hand_over, record, telling).await,
         }
     }
 
@@ -71,17 +94,25 @@ impl Following<'_> {
         self,
         mut place: JobPlace,
         mut wait: Duration,
+        hand_over: Option<Instant>,
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
     ) -> Result<Ended, Box<ToolResult>> {
         telling.line(LogLevel::Debug, || "the service has begun a job".to_owned());
         let mut unwatched = Unwatched { following: self, place: Some(place.clone()) };
+        let mut stand = Stand::default();
         for asked in 1..=JobRule::MOST_POLLS {
+            // Handed over rather than lost at the deadline.
+            let hand_over = hand_over.map(|at| at.min(self.asking.due.at));
+            if hand_over.is_some_and(|at| Instant::now().checked_add(wait).is_none_or(|next| next > at)) {
+                unwatched.place = None;
+                return Ok(Ended::HandedOver { stand, place, wait });
+            }
             self.wait(wait).await?;
-            match self.step(&place, record, telling).await? {
-                Step::Running { stand, place: next, wait: until } => {
-                    telling.job(&stand, self.job.progress.is_some(), asked);
-                    (place, wait) = (next, until);
+            match self.step(&place, record, telling).await.map_err(|lost| lost.result)? {
+                Step::Running { stand: now, place: next, wait: until } => {
+                    telling.job(&now, self.job.progress.is_some(), asked);
+                    (stand, place, wait) = (now, next, until);
                     unwatched.place = Some(place.clone());
                 }
                 Step::Ended(ended) => {
@@ -99,7 +130,7 @@ impl Following<'_> {
         place: &JobPlace,
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
-    ) -> Result<Step, Box<ToolResult>> {
+    ) -> Result<Step, Lost> {
         let Asking { arguments, headers, .. } = self.asking;
         let asked = self.job.ask(place, arguments, headers).map_err(unnamed)?;
         let reply = self.ask(asked.clone(), record, telling).await?;
@@ -111,6 +142,7 @@ impl Following<'_> {
         let ended = match turn {
             Turn::Running { stand, place, wait } => return Ok(Step::Running { stand, place, wait }),
             Turn::Failed(stand) => Ended::Failed(reply, stand),
+            Turn::Cancelled => Ended::Cancelled,
             Turn::Answer => Ended::Reply(reply),
             Turn::Done => {
                 telling.job_done();
@@ -144,12 +176,24 @@ impl Following<'_> {
         request: UpstreamRequest,
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
-    ) -> Result<Reply, Box<ToolResult>> {
+    ) -> Result<Reply, Lost> {
         let repeatable = request.method.is_idempotent();
         let reply = self.asking.ask(request, repeatable, record, telling).await;
-        reply.map_err(|error| match error {
-            UpstreamError::Deadline { .. } => self.not_done(),
-            error => Box::new(sentences::job_lost(&error)),
+        reply.map_err(|error| Lost {
+            in_passing: matches!(
+                error,
+                UpstreamError::Connect { .. }
+                    | UpstreamError::ConnectDeadline { .. }
+                    | UpstreamError::Deadline { .. }
+                    | UpstreamError::AttemptDeadline { .. }
+                    | UpstreamError::Busy { .. }
+                    | UpstreamError::Resting { .. }
+            ),
+            why: sentences::JOB_LOST.to_owned(),
+            result: match error {
+                UpstreamError::Deadline { .. } => self.not_done(),
+                error => Box::new(sentences::job_lost(&error)),
+            },
         })
     }
 
@@ -157,7 +201,7 @@ impl Following<'_> {
         self,
         reply: Reply,
         question: impl FnOnce(&JobRule, JobFacts<'_>, &Reply) -> T + Send + 'static,
-    ) -> Result<(T, Reply), Box<ToolResult>> {
+    ) -> Result<(T, Reply), Lost> {
         let Asking { snapshot, route, arguments, due, .. } = self.asking;
         let (route, args) = (Arc::clone(route), Value::Object(arguments.as_map().clone()));
         let ask = move |reply: &Reply, stop: Option<&Stop>| {
@@ -168,10 +212,11 @@ impl Following<'_> {
         };
         let looked = snapshot.translating.look(reply, due.at, ask).await;
         looked.map_err(|why| {
-            Box::new(match why {
+            let result = Box::new(match why {
                 Untranslated::Panicked => ToolResult::error(Fault::Unreadable, sentences::UNREADABLE),
                 Untranslated::TooLate => sentences::too_late(due.after),
-            })
+            });
+            Lost { in_passing: why == Untranslated::TooLate, why: sentences::JOB_LOST.to_owned(), result }
         })
     }
 
@@ -180,14 +225,20 @@ impl Following<'_> {
     }
 
     /// Tells the upstream to end a job, and does not wait for its answer.
-    pub(super) fn end(self, place: &JobPlace) {
+    fn end(self, place: &JobPlace) {
+        if let (Some(ending), Ok(runtime)) = (self.ending(place), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(ending);
+        }
+    }
+
+    /// Tells the upstream to end a job, where the route says how.
+    pub(super) fn ending(self, place: &JobPlace) -> Option<impl Future<Output = ()> + Send + use<>> {
         let Asking { route, arguments, headers, .. } = self.asking;
-        let Some(request) = self.job.ask_end(place, arguments, headers) else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let request = self.job.ask_end(place, arguments, headers)?;
         let (upstream, tool) = (self.asking.upstream(), route.definition.name.clone());
         let repeatable = request.method.is_idempotent();
         let ask = self.asking.ask_of(request, repeatable, Due::after(END_DEADLINE));
-        runtime.spawn(async move {
+        Some(async move {
             match upstream.oneshot(ask).await {
                 Ok(reply) => {
                     debug!(%tool, status = reply.status.as_u16(), "a job that nobody waits for was ended")
@@ -197,12 +248,13 @@ impl Following<'_> {
                     warn!(%tool, error = %Chain(&error), "a job that nobody waits for could not be ended");
                 }
             }
-        });
+        })
     }
 }
 
-fn unnamed(error: RequestError) -> Box<ToolResult> {
-    Box::new(ToolResult::error(Fault::Unreadable, sentences::job_unnamed(&error.to_string())))
+fn unnamed(error: RequestError) -> Lost {
+    let why = sentences::job_unnamed(&error.to_string());
+    Lost { in_passing: false, result: Box::new(ToolResult::error(Fault::Unreadable, why.clone())), why }
 }
 
 /// A job that is told to end when its caller has left, or time is up.

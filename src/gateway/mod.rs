@@ -2,7 +2,8 @@
 //!
 //! [`Snapshot::call`] reads like a table of contents. In reading order: [`Call`] is what a face asks, free of
 //! any wire; [`Gateway`] holds the [`Snapshot`] that is in force; `sentences` says of a failure what a model can
-//! do about it; `job` follows work that outlasts the first reply; [`Audience`] is who is told of it meanwhile;
+//! do about it; `job` follows work that outlasts the first reply; [`Audience`] is who is told of it
+//! meanwhile, [`OpenJob`] one that its caller asks about;
 //! `record` writes the one log line of a call; [`Catalog`] is what can be called, [`Page`] some of a list, and
 //! [`Changes`] tells that it is another one now.
 
@@ -11,6 +12,7 @@ mod audience;
 mod catalog;
 mod changes;
 mod completing;
+mod handed;
 mod job;
 mod pages;
 mod prompting;
@@ -21,6 +23,7 @@ mod translating;
 use std::{
     collections::HashMap,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -44,6 +47,7 @@ use audience::{LINE_LIMIT_BYTES, Telling};
 pub use catalog::{Catalog, CatalogEntry};
 pub use changes::{Change, Changes, Heard, Listener};
 pub use completing::Typed;
+pub use handed::{Called, JobState, OpenJob};
 use job::{Ended, Following};
 pub use pages::{BadCursor, Keyed, Listed, Listing, Page};
 pub use prompting::{CallOf, PromptError};
@@ -209,7 +213,12 @@ impl Snapshot {
     pub async fn call(&self, route: &Arc<Route>, call: Call<'_>) -> ToolResult {
         let request_id = call.request_id.clone();
         let mut record = Record::begin(&route.definition.name, call.face, &request_id);
-        let result = self.answer(route, call, &mut record).await;
+        let result = match self.answer(route, call, &mut record, None).await {
+            Ok(Answered::Result(result)) => Ok(result),
+            // A job is handed over only to those who ask for it.
+            Ok(Answered::Job(_)) => Err(Box::new(sentences::job_not_done(route.deadline, false))),
+            Err(error) => Err(error),
+        };
         finished(route, result, &request_id, record)
     }
 
@@ -219,8 +228,10 @@ impl Snapshot {
         route: &Arc<Route>,
         call: Call<'_>,
         record: &mut Record<'_>,
-    ) -> Result<ToolResult, Box<ToolResult>> {
+        hand_over: Option<Duration>,
+    ) -> Result<Answered, Box<ToolResult>> {
         let due = Due::after(route.deadline);
+        let hand_over = hand_over.map(|after| Due::after(after).at);
         let mut telling = Telling::new(call.audience, route.definition.name.as_str());
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
         let arguments = check(route, call.arguments)?;
@@ -235,11 +246,19 @@ impl Snapshot {
         let reply = reply.map_err(|error| Box::new(sentences::of(&error, &method)))?;
         let ended = match (&route.job, asked) {
             (Some(job), Some(asked)) => {
-                Following { asking, job }.to_the_end(asked, reply, record, &mut telling).await?
+                Following { asking, job }.to_the_end(asked, reply, hand_over, record, &mut telling).await?
             }
             _ => Ended::Reply(reply),
         };
-        self.translated(route, arguments, due, ended, record, &mut telling).await
+        let ended = match (ended, &route.job) {
+            (Ended::HandedOver { stand, place, wait }, Some(job)) => {
+                let (message, life) = (stand.in_words(), job.task.life);
+                let arguments = arguments.as_map().clone();
+                return Ok(Answered::Job(Box::new(OpenJob { arguments, place, message, wait, life })));
+            }
+            (ended, _) => ended,
+        };
+        self.translated(route, arguments, due, ended, record, &mut telling).await.map(Answered::Result)
     }
 
     /// What the rules make of the last reply.
@@ -255,6 +274,8 @@ impl Snapshot {
         let (reply, failed) = match ended {
             Ended::Reply(reply) => (reply, None),
             Ended::Failed(reply, stand) => (reply, Some(stand)),
+            Ended::Cancelled => return Err(Box::new(handed::cancelled())),
+            Ended::HandedOver { .. } => return Err(Box::new(sentences::job_not_done(due.after, false))),
         };
         tell_lines(route, &arguments, Some(reply.status), telling);
         match self.translating.translate(route, arguments, reply, due.at).await {
@@ -295,6 +316,12 @@ fn finished(
     }
     record.end(result.outcome);
     result
+}
+
+/// What a call came to, where its caller may ask about a job itself.
+enum Answered {
+    Result(ToolResult),
+    Job(Box<OpenJob>),
 }
 
 /// Tells the lines that the route has for the time before the reply, or for the reply.

@@ -23,11 +23,21 @@ pub(super) struct Record<'a> {
     begun: Instant,
     upstream_status: Option<StatusCode>,
     outcome: Option<Outcome>,
+    /// Whether the work goes on without the call.
+    open: bool,
 }
 
 impl<'a> Record<'a> {
     pub(super) fn begin(tool: &'a ToolName, face: Face, request_id: &'a RequestId) -> Self {
-        Self { tool, face, request_id, begun: Instant::now(), upstream_status: None, outcome: None }
+        Self {
+            tool,
+            face,
+            request_id,
+            begun: Instant::now(),
+            upstream_status: None,
+            outcome: None,
+            open: false,
+        }
     }
 
     pub(super) fn replied(&mut self, status: StatusCode) {
@@ -69,6 +79,11 @@ impl<'a> Record<'a> {
         error!(tool = %self.tool, request_id = %self.request_id, "translation of the reply panicked");
     }
 
+    /// The call is over, and the job that it began is not.
+    pub(super) fn end_open(mut self) {
+        self.open = true;
+    }
+
     pub(super) fn end(mut self, outcome: Outcome) {
         self.outcome = Some(outcome);
     }
@@ -79,6 +94,7 @@ impl Drop for Record<'_> {
         let (outcome, fault) = match self.outcome {
             Some(Outcome::Success) => ("success", None),
             Some(Outcome::Error(fault)) => ("error", Some(fault_name(fault))),
+            None if self.open => ("task", None),
             None => ("cancelled", None),
         };
         info!(

@@ -116,10 +116,15 @@ pub(super) fn job_lost(error: &UpstreamError) -> ToolResult {
         | UpstreamError::TooLong { .. }
         | UpstreamError::Unsendable { .. } => Fault::Unreachable,
     };
-    let text = "The service has begun the work, but could not be asked how it went. It may still finish: check before \
-                repeating it.";
-    ToolResult::error(fault, text)
+    ToolResult::error(fault, JOB_LOST)
 }
+
+/// The words of that.
+pub(super) const JOB_LOST: &str = "The service has begun the work, but could not be asked how it went. It may still finish: check before \
+     repeating it.";
+
+/// Of a job that was ended by somebody else.
+pub(super) const JOB_CANCELLED: &str = "The service began the work, and it was ended before it was done.";
 
 /// Of a job that is asked about at another server.
 pub(super) const JOB_ELSEWHERE: &str = "The service has begun the work, and said that another server knows how it goes, which is \

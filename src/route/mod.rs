@@ -34,7 +34,9 @@ use crate::{
 pub use call::RouteCall;
 pub use completion::{AskedCompletion, Completion, Suggestions, lines_of};
 pub use input::InputSchema;
-pub use job::{Begun, CancelRule, JobFacts, JobPlace, JobPlaceRule, JobRule, Stand, Turn};
+pub use job::{
+    Begun, CancelRule, JobFacts, JobPlace, JobPlaceRule, JobRule, Stand, TaskOffer, TaskRule, Turn,
+};
 pub use log::{LogLevel, LogLine};
 pub use name::{UpstreamName, UpstreamNameError};
 pub use path::{PathError, PathTemplate};

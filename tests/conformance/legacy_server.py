@@ -12,6 +12,7 @@ import json
 import struct
 import time
 import urllib.parse
+import uuid
 import wave
 import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -54,6 +55,30 @@ def wav():
         sound.setframerate(8000)
         sound.writeframes((b"\x20" * 10 + b"\xe0" * 10) * 4)
     return out.getvalue()
+
+
+JOBS = {}
+
+
+class Job:
+    """Work that takes its time: it does nothing, and says so in percent."""
+
+    def __init__(self, seconds, kind):
+        self.name = uuid.uuid4().hex
+        self.begun, self.seconds, self.kind = time.monotonic(), seconds, kind
+        self.stopped = False
+
+    def done(self):
+        return min(1.0, (time.monotonic() - self.begun) / self.seconds) if self.seconds > 0 else 1.0
+
+    def report(self):
+        if self.stopped:
+            return "state: stopped\n"
+        if self.done() < 1:
+            return f"state: running\npercent: {int(self.done() * 100)}\n"
+        if self.kind == "fail":
+            return "state: failed\nreason: the machine is out of paper\n"
+        return f"state: done\npercent: 100\nresult: it took {self.seconds:g} seconds\n"
 
 
 class Legacy(BaseHTTPRequestHandler):
@@ -121,6 +146,26 @@ class Legacy(BaseHTTPRequestHandler):
                 "psycopg2.OperationalError: password=hunter2 host=10.0.0.7\n",
                 status=500,
             )
+        elif path == "/greeting":
+            self.answer("Hello, " + "".join(query.get("name", ["nobody"])) + "!\n")
+        elif path == "/jobs" and self.command == "POST":
+            job = Job(float("".join(query.get("seconds", ["0"]))), "".join(query.get("kind", ["work"])))
+            JOBS[job.name] = job
+            while len(JOBS) > 1000:
+                JOBS.pop(next(iter(JOBS)))
+            self.answer(f"job: {job.name}\n", status=202, headers=[("Location", f"/jobs/{job.name}")])
+        elif path.startswith("/jobs/"):
+            job = JOBS.get(path[len("/jobs/"):])
+            if not job:
+                self.answer("no such job\n", status=404)
+            elif self.command == "DELETE":
+                job.stopped = job.stopped or job.done() < 1
+                self.answer("stopped\n")
+            elif job.kind == "crash" and job.done() >= 1:
+                # What a worker leaves behind that falls over.
+                self.close_connection = True
+            else:
+                self.answer(job.report())
         elif path == "/slow":
             time.sleep(min(float("".join(query.get("seconds", ["2"]))), 10.0))
             self.answer("at last\n")

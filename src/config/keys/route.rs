@@ -154,6 +154,7 @@ pub(in crate::config) static JOB: Keys = Keys {
             CONDITION,
             "When the job has failed. The rules may say why; a success they say is not believed.",
         ),
+        key("cancelled", CONDITION, "When the job was ended before it was done."),
         key(
             "result",
             ASKED,
@@ -172,6 +173,21 @@ pub(in crate::config) static JOB: Keys = Keys {
         key("progress", Text, "jq: how far the job is, as a number. Default: how often it was asked."),
         key("total", Text, "jq: the number that `progress` ends at."),
         key("message", Text, "jq: what the job is doing, for people."),
+        key(
+            "task",
+            Word(&["off", "offered", "required"]),
+            "Whether MCP clients that know tasks get one for work that takes long, and whether others are turned away. Default `offered`.",
+        ),
+        key(
+            "task_after",
+            Duration(0, HOUR),
+            "How long such a call waits for its result before it becomes a task. Default `2s`.",
+        ),
+        key(
+            "task_life",
+            Duration(SECOND, 7 * 24 * HOUR),
+            "How long a task can be asked about. Default `1h`.",
+        ),
     ],
 };
 

@@ -13,6 +13,7 @@ use super::{
     decode::Params,
     refusal::Refusal,
     revision::{Era, Revision},
+    tasks,
 };
 use crate::{
     gateway::{Catalog, Listing, Snapshot},
@@ -71,6 +72,9 @@ impl About {
         let capabilities = capabilities(snapshot, Revision::R2026_07_28);
         let versions = Revision::ALL.map(Revision::as_str);
         let mut result = json!({ "supportedVersions": versions, "capabilities": capabilities });
+        if tasks::are_offered(snapshot) {
+            result["capabilities"]["extensions"] = json!({ tasks::EXTENSION: {} });
+        }
         if let Some(instructions) = &self.instructions {
             result["instructions"] = instructions.as_str().into();
         }

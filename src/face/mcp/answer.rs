@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
+use serde_json::{Map, Value};
 
 use super::{
     decode::{Form, Id},
@@ -47,6 +48,17 @@ impl Answer {
     /// The id of the session that it opens, if it opens one.
     pub(super) fn session(&self) -> Option<&str> {
         self.session.as_deref()
+    }
+
+    /// What a call of the newer era is answered with that has become a task.
+    pub(super) fn task(id: Id<'_>, members: &Map<String, Value>) -> Self {
+        let members = serde_json::to_string(members).expect("a JSON object has string keys only");
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{},"result":{{"resultType":"task",{}}}"#,
+            id.as_json(),
+            &members[1..]
+        );
+        Self { status: StatusCode::OK, body: body.into(), session: None }
     }
 
     /// A JSON-RPC error, and its line in the log.

@@ -1,9 +1,13 @@
 //! `tools/call`, from raw parameters to the result's bytes.
 
 use super::{
-    answer::Answer, client::Client, protocol::Protocol, refusal::Refusal, revision::Era, telling::Listening,
+    answer::Answer, client::Client, protocol::Protocol, refusal::Refusal, revision::Era, tasks,
+    telling::Listening,
 };
-use crate::{gateway::Call, tool::write_result_fields};
+use crate::{
+    gateway::{Call, Called},
+    tool::write_result_fields,
+};
 
 /// Calls the tool and writes what it gave: raw JSON in the result is spliced into the answer, not rebuilt.
 pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
@@ -23,10 +27,21 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
         }
     }
     let Some(route) = route else { return Err(Refusal::UnknownTool { tool }) };
+    let may_be_task = match revision.era() {
+        Era::Handshake => false,
+        Era::PerRequest => tasks::may_be(route, client, &arguments)?,
+    };
     let listening = Listening::of(protocol, client)?;
     let call = Call { audience: Some(&listening), ..client.call(arguments) };
     // Dropped with the connection: the upstream's request ends with its client's.
-    let mut result = snapshot.call(route, call).await;
+    let mut result = if may_be_task {
+        match snapshot.call_or_hand_over(route, call).await {
+            Called::Result(result) => result,
+            Called::Job(job) => return Ok(tasks::created(protocol, client, &tool, job)),
+        }
+    } else {
+        snapshot.call(route, call).await
+    };
     revision.adapt(&mut result);
     Answer::result(request.id, revision, |out| {
         write_result_fields(&result, revision.shapes(), protocol.about.result_meta(revision), out);

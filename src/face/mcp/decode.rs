@@ -79,6 +79,8 @@ pub(super) struct Params<'a> {
     level: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     notifications: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "taskId")]
+    task_id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present", rename = "ref")]
     reference: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -455,6 +457,11 @@ impl<'a> Params<'a> {
     /// `initialize`: what the client is capable of. What is no object is taken for nothing: no client depends on it.
     pub(super) fn capabilities(&self) -> serde_json::Map<String, serde_json::Value> {
         object(self.capabilities)
+    }
+
+    /// `tasks/…`: which task.
+    pub(super) fn task_id(&self) -> Result<Cow<'a, str>, Refusal> {
+        required_text(self.task_id, "taskId")
     }
 
     /// `logging/setLevel`: which lines.

@@ -23,6 +23,7 @@ use super::{
     sessions::{Sessions, Strangers},
     streams::Streams,
     subscriptions,
+    tasks,
 };
 use crate::{gateway::Gateway, seal::Seal};
 
@@ -173,6 +174,9 @@ impl Protocol {
         match method {
             Method::ListPrompts | Method::GetPrompt => !self.gateway.snapshot().prompt_list.is_empty(),
             Method::Complete => self.gateway.snapshot().completes(),
+            Method::GetTask | Method::UpdateTask | Method::CancelTask => {
+                tasks::are_offered(&self.gateway.snapshot())
+            }
             Method::Initialize
             | Method::Ping
             | Method::Discover
@@ -233,6 +237,9 @@ impl Protocol {
             Method::GetPrompt => prompts::get(self, client).await,
             Method::Complete => complete::complete(self, client).await,
             Method::Listen => subscriptions::listen(self, client).await,
+            Method::GetTask => tasks::get(self, client).await,
+            Method::UpdateTask => tasks::update(self, client),
+            Method::CancelTask => tasks::cancel(self, client).await,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::json;
 
-use super::revision::Revision;
+use super::{revision::Revision, tasks};
 use crate::gateway::PromptError;
 
 /// Why a message gets a JSON-RPC error. The text reaches the client.
@@ -49,6 +49,9 @@ pub(super) enum Refusal {
     /// HTTP headers and body disagree, or a header that repeats the body is missing.
     #[error("{0}")]
     Headers(String),
+    /// What only clients can ask for that know tasks.
+    #[error("this needs the extension `{}`, which the client does not declare", tasks::EXTENSION)]
+    NeedsTasks,
     /// A revision that is not spoken here.
     #[error("protocol version `{}` is not supported", Short(requested))]
     Version { requested: String },
@@ -76,11 +79,14 @@ impl Refusal {
             Self::Failed(_) | Self::TooManyRequests { .. } => ErrorCode::INTERNAL_ERROR,
             Self::Headers(_) => ErrorCode::HEADER_MISMATCH,
             Self::TooManyStreams => ErrorCode::INTERNAL_ERROR,
+            Self::NeedsTasks => ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
             Self::Version { .. } => ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
         };
         let supported = || Revision::ALL.map(Revision::as_str);
         let data = if let Self::Version { requested } = self {
             Some(json!({ "supported": supported(), "requested": Short(requested).to_string() }))
+        } else if matches!(self, Self::NeedsTasks) {
+            Some(json!({ "requiredCapabilities": { "extensions": { tasks::EXTENSION: {} } } }))
         } else {
             None
         };

@@ -48,6 +48,9 @@ pub(super) enum Method {
     GetPrompt,
     Complete,
     Listen,
+    GetTask,
+    UpdateTask,
+    CancelTask,
 }
 
 /// What JSON-RPC calls a message by when its own id can't be told.
@@ -172,7 +175,11 @@ impl Revision {
     pub(super) fn has(self, method: Method) -> bool {
         match method {
             Method::Initialize | Method::Ping | Method::SetLevel => self.era() == Era::Handshake,
-            Method::Discover | Method::Listen => self.era() == Era::PerRequest,
+            Method::Discover
+            | Method::Listen
+            | Method::GetTask
+            | Method::UpdateTask
+            | Method::CancelTask => self.era() == Era::PerRequest,
             Method::ListTools
             | Method::CallTool
             | Method::ListPrompts
@@ -228,9 +235,11 @@ impl Revision {
     /// connection, over anything but 200; only what no client of theirs sends is answered otherwise.
     pub(super) fn status(self, refusal: &Refusal) -> StatusCode {
         match refusal {
-            Refusal::NotJson(_) | Refusal::NotAMessage(_) | Refusal::Headers(_) | Refusal::Version { .. } => {
-                StatusCode::BAD_REQUEST
-            }
+            Refusal::NotJson(_)
+            | Refusal::NotAMessage(_)
+            | Refusal::Headers(_)
+            | Refusal::NeedsTasks
+            | Refusal::Version { .. } => StatusCode::BAD_REQUEST,
             Refusal::UnknownMethod { .. } => match self.era() {
                 Era::Handshake => StatusCode::OK,
                 Era::PerRequest => StatusCode::NOT_FOUND,
@@ -294,6 +303,9 @@ impl Method {
             "prompts/get" => Self::GetPrompt,
             "completion/complete" => Self::Complete,
             "subscriptions/listen" => Self::Listen,
+            "tasks/get" => Self::GetTask,
+            "tasks/update" => Self::UpdateTask,
+            "tasks/cancel" => Self::CancelTask,
             _ => return None,
         })
     }

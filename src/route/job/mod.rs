@@ -27,6 +27,8 @@ pub struct JobRule {
     pub done: Option<Matcher>,
     /// When it has failed.
     pub failed: Option<Matcher>,
+    /// When it was ended before it was done.
+    pub cancelled: Option<Matcher>,
     /// What is asked for the result; without it, the reply that said that the job is done is it.
     pub result: Option<RequestTemplate>,
     /// What ends a job that nobody waits for.
@@ -39,8 +41,38 @@ pub struct JobRule {
     pub total: Option<Jq>,
     /// What it is doing, in words.
     pub message: Option<Jq>,
+    /// Who gets a task in place of a result that takes long.
+    pub task: TaskRule,
     /// The upstream's address with a `/` behind it: what a `Location` is resolved against.
     pub base: Uri,
+}
+
+/// Which clients get a task, that they ask for themselves, in place of a result that takes long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskRule {
+    /// For whom.
+    pub offer: TaskOffer,
+    /// How long a call waits before it becomes a task.
+    pub after: Duration,
+    /// How long a task can be asked for.
+    pub life: Duration,
+}
+
+/// For whom there are tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskOffer {
+    /// For no client.
+    Off,
+    /// For clients that say that they know tasks; others wait.
+    Offered,
+    /// The same, and MCP clients that do not are turned away.
+    Required,
+}
+
+impl Default for TaskRule {
+    fn default() -> Self {
+        Self { offer: TaskOffer::Offered, after: Duration::from_secs(2), life: Duration::from_secs(60 * 60) }
+    }
 }
 
 /// Where a job is asked about.
@@ -109,6 +141,8 @@ pub enum Turn {
     Moved(JobPlace),
     /// This reply tells that the job failed.
     Failed(Stand),
+    /// This reply tells that the job was ended before it was done.
+    Cancelled,
     /// The reply is no word about the job: the upstream failed, or points to another server.
     Answer,
 }
@@ -252,6 +286,9 @@ impl JobRule {
             return place.map_or(Turn::Answer, Turn::Moved);
         }
         look(self.extract.as_ref(), facts.facts, facts.limits, reply, |look| {
+            if self.cancelled.as_ref().is_some_and(|cancelled| look.holds(cancelled)) {
+                return Turn::Cancelled;
+            }
             if self.failed.as_ref().is_some_and(|failed| look.holds(failed)) {
                 return Turn::Failed(self.stand(look, facts.redaction));
             }
@@ -311,6 +348,22 @@ impl JobRule {
         };
         let (scheme, authority) = (self.base.scheme_str()?, self.base.authority()?);
         format!("{scheme}://{authority}{base}{}", asked.path_and_query).parse().ok()
+    }
+}
+
+impl Stand {
+    /// The same for people.
+    pub fn in_words(&self) -> Option<String> {
+        let far = match (self.progress, self.total) {
+            (Some(progress), Some(total)) => Some(format!("{progress} of {total}")),
+            (Some(progress), None) => Some(progress.to_string()),
+            (None, _) => None,
+        };
+        match (&self.message, far) {
+            (Some(message), Some(far)) => Some(format!("{message} ({far})")),
+            (Some(message), None) => Some(message.clone()),
+            (None, far) => far,
+        }
     }
 }
 

@@ -13,6 +13,8 @@ fn by_location() -> JobRule {
         extract: None,
         done: None,
         failed: None,
+        cancelled: None,
+        task: TaskRule::default(),
         result: None,
         cancel: None,
         poll: SECOND,
@@ -31,6 +33,7 @@ fn named() -> JobRule {
         place: JobPlaceRule::Named { id: Jq::compile(".id").unwrap(), status },
         done: value(r#".state == "done""#),
         failed: value(r#".state == "failed""#),
+        cancelled: value(r#".state == "stopped""#),
         progress: jq(".percent"),
         total: jq("100"),
         message: jq(".doing"),
@@ -162,6 +165,7 @@ fn a_named_job_tells_how_it_stands() {
     check_turn(&rule, &name("7"), &reply(200, &[], r#"{"state": "done"}"#), Turn::Done);
     let body = r#"{"state": "failed", "doing": "no paper"}"#;
     check_turn(&rule, &name("7"), &reply(200, &[], body), Turn::Failed(at(None, Some("no paper"))));
+    check_turn(&rule, &name("7"), &reply(200, &[], r#"{"state": "stopped"}"#), Turn::Cancelled);
     check_turn(&rule, &name("7"), &reply(410, &[], "{}"), Turn::Answer);
 }
 

@@ -10,6 +10,7 @@ mod served;
 #[cfg(unix)]
 mod stdio;
 mod streams;
+mod tasks;
 mod telling;
 mod wire;
 

@@ -1,0 +1,244 @@
+//! Tasks: jobs that a client of 2026-07-28 asks about itself, at any replica.
+
+use glossator::config::{self, Sources};
+use serde_json::{Value, json};
+
+use super::NEWEST;
+use crate::support::{Asked, Loaded, Response, Scripted, Step, reply};
+
+const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+const SECRET: &str = "a secret of all replicas";
+
+const JOB: &str = r#"
+request: POST old/reports/{year}
+job:
+  id: .id
+  status: GET old/jobs/{job}?year={year}
+  done: .state == "done"
+  failed: .state == "failed"
+  cancelled: .state == "stopped"
+  cancel: DELETE
+  progress: .sheets
+  total: .of
+  message: .why
+  poll: 70ms
+  task_after: 0ms
+"#;
+
+/// A replica before an upstream, with one tool `make_report`, whose keys these are.
+async fn start(upstream: &Scripted, keys: &str, secret: &str) -> Loaded {
+    let keys: String = keys.trim().lines().map(|line| format!("    {}\n", line.trim_end())).collect();
+    let file = format!(
+        "server: {{ secret: '{secret}' }}\nupstreams: {{ old: 'http://{}' }}\nroutes:\n  make_report:\n    \
+         description: A report.\n{keys}",
+        upstream.address
+    );
+    let loaded = config::load(&Sources::of_text("tasks.yaml", &file));
+    Loaded::start(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).await
+}
+
+/// An upstream that answers questions about its job with this.
+async fn telling(states: &'static [&'static str]) -> Scripted {
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    Scripted::start(move |asked: &Asked| {
+        let body = match asked.line().split(' ').next() {
+            Some("POST") => r#"{"id": 7}"#,
+            Some("DELETE") => "{}",
+            _ => states[count.fetch_add(1, std::sync::atomic::Ordering::SeqCst).min(states.len() - 1)],
+        };
+        match body {
+            "" => vec![Step::Close],
+            body => vec![Step::Send(reply("200 OK", "application/json", body))],
+        }
+    })
+    .await
+}
+
+async fn post(program: &Loaded, knows_tasks: bool, method: &str, name: &str, mut params: Value) -> Response {
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEWEST.into();
+    let extensions = if knows_tasks { json!({ EXTENSION: {} }) } else { json!({}) };
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({ "extensions": extensions });
+    let headers = [
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+        &format!("MCP-Protocol-Version: {NEWEST}"),
+        &format!("Mcp-Method: {method}"),
+        &format!("Mcp-Name: {name}"),
+    ];
+    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
+    program.connect().await.ask("POST /mcp", &headers, &body).await
+}
+
+async fn call(program: &Loaded, knows_tasks: bool) -> Value {
+    let params = json!({ "name": "make_report", "arguments": { "year": "2026" } });
+    post(program, knows_tasks, "tools/call", "make_report", params).await.json()
+}
+
+async fn about(program: &Loaded, method: &str, id: &str) -> Value {
+    post(program, true, method, id, json!({ "taskId": id })).await.json()
+}
+
+/// The id of a new task.
+async fn begun(program: &Loaded) -> String {
+    let created = call(program, true).await;
+    created["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{created}")).to_owned()
+}
+
+#[tokio::test]
+async fn a_job_becomes_a_task_that_any_replica_answers_for() {
+    let upstream = telling(&[
+        r#"{"state": "running", "sheets": 3, "of": 12, "why": "printing"}"#,
+        r#"{"state": "done", "rows": 12}"#,
+    ])
+    .await;
+    let (one, other) = (start(&upstream, JOB, SECRET).await, start(&upstream, JOB, SECRET).await);
+    let created = call(&one, true).await["result"].clone();
+    assert_eq!(
+        (&created["resultType"], &created["status"]),
+        (&json!("task"), &json!("working")),
+        "{created}"
+    );
+    assert_eq!((&created["ttlMs"], &created["pollIntervalMs"]), (&json!(3_600_000), &json!(70)));
+    for absent in ["result", "error", "requestState", "task"] {
+        assert!(created.get(absent).is_none(), "{created}");
+    }
+    let moment = created["createdAt"].as_str().unwrap();
+    assert!(moment.ends_with('Z') && moment.len() == "2026-11-21T09:30:00.000Z".len(), "{moment}");
+    let id = created["taskId"].as_str().unwrap();
+
+    let working = about(&other, "tasks/get", id).await["result"].clone();
+    assert_eq!(
+        (&working["resultType"], &working["status"]),
+        (&json!("complete"), &json!("working")),
+        "{working}"
+    );
+    assert_eq!((&working["taskId"], &working["createdAt"]), (&created["taskId"], &created["createdAt"]));
+    assert_eq!(working["statusMessage"], "printing (3 of 12)");
+    let done = about(&other, "tasks/get", id).await["result"].clone();
+    assert_eq!(
+        (&done["status"], &done["result"]["structuredContent"]["rows"]),
+        (&json!("completed"), &json!(12)),
+        "{done}"
+    );
+    assert_eq!(done["result"]["isError"], false);
+    let asked: Vec<String> = upstream.state().asked.iter().map(|asked| asked.line().to_owned()).collect();
+    assert_eq!(asked[1], "GET /jobs/7?year=2026 HTTP/1.1", "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_task_ends_as_its_job_does() {
+    for (state, status, error) in [
+        (r#"{"state": "failed", "why": "no paper"}"#, "completed", true),
+        (r#"{"state": "stopped"}"#, "cancelled", false),
+        ("", "failed", false),
+    ] {
+        let states: &'static [&'static str] = Box::leak(Box::new([state]));
+        let upstream = telling(states).await;
+        let program = start(&upstream, JOB, SECRET).await;
+        let id = begun(&program).await;
+        let task = about(&program, "tasks/get", &id).await["result"].clone();
+        assert_eq!(task["status"], status, "{task}");
+        assert_eq!(task["result"]["isError"] == true, error, "{task}");
+        assert_eq!(task["error"]["code"] == -32603, status == "failed", "{task}");
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_is_cancelled_ends_its_job() {
+    let upstream = telling(&[r#"{"state": "running"}"#]).await;
+    let program = start(&upstream, JOB, SECRET).await;
+    let id = begun(&program).await;
+    let acknowledged = about(&program, "tasks/cancel", &id).await["result"].clone();
+    let members: Vec<&str> = acknowledged.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(
+        (acknowledged["resultType"].as_str(), members),
+        (Some("complete"), vec!["resultType", "_meta"])
+    );
+    assert!(upstream.state().asked.iter().any(|asked| asked.line().starts_with("DELETE /jobs/7?year=2026 ")));
+    let updated =
+        post(&program, true, "tasks/update", &id, json!({ "taskId": id, "inputResponses": { "x": {} } }))
+            .await;
+    assert_eq!(updated.json()["result"]["resultType"], "complete");
+}
+
+#[tokio::test]
+async fn who_knows_no_tasks_waits_or_is_turned_away() {
+    let upstream = telling(&[r#"{"state": "done", "rows": 12}"#]).await;
+    let program = start(&upstream, JOB, SECRET).await;
+    let waited = call(&program, false).await;
+    assert_eq!(waited["result"]["structuredContent"]["rows"], 12, "{waited}");
+    let refused = post(&program, false, "tasks/get", "x", json!({ "taskId": "x" })).await;
+    assert_eq!((refused.status, refused.json()["error"]["code"].as_i64()), (400, Some(-32021)));
+    assert!(refused.json()["error"]["data"]["requiredCapabilities"]["extensions"][EXTENSION].is_object());
+
+    let strict = start(&upstream, &format!("{}\n  task: required", JOB.trim()), SECRET).await;
+    assert_eq!(call(&strict, false).await["error"]["code"], -32021);
+    assert_eq!(call(&strict, true).await["result"]["resultType"], "task");
+    let never = start(&upstream, &JOB.trim().replace("task_after: 0ms", "task: off"), SECRET).await;
+    assert_eq!(call(&never, true).await["result"]["resultType"], "complete");
+}
+
+#[tokio::test]
+async fn a_quick_job_gives_its_result_at_once() {
+    let upstream = telling(&[r#"{"state": "done", "rows": 12}"#]).await;
+    let program = start(&upstream, &JOB.trim().replace("task_after: 0ms", "task_after: 1m"), SECRET).await;
+    let result = call(&program, true).await["result"].clone();
+    assert_eq!(
+        (&result["resultType"], &result["structuredContent"]["rows"]),
+        (&json!("complete"), &json!(12))
+    );
+}
+
+#[tokio::test]
+async fn a_job_is_handed_over_rather_than_lost_at_the_deadline() {
+    let upstream = telling(&[r#"{"state": "running"}"#]).await;
+    let keys = format!("deadline: 200ms\n{}", JOB.trim().replace("task_after: 0ms", "task_after: 1m"));
+    let created = call(&start(&upstream, &keys, SECRET).await, true).await;
+    assert_eq!(created["result"]["resultType"], "task", "{created}");
+    assert!(!upstream.state().asked.iter().any(|asked| asked.line().starts_with("DELETE")));
+}
+
+#[tokio::test]
+async fn what_is_no_task_of_ours_is_unknown() {
+    let upstream = telling(&[r#"{"state": "running"}"#]).await;
+    let (program, stranger) =
+        (start(&upstream, JOB, SECRET).await, start(&upstream, JOB, "another secret of 32 bytes").await);
+    let id = begun(&program).await;
+    let changed = format!("{}A", &id[..id.len() - 1]);
+    for wrong in ["nonexistent", "", &changed] {
+        if wrong == id {
+            continue;
+        }
+        for method in ["tasks/get", "tasks/cancel", "tasks/update"] {
+            assert_eq!(about(&program, method, wrong).await["error"]["code"], -32602, "{method} {wrong}");
+        }
+    }
+    assert_eq!(about(&stranger, "tasks/get", &id).await["error"]["code"], -32602);
+    let mismatch = post(&program, true, "tasks/get", "another", json!({ "taskId": id })).await;
+    assert_eq!((mismatch.status, mismatch.json()["error"]["code"].as_i64()), (400, Some(-32020)));
+    for gone in ["tasks/list", "tasks/result"] {
+        assert_eq!(about(&program, gone, &id).await["error"]["code"], -32601);
+    }
+}
+
+#[tokio::test]
+async fn tasks_are_announced_where_there_are_jobs() {
+    let upstream = telling(&[""]).await;
+    for (keys, offered) in
+        [(JOB, true), ("request: GET old/x", false), ("request: POST old/x\njob: { task: off }", false)]
+    {
+        let program = start(&upstream, keys, SECRET).await;
+        let discovered = post(&program, true, "server/discover", "", json!({})).await.json();
+        let extensions = &discovered["result"]["capabilities"]["extensions"];
+        assert_eq!(extensions.get(EXTENSION).is_some(), offered, "{discovered}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_with_too_much_to_keep_waits_for_its_result() {
+    let upstream = telling(&[r#"{"state": "done", "rows": 12}"#]).await;
+    let program = start(&upstream, JOB, SECRET).await;
+    let params = json!({ "name": "make_report", "arguments": { "year": "2".repeat(3000) } });
+    let result = post(&program, true, "tools/call", "make_report", params).await.json();
+    assert_eq!(result["result"]["structuredContent"]["rows"], 12, "{result}");
+}
