@@ -1,6 +1,8 @@
 //! A client that leaves: its call ends, and the upstream sees that nobody waits any more.
 
-use crate::support::{Gate, Scripted, Setup, Step};
+use serde_json::json;
+
+use crate::support::{Client, Gate, Proxy, Response, Scripted, Setup, Step};
 
 #[track_caller]
 fn held_after(words: &'static str) -> impl Fn(&crate::support::Asked) -> Vec<Step> + Send + Sync {
@@ -43,6 +45,50 @@ async fn an_mcp_client_that_leaves_ends_its_call_too() {
     upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
     drop(client);
     upstream.until("the upstream is left", |state| state.left == 1).await;
+}
+
+/// A message of a session of the older era, sent.
+async fn send(proxy: &Proxy, session: Option<&str>, message: serde_json::Value) -> Client {
+    let (session, message) = (session.map(|id| format!("Mcp-Session-Id: {id}\r\n")), message.to_string());
+    let mut client = proxy.connect().await;
+    client
+        .write(format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{}\
+             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{message}",
+            session.unwrap_or_default(),
+            message.len()
+        ))
+        .await;
+    client
+}
+
+async fn session(proxy: &Proxy) -> String {
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+    let response: Response = send(proxy, None, message).await.read(false).await;
+    response.header("mcp-session-id").unwrap()
+}
+
+#[tokio::test]
+async fn a_notification_ends_the_call_of_its_session() {
+    let upstream = Scripted::start(held_after("")).await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let (mine, other) = (session(&proxy).await, session(&proxy).await);
+    let call =
+        json!({ "jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": { "name": "get_thing" } });
+    let mut called = send(&proxy, Some(&mine), call.clone()).await;
+    let _others = send(&proxy, Some(&other), call).await;
+    upstream.until("both calls are in flight", |state| state.asked.len() == 2).await;
+    for (session, id) in [(None, "a"), (Some(&mine), "b"), (Some(&mine), "a")] {
+        let params = json!({ "requestId": id, "reason": "no longer wanted" });
+        let message = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
+        let taken = send(&proxy, session.map(String::as_str), message).await.read(false).await;
+        assert_eq!((taken.status, taken.text()), (202, ""));
+    }
+    upstream.until("the upstream is left", |state| state.left == 1).await;
+    let answer = called.read(false).await;
+    assert_eq!((answer.status, answer.text()), (202, ""), "there is no result any more");
+    assert_eq!(upstream.state().left, 1, "the other session's call goes on");
 }
 
 #[tokio::test]

@@ -164,6 +164,15 @@ impl<'a> Carrier<'a> {
         }
     }
 
+    /// The session whose later messages can end this one: that of a request of the older era over HTTP. A pipe ends its
+    /// requests itself, and in the newer era a client that leaves does.
+    pub(super) fn cancelling_session(self) -> Option<&'a str> {
+        match self {
+            Self::Http(_) => self.session(),
+            Self::Pipe(_) => None,
+        }
+    }
+
     /// The head of the HTTP request, whose headers a route may forward.
     pub(super) fn head(self) -> &'a Parts {
         match self {

@@ -14,6 +14,7 @@ use super::{
     client::{Client, Outbox},
     complete,
     decode::{self, Id, Message, Request},
+    in_flight::InFlight,
     levels::Levels,
     prompts,
     questions::Questions,
@@ -22,8 +23,7 @@ use super::{
     session::Session,
     sessions::{Sessions, Strangers},
     streams::Streams,
-    subscriptions,
-    tasks,
+    subscriptions, tasks,
 };
 use crate::{gateway::Gateway, seal::Seal};
 
@@ -37,6 +37,7 @@ pub(super) struct Protocol {
     pub(super) levels: Levels,
     pub(super) sessions: Sessions,
     pub(super) streams: Arc<Streams>,
+    pub(super) in_flight: InFlight,
 }
 
 impl Protocol {
@@ -51,6 +52,7 @@ impl Protocol {
             seal,
             questions: Arc::default(),
             levels: Levels::default(),
+            in_flight: InFlight::default(),
             sessions,
             streams,
         }
@@ -115,11 +117,29 @@ impl Protocol {
             return refuse(None, &refusal);
         }
         match (message, said) {
-            (Ok(Message::Request(request)), _) => Some(self.request(carrier, &request, outbox).await),
+            (Ok(Message::Request(request)), _) => {
+                let session = carrier.cancelling_session();
+                let flight = session.and_then(|session| self.in_flight.enter(session, request.id.as_json()));
+                let answering = self.request(carrier, &request, outbox);
+                match flight {
+                    None => Some(answering.await),
+                    Some(flight) => tokio::select! {
+                        biased;
+                        answer = answering => Some(answer),
+                        () = flight.cancelled() => None,
+                    },
+                }
+            }
             (Err(rejected), _) => refuse(rejected.id, &rejected.refusal),
             (Ok(_), Err(refusal)) => refuse(None, &refusal),
             (Ok(Message::Notification), Ok(revision)) => match revision.era() {
-                Era::Handshake => None,
+                Era::Handshake => {
+                    if let (Some(session), Some(id)) = (carrier.cancelling_session(), decode::cancelled(body))
+                    {
+                        self.in_flight.cancel(session, id.as_json());
+                    }
+                    None
+                }
                 Era::PerRequest => {
                     carrier.check_notification(body).err().and_then(|refusal| refuse(None, &refusal))
                 }

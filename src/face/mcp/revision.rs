@@ -175,11 +175,9 @@ impl Revision {
     pub(super) fn has(self, method: Method) -> bool {
         match method {
             Method::Initialize | Method::Ping | Method::SetLevel => self.era() == Era::Handshake,
-            Method::Discover
-            | Method::Listen
-            | Method::GetTask
-            | Method::UpdateTask
-            | Method::CancelTask => self.era() == Era::PerRequest,
+            Method::Discover | Method::Listen | Method::GetTask | Method::UpdateTask | Method::CancelTask => {
+                self.era() == Era::PerRequest
+            }
             Method::ListTools
             | Method::CallTool
             | Method::ListPrompts
