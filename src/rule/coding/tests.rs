@@ -1,6 +1,9 @@
 //! Every coding there and back, cut off, broken, and beyond its limit.
 
-use std::io::Write;
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
 
 use flate2::{
     Compression,
@@ -14,10 +17,14 @@ use super::*;
 const LIMIT: usize = 1000;
 
 fn expanded(coding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
+    expanded_within(LIMIT, coding, body)
+}
+
+fn expanded_within(limit: usize, coding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_ENCODING, coding.parse().unwrap());
     let reply = Reply { status: StatusCode::OK, headers, body: Bytes::copy_from_slice(body) };
-    Body::new(&reply, LIMIT).bytes().map(|bytes| bytes.to_vec())
+    Body::new(&reply, limit).bytes().map(|bytes| bytes.to_vec())
 }
 
 #[track_caller]
@@ -130,6 +137,39 @@ fn what_is_cut_off_broken_or_unknown_says_so() {
     let last = tampered.len() - 1;
     tampered[last] ^= 1;
     check("zstd", &tampered, Err("the checksum is not that of the data"));
+}
+
+/// A frame of many blocks, each of one byte that stands for 128 KiB (RFC 8878, section 3.1.1.2).
+fn bomb_in_zstandard(blocks: usize) -> Vec<u8> {
+    let block = |is_last: usize| ((128 << 10) << 3 | 0b010 | is_last).to_le_bytes()[..3].to_vec();
+    // No size, no checksum; a window of 128 KiB.
+    let mut frame = b"\x28\xb5\x2f\xfd\x00\x38".to_vec();
+    for index in 1..=blocks {
+        frame.extend(block(usize::from(index == blocks)));
+        frame.push(b'a');
+    }
+    frame
+}
+
+/// The body of a recording in `tests/golden`.
+fn recorded(case: &str) -> Vec<u8> {
+    let path = format!("{}/tests/golden/{case}/reply.http", env!("CARGO_MANIFEST_DIR"));
+    let bytes = Bytes::from(std::fs::read(path).unwrap());
+    Reply::from_recording(&bytes).unwrap().body.to_vec()
+}
+
+#[test]
+fn a_gigabyte_in_a_small_file_is_refused_where_the_limit_is() {
+    let bombs = [("zstd", bomb_in_zstandard(8192)), ("br", recorded("compressed_bomb_br"))];
+    for (coding, body) in bombs {
+        assert!(body.len() < 40_000, "{coding}");
+        let begun = Instant::now();
+        check(coding, &body, Err("at most 1000 bytes, which is its `reply_limit`, found more once"));
+        // A gigabyte takes ten times as long, and more.
+        assert!(begun.elapsed() < Duration::from_secs(2), "{coding}: {:?}", begun.elapsed());
+    }
+    let whole = expanded_within(2 << 20, "zstd", &bomb_in_zstandard(16)).unwrap();
+    assert!(whole.len() == 2 << 20 && whole.iter().all(|byte| *byte == b'a'));
 }
 
 #[test]
