@@ -39,6 +39,18 @@ fn check(take: &Take, text: &str, expected: Result<&str, &str>) {
 }
 
 #[test]
+fn rows_without_a_table_are_one() {
+    for begin in ["", " <!-- a --><!-- b -->\n", "<tbody>", "<TBODY id=rows>"] {
+        let page = format!("{begin}<tr><td>Oslo<td>5</tr><tr><td>Bergen<td>6</tr>");
+        let rows = table(TableShape::Rows(vec!["city".into(), "celsius".into()]));
+        check(&rows, &page, Ok(r#"[{"city":"Oslo","celsius":"5"},{"city":"Bergen","celsius":"6"}]"#));
+        check(&each("tr", vec![first("city", "td")]), &page, Ok(r#"[{"city":"Oslo"},{"city":"Bergen"}]"#));
+    }
+    check(&Take::Text, "<td>Oslo</td><td>5", Ok("\"Oslo\\t5\""));
+    check(&Take::Text, "<track><tr><td>no", Ok("\"no\""));
+}
+
+#[test]
 fn the_white_space_that_a_kept_text_begins_with_is_kept() {
     let of = |css: &str| Take::TextOf(CssSelector::parse(css).unwrap());
     let page = "<h1> A </h1>\n<pre>\n\n   total  free\nmem:   1     2\n \n</pre><xmp> a <b>\n  c</xmp>";

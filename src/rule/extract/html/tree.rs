@@ -33,6 +33,8 @@ pub(super) fn parse(text: &str) -> Result<Html, String> {
     attributes::check(text)?;
     let sink = HtmlTreeSink::new(Html::new_document());
     let mut parser = driver::parse_document(sink, ParseOpts::default());
+    // Pages that are put together in the browser fetch rows alone, which no page has outside of a table.
+    parser.process(StrTendril::from(table_around(text)));
     let (mut done, mut nodes_before) = (0, 0);
     while done < text.len() {
         let rest = done + PIECE_BYTES..text.len();
@@ -46,6 +48,21 @@ pub(super) fn parse(text: &str) -> Result<Html, String> {
         (done, nodes_before) = (end, page.tree.nodes().len());
     }
     Ok(parser.finish())
+}
+
+/// The tags that rows or cells want round them which a reply begins with; nothing where it begins with others.
+fn table_around(text: &str) -> &'static str {
+    let mut rest = text.trim_start_matches('\u{feff}').trim_start();
+    while let Some((_, after)) = rest.strip_prefix("<!--").and_then(|comment| comment.split_once("-->")) {
+        rest = after.trim_start();
+    }
+    let name = rest.strip_prefix('<').unwrap_or_default();
+    let end = name.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(name.len());
+    match name[..end].to_ascii_lowercase().as_str() {
+        "tr" | "thead" | "tbody" | "tfoot" | "caption" | "colgroup" | "col" => "<table>",
+        "td" | "th" => "<table><tr>",
+        _ => "",
+    }
 }
 
 /// Looks at what came to the tree since it had `nodes_before` nodes.
