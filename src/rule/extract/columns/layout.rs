@@ -61,6 +61,8 @@ pub(super) struct Header {
     names: Vec<String>,
     /// Where the names stand.
     spans: Vec<Range<usize>>,
+    /// Whether most rows have something under the name.
+    filled: Vec<bool>,
     /// Whether cells begin where the names begin, and nowhere else.
     fixed: bool,
     /// Whether the first column has its name from the rule.
@@ -87,7 +89,14 @@ impl Header {
     pub(super) fn ruled(header: &[char], rule: &[char]) -> Self {
         let spans = words(rule);
         let starts: Vec<usize> = spans.iter().skip(1).map(|span| span.start).collect();
-        Self { names: cut_at(header, &starts), spans, fixed: true, first_is_given: false, by_words: false }
+        Self {
+            names: cut_at(header, &starts),
+            spans,
+            filled: Vec::new(),
+            fixed: true,
+            first_is_given: false,
+            by_words: false,
+        }
     }
 
     /// The columns of a header over rows.
@@ -108,7 +117,8 @@ impl Header {
                 words.iter().map(|word| header[word.clone()].iter().collect()).collect();
             names.splice(0..0, first.map(str::to_owned));
             let first_is_given = first.is_some();
-            return Self { names, spans: words, fixed: false, first_is_given, by_words: true };
+            let filled = Vec::new();
+            return Self { names, spans: words, filled, fixed: false, first_is_given, by_words: true };
         }
         let close: Vec<usize> =
             (1..words.len()).filter(|&second| words[second].start - words[second - 1].end == 1).collect();
@@ -116,7 +126,7 @@ impl Header {
         let mut apart = vec![0_i64; words.len()];
         let mut count = 0;
         if !close.is_empty() {
-            for row in rows {
+            for row in rows.clone() {
                 let row = expanded(row);
                 count += 1;
                 for &second in &close {
@@ -146,7 +156,8 @@ impl Header {
             names.insert(0, first.to_owned());
             spans.insert(0, 0..0);
         }
-        Self { names, spans, fixed: false, first_is_given: first.is_some(), by_words: false }
+        let filled = filled(&spans, rows);
+        Self { names, spans, filled, fixed: false, first_is_given: first.is_some(), by_words: false }
     }
 
     /// The names, in order.
@@ -205,11 +216,49 @@ impl Header {
             {
                 return Err(Crooked::Between { word, left: index });
             }
+            if let Some(word) = self.stray(row, before.max(left.end), cut, index) {
+                return Err(Crooked::Between { word, left: index });
+            }
             starts.push(cut);
             before = cut;
         }
         Ok(cut_at(row, &starts))
     }
+}
+
+impl Header {
+    /// The last words before a cut that stand alone between two names, under neither, where one of the two has nothing
+    /// under it that other rows have: nobody can tell whose they are (`n/a`, set to the left among numbers).
+    fn stray(&self, row: &[char], from: usize, cut: usize, left: usize) -> Option<String> {
+        let part = row.get(from..cut.min(row.len()))?;
+        let end = from + part.iter().rposition(|c| !c.is_whitespace())? + 1;
+        let gap = row[from..end].windows(2).rposition(|two| two.iter().all(|c| c.is_whitespace()));
+        let start = match gap {
+            Some(gap) => from + gap + 2,
+            // What begins under the name before is of that column.
+            None if !is_blank(row, from) => return None,
+            None => from + 1,
+        };
+        let is_empty = |index: usize| under(row, &self.spans[index]).iter().all(|c| c.is_whitespace());
+        let is_missed = |index: usize| self.filled.get(index) == Some(&true) && is_empty(index);
+        let is_nearer_to_right =
+            self.spans[left + 1].start.saturating_sub(end) <= start - self.spans[left].end.min(start);
+        (is_missed(left + 1) || is_missed(left) && is_nearer_to_right)
+            .then(|| row[start..end].iter().collect())
+    }
+}
+
+/// Which names have something under them in most rows.
+fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Vec<bool> {
+    let (mut counts, mut all) = (vec![0_usize; spans.len()], 0_usize);
+    for row in rows {
+        let row = expanded(row);
+        all += 1;
+        for (count, span) in counts.iter_mut().zip(spans) {
+            *count += usize::from(under(&row, span).iter().any(|c| !c.is_whitespace()));
+        }
+    }
+    counts.into_iter().map(|count| count * 2 > all).collect()
 }
 
 /// What the wanted names say of a word of the header and the word before it.

@@ -41,6 +41,35 @@ fn pattern(source: &str) -> Option<Pattern> {
 }
 
 #[test]
+fn a_cell_that_stands_under_no_name_is_not_given_to_another() {
+    let routes = |last: &str| {
+        format!(
+            "Destination  Genmask         Flags Metric     Use  Iface\n\
+             0.0.0.0      0.0.0.0         UG       100       0  eth0\n\
+             192.0.2.0    255.255.255.0   U          0       3  eth0\n\
+             10.0.0.0     255.0.0.0       U                  0  eth1\n\
+             {last}\n"
+        )
+    };
+    let stray = |text: &str| check(&under_header(), text, Err("found `n/a` between `"));
+    stray(&routes("172.16.0.0   255.255.0.0     U          0  n/a        eth1"));
+    stray(&routes("172.16.0.0   255.255.0.0     U             n/a      0  eth1"));
+    let good = routes("172.16.0.0   255.255.0.0     U        n/a     n/a  eth1");
+    let row = |cells: [&'static str; 6]| cells;
+    check_cells(
+        &under_header(),
+        &good,
+        "Destination|Genmask|Flags|Metric|Use|Iface",
+        &[
+            &row(["0.0.0.0", "0.0.0.0", "UG", "100", "0", "eth0"]),
+            &row(["192.0.2.0", "255.255.255.0", "U", "0", "3", "eth0"]),
+            &row(["10.0.0.0", "255.0.0.0", "U", "", "0", "eth1"]),
+            &row(["172.16.0.0", "255.255.0.0", "U", "n/a", "n/a", "eth1"]),
+        ],
+    );
+}
+
+#[test]
 fn a_reply_without_a_table_is_an_empty_list_where_the_rule_allows_it() {
     let widths = |names: Option<Vec<String>>| Columns {
         layout: ColumnLayout::Widths { widths: vec![3, 4], names },
