@@ -118,7 +118,11 @@ pub(in crate::config) static COLUMNS: Keys = Keys {
             "The widths of the columns, in characters. The last cell is the rest of the line.",
         ),
         key("first", Text, "What the first column is called where the header has no word for it."),
-        key("skip", Count(0, 100_000), "How many lines come before the table. Default 0."),
+        key(
+            "skip",
+            Count(0, 100_000),
+            "How many lines come before the table; with `from`, before the lines in which that is looked for. Default 0.",
+        ),
         key(
             "from",
             Text,
