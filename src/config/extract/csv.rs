@@ -20,6 +20,9 @@ pub(super) const FORM: Form = Form {
             Some(_) => character(section, "delimiter", "delimiter: \";\""),
             None => None,
         };
+        let row_delimiter = section
+            .get("row_delimiter")
+            .and_then(|_| character(section, "row_delimiter", "row_delimiter: \"\\x1e\""));
         let quote = match section.text("quote") {
             Some("none") => Quote::Never,
             Some(_) => character(section, "quote", "quote: \"'\"").map_or(Quote::Never, Quote::With),
@@ -43,6 +46,7 @@ pub(super) const FORM: Form = Form {
         let trim = section.flag("trim").unwrap_or(false);
         let csv = Csv {
             delimiter,
+            row_delimiter,
             quote,
             comment,
             names,
@@ -55,9 +59,9 @@ pub(super) const FORM: Form = Form {
             Quote::With(quote) => Some(quote),
             Quote::Never => None,
         };
-        let marks: Vec<u8> = [delimiter, quote_byte, comment].into_iter().flatten().collect();
+        let marks: Vec<u8> = [delimiter, row_delimiter, quote_byte, comment].into_iter().flatten().collect();
         if marks.iter().enumerate().any(|(index, mark)| marks[..index].contains(mark)) {
-            let message = "`delimiter`, `quote` and `comment` must differ";
+            let message = "`delimiter`, `row_delimiter`, `quote` and `comment` must differ";
             section.report.error(section.place, message, "`quote: none` where nothing is put in quotes");
         }
         (section.report.errors() == before).then_some(ExtractorKind::Csv(csv))

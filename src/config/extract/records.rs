@@ -25,6 +25,14 @@ pub(super) fn read(section: &Section<'_, '_>) -> Option<Records> {
     let each = section.word("each");
     let separator = section.get("block_separator");
     let start = section.get("block_start");
+    let delimiter = section.text_node("block_delimiter");
+    if let Some((node, "")) = delimiter {
+        let help = "write what stands between two blocks: `block_delimiter: \"\\x1e\"`";
+        section.report.error(node.span, "`block_delimiter` is empty", help);
+    }
+    if delimiter.is_some() {
+        section.refuse_beside(&["block_separator", "block_start"], "block_delimiter");
+    }
     let allow_empty = section.flag("allow_empty").unwrap_or(false);
     let compiled =
         |node: Option<&Node>, what| node.and_then(|node| language::pattern(section.report, node, what));
@@ -34,7 +42,7 @@ pub(super) fn read(section: &Section<'_, '_>) -> Option<Records> {
         return None;
     }
     if each != Some("block") {
-        for name in ["block_separator", "block_start"] {
+        for name in ["block_delimiter", "block_separator", "block_start"] {
             let Some(entry) = section.entry(name) else { continue };
             let message = format!("`{name}` has no effect without `each: block`");
             section.report.error(entry.key.span, message, "write `each: block` beside it, or leave it out");
@@ -46,7 +54,10 @@ pub(super) fn read(section: &Section<'_, '_>) -> Option<Records> {
         let message = "`allow_empty` is for lists, and `each` asks for one object";
         section.report.error(entry.key.span, message, "write `each: block` beside it, or leave it out");
     }
-    let blocks = (each == Some("block")).then(|| Box::new(Blocks { separator, start }));
+    let blocks = (each == Some("block")).then(|| {
+        let delimiter = delimiter.map(|(_, text)| text.to_owned());
+        Box::new(Blocks { delimiter, separator, start })
+    });
     (section.report.errors() == before).then_some(Records { each, blocks, allow_empty })
 }
 

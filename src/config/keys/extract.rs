@@ -71,6 +71,11 @@ const BLOCK_SEPARATOR: Key = key(
     Text,
     "A regular expression: a line that matches stands between two blocks. Default: a blank line.",
 );
+const BLOCK_DELIMITER: Key = key(
+    "block_delimiter",
+    Text,
+    "What stands between two blocks, wherever in a line: `\"\\x1e\"`. Default: a blank line.",
+);
 const BLOCK_START: Key = key(
     "block_start",
     Text,
@@ -150,6 +155,11 @@ pub(in crate::config) static CSV: Keys = Keys {
              `text/tab-separated-values`.",
         ),
         key(
+            "row_delimiter",
+            Text,
+            "What stands between rows: one character, as in `\"\\x1e\"`. Default: the ends of lines.",
+        ),
+        key(
             "header",
             Text,
             "How the line with the names begins, where it is marked: `\"# \"`. Lines before it are passed over. Without \
@@ -185,6 +195,7 @@ pub(in crate::config) static GROK: Keys = Keys {
         ),
         key("patterns", Map(&Text), "Patterns of one's own, by name."),
         EACH,
+        BLOCK_DELIMITER,
         BLOCK_SEPARATOR,
         BLOCK_START,
         ALLOW_EMPTY,
@@ -312,6 +323,7 @@ pub(in crate::config) static PAIRS: Keys = Keys {
              section ends it.",
         ),
         key("each", Word(&["text", "block"]), "The whole text, or every block of lines. Default `text`."),
+        BLOCK_DELIMITER,
         BLOCK_SEPARATOR,
         BLOCK_START,
         ALLOW_EMPTY,
@@ -329,6 +341,7 @@ pub(in crate::config) static REGEX: Keys = Keys {
             "The regular expression, with named captures: `(?<name>…)`; or several.",
         ),
         EACH,
+        BLOCK_DELIMITER,
         BLOCK_SEPARATOR,
         BLOCK_START,
         ALLOW_EMPTY,

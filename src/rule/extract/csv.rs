@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use csv::{ReaderBuilder, StringRecord};
+use csv::{ReaderBuilder, StringRecord, Terminator};
 use serde_json::Value;
 
 use super::{
@@ -13,13 +13,16 @@ use crate::rule::reading::Reading;
 
 /// Reads rows of cells into a list of objects of strings (RFC 4180, and what is sent in its name).
 ///
-/// Lines end in LF, CR LF or CR; blank lines are passed over. A table without rows gives an empty list; a reply without
-/// a table is an error, unless the rule allows it: nothing, a page of HTML, or one line that names no columns.
+/// Lines end in LF, CR LF or CR, unless a rule says what stands between rows; blank lines are passed over. A table without rows gives an empty list; a reply without
+/// a table is an error, unless the rule allows it: nothing, a page of HTML, or one line that names no columns, such as a
+/// sentence.
 #[derive(Debug, Clone, Default)]
 pub struct Csv {
     /// What stands between cells, ASCII; by the media type where there is none: a tab in tab-separated values, else a
     /// comma.
     pub delimiter: Option<u8>,
+    /// What stands between rows, ASCII; the ends of lines where there is none.
+    pub row_delimiter: Option<u8>,
     /// What cells are put in quotes with.
     pub quote: Quote,
     /// What a line begins with that is no row, ASCII.
@@ -63,9 +66,6 @@ pub enum CsvNames {
     Given(Vec<String>),
 }
 
-/// Put behind the text: were a quote left open, this would be swallowed by it.
-const END: &[u8] = b"\n\0";
-
 impl Csv {
     pub(super) fn extract(&self, reading: &Reading<'_>, typing: &Typing) -> Result<Value, String> {
         let media_type = reading.reply().media_type();
@@ -85,14 +85,19 @@ impl Csv {
             Err(why) => return self.without_table(why),
         };
         let begin = text.len() - table.len();
-        let length = (table.len() + END.len()) as u64;
+        // Put behind the text: were a quote left open, this would be swallowed by it.
+        let end = [self.row_delimiter.unwrap_or(b'\n'), b'\0'];
+        let length = (table.len() + end.len()) as u64;
         let mut reader = ReaderBuilder::new();
         reader.has_headers(false).flexible(true).delimiter(delimiter).comment(self.comment);
         match self.quote {
             Quote::With(quote) => reader.quote(quote),
             Quote::Never => reader.quoting(false),
         };
-        let mut reader = reader.from_reader(table.as_bytes().chain(END));
+        if let Some(row_delimiter) = self.row_delimiter {
+            reader.terminator(Terminator::Any(row_delimiter));
+        }
+        let mut reader = reader.from_reader(table.as_bytes().chain(&end[..]));
         let mut rows = match &self.names {
             CsvNames::Given(names) => Some(Rows::named(names.clone(), self.uneven, text)),
             CsvNames::FirstLine | CsvNames::Marked(_) => None,
@@ -116,14 +121,22 @@ impl Csv {
                 let found = record.len();
                 return Err(format!("line {}: expected at most {RECORD_LIMIT} cells, found {found}", line()));
             }
-            let cells = record.iter().map(|cell| if self.trim { cell.trim() } else { cell });
+            if self.row_delimiter.is_some() && record.len() == 1 && record[0].trim().is_empty() {
+                continue;
+            }
+            // A line break behind what stands between rows is for people.
+            let bare = |(index, cell): (usize, _)| if index == 0 { self.without_break(cell) } else { cell };
+            let cells =
+                record.iter().enumerate().map(bare).map(|cell| if self.trim { cell.trim() } else { cell });
             match &mut rows {
                 Some(rows) => rows.add(&cells.collect::<Vec<_>>(), line)?,
                 None => {
                     let names = record.iter().map(|name| name.trim().to_owned()).collect();
                     let is_marked = matches!(self.names, CsvNames::Marked(_));
                     let is_certain = is_marked || self.allow_empty;
-                    let header = Heading { line: line(), is_certain };
+                    let is_prose =
+                        record.iter().skip(1).any(|name| name.starts_with(' ') && name.trim().contains(' '));
+                    let header = Heading { line: line(), is_prose, is_certain };
                     rows = Some(Rows::under(header.line, names, self.uneven, text)?);
                     heading = Some(header);
                 }
@@ -144,21 +157,29 @@ impl Csv {
 
     /// The text from the header on, its mark left out; from the first row on where there is no header.
     fn table<'t>(&self, text: &'t str) -> Result<&'t str, String> {
-        let rest = after_lines(text, self.skip)?;
+        let end = self.row_delimiter.map_or('\n', char::from);
+        let rest = after_lines(text, self.skip, end)?;
         let CsvNames::Marked(mark) = &self.names else { return Ok(rest) };
         let mut at = 0;
-        for line in rest.split_inclusive('\n') {
-            if line.starts_with(mark) {
-                return Ok(&rest[at + mark.len()..]);
+        for line in rest.split_inclusive(end) {
+            let bare = self.without_break(line);
+            if bare.starts_with(mark) {
+                return Ok(&rest[at + line.len() - bare.len() + mark.len()..]);
             }
             at += line.len();
         }
         Err(format!("expected a line with the names of the columns that begins with `{mark}`, found none"))
     }
 
+    /// A row without the line break that it begins with, where something else stands between rows.
+    fn without_break<'t>(&self, row: &'t str) -> &'t str {
+        if self.row_delimiter.is_some() { row.trim_start_matches(['\r', '\n']) } else { row }
+    }
+
     /// The number of the line of a record that begins at a byte of the text, or after blank lines and comments there.
     fn line(&self, text: &str, start: usize) -> usize {
-        let is_break = |byte: u8| byte == b'\n' || byte == b'\r';
+        let is_break =
+            |byte: u8| self.row_delimiter.map_or(byte == b'\n' || byte == b'\r', |end| byte == end);
         let bytes = text.as_bytes();
         let mut at = start.min(bytes.len());
         loop {
@@ -169,6 +190,7 @@ impl Csv {
             at += bytes[at..].iter().take_while(|byte| !is_break(**byte)).count();
         }
         let breaks = (0..at).filter(|index| match bytes[*index] {
+            byte if self.row_delimiter.is_some() => is_break(byte),
             b'\n' => true,
             b'\r' => bytes.get(index + 1) != Some(&b'\n'),
             _ => false,
@@ -216,6 +238,35 @@ mod tests {
             Ok(r#"[{"a":"\"5","b":"x"}]"#),
         );
         check(&Csv { quote: Quote::With(b'\''), ..plain() }, "a,b\n'1,2',3", Ok(r#"[{"a":"1,2","b":"3"}]"#));
+    }
+
+    #[test]
+    fn rows_may_be_apart_by_another_character() {
+        let csv = || Csv { delimiter: Some(b'\x1f'), row_delimiter: Some(b'\x1e'), ..plain() };
+        let expected = Ok(r#"[{"a":"1","b":"x\ny"},{"a":"2","b":""}]"#);
+        check(&csv(), "a\x1fb\x1e1\x1fx\ny\x1e2\x1f", expected);
+        check(&csv(), "a\x1fb\x1e\r\n1\x1fx\ny\x1e\n2\x1f\x1e\n", expected);
+        check(&Csv { skip: 1, ..csv() }, "title\n\x1ea\x1fb\x1e1\x1fx\ny\x1e2\x1f", expected);
+        let marked = Csv { names: CsvNames::Marked("#".into()), ..csv() };
+        check(&marked, "title\x1e\n#a\x1fb\x1e1\x1fx\ny\x1e2\x1f", expected);
+        check(&csv(), "a\x1fb\x1e1\x1f2\x1e\n3\x1e", Err("line 3: expected 2 cells, found 1"));
+        check(&csv(), "a\x1fb\x1e\"1\x1f2\x1e", Err("expected an end to what is in quotes"));
+    }
+
+    #[test]
+    fn a_sentence_is_no_header() {
+        for message in [
+            "Sorry, the service is down, try later.\n",
+            "Sorry, out of order",
+            "Closed,call again!",
+            "busy,the server has too many clients",
+        ] {
+            check(&plain(), message, Err("line 1: expected a table, found one line `"));
+            check(&Csv { allow_empty: true, ..plain() }, message, Ok("[]"));
+        }
+        for header in ["First Name,Last Name\n", "city, temp\n", "Price in EUR,Date\n", "No.,Name\n"] {
+            check(&plain(), header, Ok("[]"));
+        }
     }
 
     #[test]

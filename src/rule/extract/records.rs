@@ -9,9 +9,11 @@ use crate::rule::matcher::Pattern;
 
 /// How a text is cut into blocks of lines.
 ///
-/// A block has at least one line. Blank lines stand between blocks where neither pattern is given.
+/// A block has at least one line. Blank lines stand between blocks where nothing else is said.
 #[derive(Debug, Default)]
 pub struct Blocks {
+    /// What stands between two blocks, wherever in a line; not empty. There are no patterns beside it.
+    pub delimiter: Option<String>,
     /// A line that matches stands between two blocks and belongs to none.
     pub separator: Option<Pattern>,
     /// A line that matches is the first of a block; lines that belong to no block begun so are passed over.
@@ -30,6 +32,14 @@ pub(super) struct Block<'t> {
 impl Blocks {
     /// The blocks of a text, in order.
     pub(super) fn of<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Block<'t>> {
+        let (cut, lines) = match &self.delimiter {
+            Some(delimiter) => (Some(cut(text, delimiter)), None),
+            None => (None, Some(self.of_lines(text))),
+        };
+        cut.into_iter().flatten().chain(lines.into_iter().flatten())
+    }
+
+    fn of_lines<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Block<'t>> {
         let mut lines = text.split_inclusive('\n').enumerate().peekable();
         let mut position = 0;
         std::iter::from_fn(move || {
@@ -67,6 +77,18 @@ impl Blocks {
             None => self.start.is_none() && line.trim().is_empty(),
         }
     }
+}
+
+/// The parts of a text between what stands between them, without line breaks round them; blank ones are left out.
+fn cut<'t>(text: &'t str, delimiter: &'t str) -> impl Iterator<Item = Block<'t>> {
+    let mut line = 1;
+    text.split(delimiter).filter_map(move |part| {
+        let bare = part.trim_start_matches(['\r', '\n']);
+        let before = part[..part.len() - bare.len()].matches('\n').count();
+        let block = Block { line: line + before, text: bare.trim_end_matches(['\r', '\n']) };
+        line += part.matches('\n').count();
+        (!block.text.trim().is_empty()).then_some(block)
+    })
 }
 
 /// The text with `\n` at the end of every line: old servers end theirs with CRLF, and `$` in a pattern does not
@@ -111,7 +133,8 @@ mod tests {
     #[track_caller]
     fn check(separator: Option<&str>, start: Option<&str>, text: &str, expected: &[(usize, &str)]) {
         let compiled = |source| Pattern::compile(source).unwrap();
-        let blocks = Blocks { separator: separator.map(compiled), start: start.map(compiled) };
+        let blocks =
+            Blocks { delimiter: None, separator: separator.map(compiled), start: start.map(compiled) };
         let found: Vec<_> = blocks.of(text).map(|block| (block.line, block.text)).collect();
         assert_eq!(found, expected);
     }
@@ -140,6 +163,14 @@ mod tests {
         );
         check(Some("^$"), Some("^#"), "#1\na\n\nfoot\n#2", &[(1, "#1\na\n"), (5, "#2")]);
         check(Some("^#"), Some("^#"), "#1\n#2\n", &[(1, "#1\n"), (2, "#2\n")]);
+    }
+
+    #[test]
+    fn a_text_between_blocks_may_stand_anywhere() {
+        let blocks = Blocks { delimiter: Some("\x1e".into()), ..Blocks::default() };
+        let found: Vec<_> = blocks.of("a\nb\x1ec\n\n d\x1e\r\ne\r\n\x1e \x1e").collect();
+        let expected = [(1, "a\nb"), (2, "c\n\n d"), (5, "e")];
+        assert_eq!(found, expected.map(|(line, text)| Block { line, text }));
     }
 
     #[test]

@@ -307,7 +307,7 @@ mod tests {
         let start = Some(Pattern::compile(r"^\d+: ").unwrap());
         check(
             &[r"^\d+: (?<name>\S+): .* mtu (?<mtu>\d+)", r"link/ether (?<mac>\S+)", r"inet (?<address>\S+)"],
-            Each::Block(Box::new(Blocks { start, separator: None })),
+            Each::Block(Box::new(Blocks { start, ..Blocks::default() })),
             addresses,
             Ok(concat!(
                 r#"[{"name":"lo","mtu":"65536","address":"127.0.0.1/8"},"#,
@@ -343,7 +343,7 @@ mod tests {
         let separator = Some(Pattern::compile("^-$").unwrap());
         check(
             &["(?<a>a+)$"],
-            Each::Block(Box::new(Blocks { separator, start: None })),
+            Each::Block(Box::new(Blocks { separator, ..Blocks::default() })),
             &many,
             Ok(r#"[{"a":"a"}]"#),
         );

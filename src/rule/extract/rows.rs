@@ -39,6 +39,8 @@ const SHOWN: usize = 80;
 pub(super) struct Heading {
     /// Its number in the reply.
     pub line: usize,
+    /// Whether it is written as prose is: a space behind each separator, and several words between two.
+    pub is_prose: bool,
     /// Whether it must be one: the rule says how it begins, or that there need be no table, or a line is drawn under it.
     pub is_certain: bool,
 }
@@ -144,7 +146,7 @@ impl Rows {
     /// # Errors
     ///
     /// A sentence with the line, when there are no rows and the header can't be that of the table: it has no column for
-    /// a field that must be there, or is one name, as a message in place of the table would be.
+    /// a field that must be there, or is one name or a sentence, as a message in place of the table would be.
     pub(super) fn into_value_under(self, heading: &Heading, typing: &Typing) -> Result<Value, String> {
         let line = heading.line;
         if self.rows.is_empty() {
@@ -152,8 +154,11 @@ impl Rows {
             typing.check_names(&found).map_err(|error| format!("line {line}: {error}"))?;
             let is_known =
                 heading.is_certain || typing.paths().iter().any(|path| path.find(&found).is_some());
-            if let ([name], false) = (self.names.as_slice(), is_known) {
-                return Err(format!("line {line}: expected a table, found one line `{}`", shown(name)));
+            let is_message =
+                self.names.len() == 1 || heading.is_prose || self.names.iter().any(|name| is_sentence(name));
+            if is_message && !is_known {
+                let found = shown(&self.names.join(", "));
+                return Err(format!("line {line}: expected a table, found one line `{found}`"));
             }
         }
         Ok(self.into_value())
@@ -172,6 +177,13 @@ fn is_markup(names: &[String]) -> bool {
     let in_brackets =
         names.len() > 1 && names.iter().all(|name| name.starts_with('<') && name.ends_with('>'));
     begins_page(first) || is_tag(first) && !in_brackets
+}
+
+/// Whether a name of a column is more likely a part of a sentence. Names of three words are not rare in headers with
+/// rows; without rows, and without fields that are among them, nothing else says that they are names.
+fn is_sentence(name: &str) -> bool {
+    name.split_whitespace().count() > 3
+        || name.contains(char::is_whitespace) && name.ends_with(['.', '!', '?'])
 }
 
 fn is_tag(line: &str) -> bool {
@@ -193,18 +205,18 @@ fn shown(line: &str) -> String {
     }
 }
 
-/// What follows the first `count` lines of a text.
+/// What follows the first `count` lines of a text, which end in `end`.
 ///
 /// # Errors
 ///
 /// A sentence, when there are fewer.
-pub(super) fn after_lines(text: &str, count: usize) -> Result<&str, String> {
+pub(super) fn after_lines(text: &str, count: usize, end: char) -> Result<&str, String> {
     let mut rest = text;
     for found in 0..count {
         if rest.is_empty() {
             return Err(format!("expected {count} lines before the table, which are skipped, found {found}"));
         }
-        rest = rest.split_once('\n').map_or("", |(_, rest)| rest);
+        rest = rest.split_once(end).map_or("", |(_, rest)| rest);
     }
     Ok(rest)
 }

@@ -180,7 +180,11 @@ impl Columns {
     }
 
     fn heading(&self, header: &Line<'_>, is_ruled: bool) -> Heading {
-        Heading { line: header.number, is_certain: is_ruled || self.from.is_some() || self.allow_empty }
+        Heading {
+            line: header.number,
+            is_prose: false,
+            is_certain: is_ruled || self.from.is_some() || self.allow_empty,
+        }
     }
 
     fn under_header(&self, lines: &[Line<'_>], text: &str, typing: &Typing) -> Result<Value, String> {
@@ -193,7 +197,7 @@ impl Columns {
                 }
                 name.clone_from(first);
             }
-            let heading = Heading { line: lines[at].number, is_certain: true };
+            let heading = Heading { line: lines[at].number, is_prose: false, is_certain: true };
             let mut rows = Rows::under(lines[at].number, names.texts, self.uneven, text)?;
             between_bars(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
             return rows.into_value_under(&heading, typing);
