@@ -44,6 +44,8 @@ pub enum Purpose {
     Session,
     /// The id of a task (an extension of MCP 2026-07-28).
     Task,
+    /// The id of a question to a client of that era, which tells who asked it.
+    Question,
 }
 
 impl Purpose {
@@ -51,6 +53,7 @@ impl Purpose {
         match self {
             Self::Session => b"session",
             Self::Task => b"task",
+            Self::Question => b"question",
         }
     }
 }

@@ -21,7 +21,10 @@ use super::{
     units::UnitError,
 };
 use crate::{
-    face::{door::DoorSettings, mcp::McpSettings},
+    face::{
+        door::DoorSettings,
+        mcp::{McpSettings, PeerAddress},
+    },
     observe::log::{LogFormat, LogSettings},
     seal::Secret,
 };
@@ -101,6 +104,7 @@ struct Server {
     page_size: usize,
     list_ttl: u64,
     secret: Option<String>,
+    peer: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -158,6 +162,15 @@ pub(super) fn settings(
         .and_then(Config::try_deserialize::<Settings>);
     match layered {
         Ok(settings) => {
+            if settings.server.peer.is_some() && settings.server.secret.is_none() {
+                let message = "`peer` means nothing without `secret`";
+                let help = "write `secret`, the same on every replica: `openssl rand -base64 32` makes one";
+                match server.and_then(|section| section.get("peer")) {
+                    Some(node) => report.error(node.span, message, help),
+                    None => report.add(Problem::of_whole("server.peer", message, Some(help.into()))),
+                }
+                return None;
+            }
             let hosts_are_named = settings.server.allowed_hosts.is_some();
             let settled = finish(settings)?;
             if settled.listener.listen.ip().is_unspecified() && !hosts_are_named {
@@ -257,6 +270,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             page_size: server.page_size,
             list_ttl: Duration::from_millis(server.list_ttl),
             stream_limit: server.streams,
+            peer: server.peer.and_then(|peer| PeerAddress::parse(&peer)),
             secret: server.secret.and_then(|secret| Secret::new(secret.as_bytes())),
             ..McpSettings::default()
         },

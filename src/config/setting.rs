@@ -9,7 +9,7 @@ use super::{
     section, suggest,
     units::UnitError,
 };
-use crate::seal::Secret;
+use crate::{face::mcp::PeerAddress, seal::Secret};
 
 /// A value that comes as text, from a variable or a flag.
 pub(super) fn parse(key: &Key, text: &str) -> Result<ValueKind, UnitError> {
@@ -66,6 +66,10 @@ pub(super) fn check(key: &Key, value: &ValueKind) -> Result<(), UnitError> {
         ("name", ValueKind::String(text)) if text.trim().is_empty() => Err(UnitError {
             message: "`name` is empty".into(),
             help: "write what clients shall call this server, or leave it out".into(),
+        }),
+        ("peer", ValueKind::String(text)) if PeerAddress::parse(text).is_none() => Err(UnitError {
+            message: format!("expected an address over plain HTTP, found `{text}`"),
+            help: "write `http://HOST:PORT`, as other replicas reach this one".into(),
         }),
         ("secret", ValueKind::String(text)) if Secret::new(text.as_bytes()).is_none() => Err(UnitError {
             message: format!("`secret` is shorter than {} bytes", Secret::LEAST_BYTES),

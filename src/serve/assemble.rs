@@ -110,6 +110,7 @@ impl Fixed {
             ("server.page_size", self.mcp.page_size != loaded.mcp.page_size),
             ("server.list_ttl", self.mcp.list_ttl != loaded.mcp.list_ttl),
             ("server.secret", self.mcp.secret != loaded.mcp.secret),
+            ("server.peer", self.mcp.peer != loaded.mcp.peer),
             ("server.streams", self.mcp.stream_limit != loaded.mcp.stream_limit),
             ("log.level", self.log.filter != loaded.log.filter),
             ("log.format", self.log.format != loaded.log.format),

@@ -53,6 +53,11 @@ pub(in crate::config) static SERVER: Keys = Keys {
             "How long a client may take to send its request's head, and a connection be idle. Default `1m`.",
         ),
         key(
+            "peer",
+            Text,
+            "Where other replicas reach this one, such as `http://10.0.0.7:8080`, to hand on what clients answer. Needs `secret`.",
+        ),
+        key(
             "streams",
             Count(0, 1_000_000),
             "How many clients may wait for changes at once, each on a connection. Default 2048.",

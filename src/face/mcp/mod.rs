@@ -3,8 +3,8 @@
 //! In reading order: [`Mcp`] takes an HTTP request through the door and reads its body once; `protocol` takes a message
 //! to its answer, whatever brought it (`carrier`); `decode` finds one JSON-RPC message in a body; `revision` says which
 //! revision it speaks and holds everything in which they differ; `header` holds the headers of 2026-07-28 against the
-//! body; `client` is who waits for the result, and how to tell or ask it something before that (`questions`, and `telling`
-//! with the `levels` of log lines that a session wants); `session` is what a client of the older era has said at its
+//! body; `client` is who waits for the result, and how to tell or ask it something before that (`questions`, whose
+//! answers may reach a `peer`, and `telling` with the `levels` of log lines that a session wants); `session` is what a client of the older era has said at its
 //! handshake, `sessions` whether its id is still taken, and `in_flight` what another message of it can end;
 //! `subscriptions` tells of changes on `streams` that stay open; `batch` takes several messages in one; `call`, `tasks`,
 //! `prompts`, `complete` and `about` give the results; `refusal` names what has none; `answer` writes both, `stream` as
@@ -26,6 +26,7 @@ mod complete;
 mod decode;
 mod header;
 mod in_flight;
+mod peer;
 mod levels;
 mod prompts;
 mod protocol;
@@ -62,6 +63,7 @@ use super::{
 };
 use crate::gateway::Gateway;
 
+pub use peer::PeerAddress;
 pub use settings::McpSettings;
 pub use stdio::{Line, Parted};
 

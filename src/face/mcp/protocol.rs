@@ -16,6 +16,7 @@ use super::{
     decode::{self, Id, Message, Request},
     in_flight::InFlight,
     levels::Levels,
+    peer::Peers,
     prompts,
     questions::Questions,
     refusal::Refusal,
@@ -46,11 +47,12 @@ impl Protocol {
         let strangers = if settings.secret.is_some() { Strangers::Refused } else { Strangers::Taken };
         let sessions = Sessions::new(seal.clone(), strangers);
         let streams = Streams::new(settings.stream_limit);
+        let peers = Peers::new(seal.clone(), settings.peer.clone());
         Self {
             gateway,
             about: About::new(settings),
             seal,
-            questions: Arc::default(),
+            questions: Arc::new(Questions::among(peers)),
             levels: Levels::default(),
             in_flight: InFlight::default(),
             sessions,
@@ -146,10 +148,13 @@ impl Protocol {
             },
             (Ok(Message::Response { id, answered }), Ok(_)) => match self.answered(id, answered) {
                 true => None,
+                false if self.hand_on(carrier, id, body).await => None,
                 false => refuse(
                     None,
                     &Refusal::NotAMessage(
-                        "nobody waits for this answer: there is no such question here".into(),
+                        "nobody waits for this answer: there is no such question here; where another replica \
+                         may have asked it, each needs `server.peer`"
+                            .into(),
                     ),
                 ),
             },
@@ -173,6 +178,15 @@ impl Protocol {
             serde_json::from_str(error.get()).unwrap_or_else(|_| unreadable())
         });
         self.questions.answer(&id, answered)
+    }
+
+    /// Hands a client's answer on to the replica that asked; whether one took it.
+    async fn hand_on(&self, carrier: Carrier<'_>, id: Id<'_>, body: &[u8]) -> bool {
+        let (Carrier::Http(head), Some(id), Some(peers)) = (carrier, id.as_text(), self.questions.peers())
+        else {
+            return false;
+        };
+        peers.hand_on(&id, head, body).await
     }
 
     async fn request(&self, carrier: Carrier<'_>, request: &Request<'_>, outbox: &Outbox) -> Answer {

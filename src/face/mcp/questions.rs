@@ -9,7 +9,8 @@ use rmcp::model::ErrorData;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::client::Unanswered;
+use super::{client::Unanswered, peer::Peers};
+use crate::seal::random_id;
 
 /// How many questions may wait for an answer at once, of all clients.
 const LIMIT: usize = 10_000;
@@ -19,7 +20,11 @@ pub(super) type Answered = Result<Box<RawValue>, ErrorData>;
 
 /// The questions that wait for an answer in this process.
 #[derive(Debug, Default)]
-pub(super) struct Questions(Mutex<HashMap<String, oneshot::Sender<Answered>>>);
+pub(super) struct Questions {
+    /// Gives them their ids, where other replicas shall be able to read those.
+    peers: Option<Peers>,
+    waiting: Mutex<HashMap<String, oneshot::Sender<Answered>>>,
+}
 
 /// One of them; it is withdrawn when this is dropped.
 #[derive(Debug)]
@@ -30,10 +35,20 @@ pub(super) struct Question {
 }
 
 impl Questions {
+    /// None yet, of a server that has these other replicas.
+    pub(super) fn among(peers: Peers) -> Self {
+        Self { peers: Some(peers), waiting: Mutex::default() }
+    }
+
+    /// The other replicas.
+    pub(super) fn peers(&self) -> Option<&Peers> {
+        self.peers.as_ref()
+    }
+
     /// A question under an id that nobody can guess. `None` when too many wait.
     pub(super) fn ask(self: &Arc<Self>) -> Option<Question> {
         let (sender, answer) = oneshot::channel();
-        let id = crate::seal::random_id();
+        let id = self.peers.as_ref().map_or_else(random_id, Peers::question_id);
         let mut waiting = self.waiting();
         if waiting.len() >= LIMIT {
             return None;
@@ -49,7 +64,7 @@ impl Questions {
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<String, oneshot::Sender<Answered>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::PeerAddress;
 use crate::seal::Secret;
 
 /// Settings of the MCP face.
@@ -21,6 +22,8 @@ pub struct McpSettings {
     pub list_ttl: Duration,
     /// What tokens are sealed with: the same on every replica. Without one, only this process knows its own.
     pub secret: Option<Secret>,
+    /// Where other replicas reach this one, to hand on answers to its questions.
+    pub peer: Option<PeerAddress>,
     /// How many streams may be open on which clients wait for changes.
     pub stream_limit: usize,
 }
@@ -35,6 +38,7 @@ impl Default for McpSettings {
             page_size: 200,
             list_ttl: Duration::from_secs(60),
             secret: None,
+            peer: None,
             // Each holds a connection; half of them are left for calls.
             stream_limit: 2048,
         }

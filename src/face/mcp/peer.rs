@@ -1,0 +1,230 @@
+//! Other replicas of the same server: an answer to a question of ours may reach one that did not ask it.
+//!
+//! A client of the older era answers with a message of its own, and a balancer sends that where it likes. So a question's
+//! id tells, sealed, the address of the replica that asked; any other hands the answer on to it, once.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, HOST},
+    request::Parts,
+    uri::PathAndQuery,
+};
+use tokio::time::timeout;
+use tower::ServiceExt;
+use tracing::warn;
+
+use super::header::{PROTOCOL_VERSION, SESSION_ID};
+use crate::{
+    observe::Chain,
+    route::{Under, UpstreamRequest},
+    seal::{Purpose, Seal, random_id},
+    upstream::{Address, Ask, Due, Protocol, Upstream, UpstreamSettings},
+};
+
+/// How long a question's id opens.
+const QUESTION_LIFE: Duration = Duration::from_secs(60 * 60);
+
+/// How long another replica may take to take an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How much of what it says to that is read.
+const REPLY_LIMIT_BYTES: usize = 64 << 10;
+
+/// Marks an answer that was handed on, so that it is not again.
+const HANDED_ON: HeaderName = HeaderName::from_static("glossator-handed-on");
+
+/// What the other replica looks at.
+const CARRIED: [HeaderName; 5] = [HOST, CONTENT_TYPE, ACCEPT, PROTOCOL_VERSION, SESSION_ID];
+
+/// How this replica names its questions, and what it can tell from the names of others.
+#[derive(Debug)]
+pub(super) struct Peers {
+    seal: Seal,
+    /// Where other replicas reach this one.
+    own: Option<PeerAddress>,
+}
+
+/// Where a replica is reached: `http://10.0.0.7:8080`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerAddress {
+    written: String,
+    address: Address,
+}
+
+impl PeerAddress {
+    /// Reads it. `None` for what is no address over plain HTTP.
+    pub fn parse(written: &str) -> Option<Self> {
+        let address: Address = written.parse().ok()?;
+        let plain = !address.is_tls() && address.socket().is_none();
+        plain.then(|| Self { written: written.to_owned(), address })
+    }
+}
+
+impl Peers {
+    pub(super) fn new(seal: Seal, own: Option<PeerAddress>) -> Self {
+        Self { seal, own }
+    }
+
+    /// An id for a question of ours, which nobody can guess.
+    pub(super) fn question_id(&self) -> String {
+        let id = random_id();
+        match &self.own {
+            None => id,
+            Some(own) => {
+                let content = format!("{id} {}", own.written);
+                self.seal.seal(Purpose::Question, content.as_bytes(), SystemTime::now() + QUESTION_LIFE)
+            }
+        }
+    }
+
+    /// The replica that asked the question of this id, if that is another one and can be reached.
+    fn asker(&self, id: &str) -> Option<PeerAddress> {
+        let content = self.seal.open(Purpose::Question, id, SystemTime::now()).ok()?;
+        let content = String::from_utf8(content).ok()?;
+        let (_, written) = content.split_once(' ')?;
+        PeerAddress::parse(written).filter(|asker| Some(asker) != self.own.as_ref())
+    }
+
+    /// Hands an answer on to the replica that asked; whether that took it.
+    pub(super) async fn hand_on(&self, id: &str, head: &Parts, body: &[u8]) -> bool {
+        if head.headers.contains_key(HANDED_ON) {
+            return false;
+        }
+        let Some(asker) = self.asker(id) else { return false };
+        let mut headers: HeaderMap = CARRIED
+            .into_iter()
+            .filter_map(|name| Some((name.clone(), head.headers.get(name)?.clone())))
+            .collect();
+        headers.insert(HANDED_ON, HeaderValue::from_static("1"));
+        let request = UpstreamRequest {
+            under: Under::Address,
+            method: Method::POST,
+            path_and_query: PathAndQuery::from_static("/mcp"),
+            headers,
+            body: Bytes::copy_from_slice(body),
+        };
+        let ask = Ask {
+            request,
+            reply_limit_bytes: REPLY_LIMIT_BYTES,
+            due: Due::after(PATIENCE),
+            repeatable: false,
+            meanwhile: None,
+        };
+        let peer = Upstream::new(UpstreamSettings {
+            name: "peer".parse().expect("a word is a name"),
+            address: asker.address,
+            protocol: Protocol::Http1,
+            tls: None,
+            connect_timeout: PATIENCE,
+            headers: HeaderMap::new(),
+            redirects: 0,
+            // An answer is a seldom thing, and each may be for another replica.
+            idle_connections: 0,
+        });
+        match timeout(PATIENCE, peer.oneshot(ask)).await {
+            Ok(Ok(reply)) => reply.status == StatusCode::ACCEPTED,
+            Ok(Err(error)) => {
+                warn!(peer = %asker.written, error = %Chain(&error), "an answer could not be handed on");
+                false
+            }
+            Err(_) => {
+                warn!(peer = %asker.written, after = ?PATIENCE, "an answer was not taken in time");
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::{
+        face::{
+            door::{Door, DoorSettings},
+            mcp::{Mcp, McpSettings, client::Outbox},
+            rest::Rest,
+        },
+        gateway::{Gateway, Snapshot},
+        route::RouteTable,
+        seal::Secret,
+    };
+
+    fn peers(secret: &str, own: Option<&str>) -> Peers {
+        let secret = Secret::new(secret.as_bytes()).unwrap();
+        Peers::new(Seal::of(&secret), own.map(|own| PeerAddress::parse(own).unwrap()))
+    }
+
+    #[test]
+    fn a_question_tells_other_replicas_who_asked_and_nobody_else() {
+        let (secret, own) = ("the same for all", "http://10.0.0.7:8080");
+        let asker = peers(secret, Some(own));
+        let id = asker.question_id();
+        assert!(!id.contains("10.0.0.7") && id != asker.question_id());
+        let other = peers(secret, Some("http://10.0.0.8:8080"));
+        assert_eq!(other.asker(&id), PeerAddress::parse(own));
+        assert_eq!(peers(secret, None).asker(&id), PeerAddress::parse(own));
+        assert_eq!(asker.asker(&id), None, "it is here, or nowhere");
+        assert_eq!(peers("another secret of all", None).asker(&id), None);
+        assert_eq!(other.asker(&peers(secret, None).question_id()), None);
+        assert_eq!(other.asker("made up"), None);
+    }
+
+    #[test]
+    fn a_peer_is_reached_over_plain_http() {
+        for wrong in ["10.0.0.7", "https://10.0.0.7", "unix:/run/x", "ftp://x", "http://user@x", ""] {
+            assert_eq!(PeerAddress::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    /// An endpoint without tools, one of several.
+    fn replica(own: Option<PeerAddress>) -> (Mcp, Gateway) {
+        let table = RouteTable::new(Vec::new()).unwrap();
+        let gateway = Gateway::new(Snapshot::new(table, HashMap::new(), None));
+        let secret = Secret::new(b"the same for all");
+        let settings = McpSettings { secret, peer: own, ..McpSettings::default() };
+        (Mcp::new(gateway.clone(), settings, Door::new(&DoorSettings::default())), gateway)
+    }
+
+    async fn answer(replica: &Mcp, id: &str, more: Option<HeaderName>) -> StatusCode {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{"roots":[]}}}}"#);
+        let mut request = http::Request::post("/mcp")
+            .header(HOST, "localhost")
+            .header(CONTENT_TYPE, "application/json")
+            .header(PROTOCOL_VERSION, "2025-11-25");
+        if let Some(name) = more {
+            request = request.header(name, "1");
+        }
+        replica.handle(request.body(body.into()).unwrap()).await.status()
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_reaches_another_replica_is_handed_on_once() {
+        let listener = crate::serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let own = PeerAddress::parse(&format!("http://{}", listener.local_addr().unwrap()));
+        let (asker, gateway) = replica(own);
+        let router =
+            crate::serve::router(Rest::new(gateway, Door::new(&DoorSettings::default())), asker.clone());
+        tokio::spawn(async move {
+            let _ =
+                crate::serve::serve(listener, Default::default(), router, std::future::pending::<()>()).await;
+        });
+        let (other, _) = replica(None);
+        let (outbox, mut mailbox) = Outbox::new(asker.protocol.questions.clone());
+        let asked = tokio::spawn(async move {
+            let params = serde_json::json!({});
+            outbox.ask("roots/list", &params, PATIENCE).await.map(|result| result.get().to_owned())
+        });
+        let sent: serde_json::Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
+        let id = sent["id"].as_str().unwrap();
+        assert_eq!(answer(&other, id, Some(HANDED_ON)).await, StatusCode::BAD_REQUEST);
+        assert_eq!(answer(&other, id, None).await, StatusCode::ACCEPTED);
+        assert_eq!(asked.await.unwrap().unwrap(), r#"{"roots":[]}"#);
+        assert_eq!(answer(&other, id, None).await, StatusCode::BAD_REQUEST, "nobody waits any more");
+        assert_eq!(answer(&asker, id, None).await, StatusCode::BAD_REQUEST);
+    }
+}
