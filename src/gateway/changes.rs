@@ -49,6 +49,11 @@ impl Changes {
         let _ = self.0.send(change);
     }
 
+    /// How many listen.
+    pub fn listeners(&self) -> usize {
+        self.0.receiver_count()
+    }
+
     /// Listens from now on.
     pub fn listen(&self) -> Listener {
         Listener(self.0.subscribe())

@@ -5,6 +5,7 @@ mod handshake;
 mod lists;
 mod per_request;
 mod prompts;
+mod replicas;
 mod sdk;
 mod served;
 #[cfg(unix)]

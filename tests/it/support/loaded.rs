@@ -2,17 +2,19 @@
 
 use std::net::SocketAddr;
 
-use glossator::{config, serve};
-use tokio::sync::oneshot;
+use glossator::{config, gateway::Gateway, serve};
+use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::Client;
+use super::{Client, soon};
 
 /// A configuration that is served; until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
+    pub(crate) gateway: Gateway,
     pub(crate) swap: serve::Swap,
     stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<serve::Drained>,
 }
 
 impl Loaded {
@@ -22,15 +24,20 @@ impl Loaded {
         let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        tokio::spawn(serve::serve(listener, assembled.settings, assembled.router, async {
+        let serving = tokio::spawn(serve::serve(listener, assembled.settings, assembled.router, async {
             let _ = stopped.await;
         }));
-        Self { address, swap: assembled.swap, stop: Some(stop) }
+        Self { address, gateway: assembled.gateway, swap: assembled.swap, stop: Some(stop), serving }
     }
 
     /// Tells it to stop, as SIGTERM does.
     pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
+    }
+
+    /// How it ended.
+    pub(crate) async fn ended(self) -> serve::Drained {
+        soon("the end of serving", self.serving).await.unwrap()
     }
 
     pub(crate) async fn connect(&self) -> Client {

@@ -4,6 +4,7 @@
 
 #[cfg(unix)]
 mod cgi;
+mod balancer;
 mod client;
 mod loaded;
 #[cfg(unix)]
@@ -14,6 +15,7 @@ mod scripted;
 
 use std::{fmt::Display, future::Future, time::Duration};
 
+pub(crate) use balancer::Balancer;
 #[cfg(unix)]
 pub(crate) use cgi::Cgi;
 pub(crate) use client::{Client, Response};
