@@ -1,6 +1,9 @@
 //! `glossator explain`: one reply, step by step.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use clap::Args;
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
@@ -11,16 +14,16 @@ use super::{
     screen::{Paint, Screen},
 };
 use crate::{
-    config::RouteFile,
+    config::{Loaded, RouteFile},
     reply::{Choice, Recording, Reply},
-    route::Route,
+    route::{Route, RouteTable},
     rule::{Facts, Step, Trace, Translation, translate},
     tool::{Arguments, Fault, Shapes, ToolResult, write_result},
 };
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArguments {
-    /// The route, by its tool's name
+    /// The route, by its name; or by the URI of a resource, which gives arguments
     route: String,
     /// A recorded reply: a body, a whole reply as `curl -i` prints it, or a HAR file; `-` for standard input
     #[arg(long, value_name = "FILE")]
@@ -47,19 +50,33 @@ pub(super) struct ExplainArguments {
 pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Result<(), Failure> {
     let loaded = arguments.config.load(Vec::new())?;
     let named = |file: &&RouteFile| file.route.definition.name.as_str() == arguments.route;
-    let file =
-        loaded.routes.iter().find(named).ok_or_else(|| super::no_such_route(&arguments.route, &loaded))?;
-    let given = given_arguments(arguments.args.as_deref())?;
+    let by_name = loaded.routes.iter().find(named).map(|file| (file, Map::new()));
+    let (file, in_uri) = by_name
+        .or_else(|| by_uri(&loaded, &arguments.route))
+        .ok_or_else(|| super::no_such_route(&arguments.route, &loaded))?;
+    let mut given = given_arguments(arguments.args.as_deref())?;
+    let is_uri = !named(&file);
+    given.extend(in_uri);
     match &arguments.reply {
         Some(path) => {
             let reply = recorded(arguments, path, screen)?;
             explain_reply(arguments, file, given, reply, screen)
         }
-        None if arguments.args.is_some() => explain_request(arguments.output, &file.route, given, screen),
+        None if arguments.args.is_some() || is_uri => {
+            explain_request(arguments.output, &file.route, given, screen)
+        }
         None => {
             Err(Failure::told("give a recorded reply with `--reply FILE`, or arguments with `--args JSON`"))
         }
     }
+}
+
+/// The route of a resource, and the arguments in its URI.
+fn by_uri<'a>(loaded: &'a Loaded, uri: &str) -> Option<(&'a RouteFile, Map<String, Value>)> {
+    let table = RouteTable::new(loaded.routes.iter().map(|file| Arc::clone(&file.route)).collect()).ok()?;
+    let (route, arguments) = table.by_uri(uri)?;
+    let file = loaded.routes.iter().find(|file| Arc::ptr_eq(&file.route, route))?;
+    Some((file, arguments))
 }
 
 fn given_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {

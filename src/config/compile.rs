@@ -216,9 +216,21 @@ fn refuse_conflicts(report: &Report<'_>, routes: &[RouteFile]) {
     loop {
         let table = RouteTable::new(left.iter().map(|file| Arc::clone(&file.route)).collect());
         let Err(conflict) = table else { return };
-        let (Conflict::Tool { tool } | Conflict::Endpoint { tool, .. }) = &conflict;
+        let (Conflict::Tool { tool } | Conflict::Endpoint { tool, .. } | Conflict::Resource { tool, .. }) =
+            &conflict;
         let Some(index) = left.iter().position(|file| file.route.definition.name == *tool) else { return };
         let file = left.remove(index);
+        if let Conflict::Resource { uri, with, .. } = &conflict {
+            let other = left.iter().find(|other| other.route.definition.name == *with);
+            let place = other.map(|other| report.place(other.resource_span.unwrap_or(other.name_span)));
+            let message = format!(
+                "`{uri}` is what the resource of the route `{with}` is read by, too, at {}",
+                place.unwrap_or_default()
+            );
+            let span = file.resource_span.unwrap_or(file.name_span);
+            report.error(span, message, "give one of them another URI");
+            continue;
+        }
         let span = file.rest_span.unwrap_or(file.name_span);
         let place = |file: &RouteFile| (file.name_span.file, file.name_span.start);
         let other = left.iter().filter(|other| shape(other) == shape(file)).min_by_key(|other| place(other));

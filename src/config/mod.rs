@@ -3,7 +3,7 @@
 //! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in which
 //! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `cost` is what its repetitions take; `keys` lists every key
 //! there is, `section` reads them; `compile` makes one configuration of the trees, with a file for each part
-//! (`upstreams` with their `tls` and `policies`, `routes`, `request`, `job`, `log_lines`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
+//! (`upstreams` with their `tls` and `policies`, `routes`, `request`, `job`, `resource`, `log_lines`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
 //! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`) and
 //! `language` for patterns, jq and templates; `process` layers `server` and `log` with the environment and the
 //! command line, a `setting` at a time. [`Problem`] tells what is wrong, `suggest` what was probably meant,
@@ -39,6 +39,7 @@ mod recording;
 mod reply;
 mod report;
 mod request;
+mod resource;
 mod routes;
 mod rules;
 mod schema;

@@ -16,7 +16,7 @@ use super::{
     promise,
     reply::{self, Compiled, whole},
     report::Report,
-    request,
+    request, resource,
     rules::RuleSets,
     schemas::{self, Asked, AskedArgument},
     section::Section,
@@ -26,7 +26,7 @@ use super::{
     upstreams::{UpstreamFile, header_name},
 };
 use crate::{
-    route::{Completion, Envelope, ErrorStatus, InputSchema, Route, Traces, UpstreamName},
+    route::{Completion, Envelope, ErrorStatus, InputSchema, Offer, Route, Traces, UpstreamName},
     rule::{
         Action, Otherwise, Redaction, SecretPattern, SecretPatternError, SuccessRule, TranslationLimits,
         Translator, Wrap,
@@ -47,6 +47,7 @@ pub struct RouteFile {
     pub rule_origins: Vec<Option<String>>,
     pub(super) name_span: Span,
     pub(super) rest_span: Option<Span>,
+    pub(super) resource_span: Option<Span>,
 }
 
 /// What routes take where they and their upstream say nothing.
@@ -125,10 +126,11 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     });
     let sent: Vec<String> = asked.arguments.iter().map(|argument| argument.name.clone()).collect();
     let sends_all = asked.all;
+    let resource = section.entry("resource").map(|entry| resource::read(report, entry, &mut asked));
     let rest = section.get("rest").map(|node| request::rest(report, node, &mut asked));
     let mut in_rules = Asked::default();
     let rules = rules(&section, around, &entry.key.text, &mut in_rules);
-    let request_is_good = request.is_some() && !matches!(rest, Some(None));
+    let request_is_good = request.is_some() && !matches!(rest, Some(None)) && !matches!(resource, Some(None));
     if request_is_good && !sends_all && rules.is_some() {
         let lost = |name: &String| !sent.contains(name) && !in_rules.names(name);
         warn_of_lost_arguments(report, asked.arguments.iter().filter(|argument| lost(&argument.name)));
@@ -193,12 +195,17 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let (error_format, repeatable) = (error_format(&section), section.flag("repeatable"));
     let traced = section.flag("trace_context").unwrap_or(true);
     let tests = section.get("tests").map(|node| examples::read(report, node)).unwrap_or_default();
+    let is_tool = section.flag("tool").unwrap_or_else(|| resource.is_none());
     if section.get("description").is_none() && !section.is_misspelt() {
-        report.warning(
-            entry.key.span,
-            format!("the route `{}` has no `description`", entry.key.text),
-            "a model reads it to decide whether to call the tool",
-        );
+        let help = match is_tool {
+            true => "a model reads it to decide whether to call the tool",
+            false => "people and models read it to learn what it is",
+        };
+        report.warning(entry.key.span, format!("the route `{}` has no `description`", entry.key.text), help);
+    }
+    if let Some(entry) = section.entry("annotations").filter(|_| !is_tool) {
+        let help = "hints for a resource stand inside: `resource: { uri: …, annotations: … }`";
+        report.warning(entry.key.span, "`annotations` has no effect: this route is no tool", help);
     }
     let completions = input.as_ref().map(|input| completions(&section, around, input)).unwrap_or_default();
     if report.errors() > before {
@@ -208,6 +215,12 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     warn_of_impossible_examples(report, &section, &input, &tests);
     let mut request = request?;
     request.template.forwarded = forward;
+    if let Some(Some(resource)) = &resource {
+        resource.check(report, &section, &input, &request.template);
+    }
+    if report.errors() > before {
+        return None;
+    }
     let upstream = around.upstreams.iter().find(|upstream| upstream.settings.name == request.upstream);
     let defaults = around.defaults;
     let reply_limit_bytes =
@@ -232,6 +245,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             bare_output_schema: output.as_ref().and_then(crate::rule::OutputSchema::advertised_bare),
         },
         input,
+        tool: if is_tool { Offer::Made } else { Offer::Withheld },
+        resource: resource.flatten().map(|read| read.definition(&entry.key.text, title, description)),
         rest: rest.flatten(),
         upstream: request.upstream,
         request: request.template,
@@ -264,6 +279,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         rule_origins,
         name_span: entry.key.span,
         rest_span: section.get("rest").map(|node| node.span),
+        resource_span: section.get("resource").map(|node| node.span),
     })
 }
 
@@ -291,14 +307,14 @@ fn completions(
     completions
 }
 
-/// A REST client that gives an argument expects it to matter.
+/// Who gives an argument, in a path or a URI, expects it to matter.
 fn warn_of_lost_arguments<'a>(report: &Report<'_>, lost: impl Iterator<Item = &'a AskedArgument>) {
     for argument in lost {
         let name = &argument.name;
         report.warning(
             argument.span,
-            format!("the argument `{name}` of `rest` goes nowhere: the request does not have it"),
-            format!("put `{{{name}}}` into the request, or take it out of `rest`"),
+            format!("the argument `{name}` goes nowhere: the request does not have it"),
+            format!("put `{{{name}}}` into the request, or take it out here"),
         );
     }
 }

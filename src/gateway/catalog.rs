@@ -25,7 +25,9 @@ pub struct CatalogEntry {
 impl Catalog {
     /// The catalog of a table.
     pub fn of(table: &RouteTable) -> Self {
-        Self::of_definitions(table.in_order().iter().map(|route| &route.definition))
+        Self::of_definitions(
+            table.in_order().iter().filter(|route| route.is_tool()).map(|route| &route.definition),
+        )
     }
 
     fn of_definitions<'a>(definitions: impl Iterator<Item = &'a ToolDefinition>) -> Self {

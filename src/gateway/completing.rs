@@ -65,7 +65,7 @@ impl Snapshot {
             let texts = result.content.iter().filter_map(|content| content.block.text(None));
             return Err(texts.collect::<Vec<_>>().join(" "));
         }
-        let route = self.table.by_tool(asked.call.route.as_str());
+        let route = self.table.by_name(asked.call.route.as_str());
         let most_values = route.map_or(1, |route| route.translator.limits.values);
         if let Some(structured) = &result.structured {
             structured.json().has_at_most(most_values).map_err(|error| error.to_string())?;

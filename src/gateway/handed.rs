@@ -70,7 +70,7 @@ impl Snapshot {
         let request_id = call.request_id.clone();
         let mut record = Record::begin(&route.definition.name, call.face, &request_id);
         let after = route.job.as_ref().map(|job| job.task.after);
-        match self.answer(route, call, &mut record, after).await {
+        match self.answer(route, call, &mut record, after, &mut None).await {
             Ok(Answered::Job(job)) => {
                 record.end_open();
                 Called::Job(*job)

@@ -16,9 +16,11 @@ mod handed;
 mod job;
 mod pages;
 mod prompting;
+mod reading;
 mod record;
 mod sentences;
 mod translating;
+mod watch;
 
 use std::{
     collections::HashMap,
@@ -51,8 +53,12 @@ pub use handed::{Called, JobState, OpenJob};
 use job::{Ended, Following};
 pub use pages::{BadCursor, Keyed, Listed, Listing, Page};
 pub use prompting::{CallOf, PromptError};
+use reading::ReplyHead;
+pub use reading::{CacheScope, Freshness, ReadError, ReadResource};
 use record::Record;
 use translating::{Translating, Untranslated};
+use watch::Watches;
+pub use watch::{WATCHED_LIMIT, WatchError, Watching};
 
 /// The key in `_meta` of a tool error under which the request id stands.
 pub const REQUEST_ID_META: &str = "glossator/requestId";
@@ -126,6 +132,10 @@ pub struct Snapshot {
     pub prompts: PromptTable,
     /// The same, as clients read it.
     pub prompt_list: Listing,
+    /// What can be read under one URI each, as clients read it.
+    pub resources: Listing,
+    /// What can be read under many URIs each, as clients read it.
+    pub resource_templates: Listing,
     written: OnceLock<Bytes>,
     translating: Translating,
 }
@@ -135,12 +145,17 @@ pub struct Snapshot {
 pub struct Gateway {
     snapshot: Arc<ArcSwap<Snapshot>>,
     changes: Changes,
+    watches: Watches,
 }
 
 impl Gateway {
     /// Begins with a snapshot.
     pub fn new(snapshot: Snapshot) -> Self {
-        Self { snapshot: Arc::new(ArcSwap::from_pointee(snapshot)), changes: Changes::new() }
+        Self {
+            snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
+            changes: Changes::new(),
+            watches: Watches::default(),
+        }
     }
 
     /// What is in force now.
@@ -171,9 +186,26 @@ impl Snapshot {
         passthrough: Option<Passthrough>,
     ) -> Self {
         let catalog = Catalog::of(&table);
+        let listing = |templates: bool| {
+            let all = table.in_order().iter().filter_map(|route| route.resource.as_ref());
+            let those = all.filter(|resource| resource.uri.is_template() == templates);
+            Listing::of(those.map(|resource| (resource.uri.as_str().to_owned(), resource.to_json())))
+        };
+        let (resources, resource_templates) = (listing(false), listing(true));
         let (written, translating) = (OnceLock::new(), Translating::new());
         let (prompts, prompt_list) = (PromptTable::default(), Listing::default());
-        Self { table, upstreams, passthrough, catalog, prompts, prompt_list, written, translating }
+        Self {
+            table,
+            upstreams,
+            passthrough,
+            catalog,
+            resources,
+            resource_templates,
+            prompts,
+            prompt_list,
+            written,
+            translating,
+        }
     }
 
     /// The same with prompts.
@@ -200,7 +232,21 @@ impl Snapshot {
         if self.prompt_list != before.prompt_list {
             differences.push(Change::Prompts);
         }
+        if self.resources != before.resources || self.resource_templates != before.resource_templates {
+            differences.push(Change::Resources);
+        }
         differences
+    }
+
+    /// Whether there is anything to read.
+    pub fn has_resources(&self) -> bool {
+        !self.resources.is_empty() || !self.resource_templates.is_empty()
+    }
+
+    /// Whether somebody can be told when one of them changes.
+    pub fn watches_resources(&self) -> bool {
+        let mut resources = self.table.in_order().iter().filter_map(|route| route.resource.as_ref());
+        resources.any(|resource| resource.watch.is_some())
     }
 
     /// A document about this snapshot, written when it is first asked for.
@@ -211,9 +257,19 @@ impl Snapshot {
     /// Calls the tool of a route of this snapshot. Every failure is a tool result. Dropping the future cancels the
     /// upstream request.
     pub async fn call(&self, route: &Arc<Route>, call: Call<'_>) -> ToolResult {
+        self.call_seeing(route, call, &mut None).await
+    }
+
+    /// The same, and the head of the reply, where there was one.
+    async fn call_seeing(
+        &self,
+        route: &Arc<Route>,
+        call: Call<'_>,
+        head: &mut Option<ReplyHead>,
+    ) -> ToolResult {
         let request_id = call.request_id.clone();
         let mut record = Record::begin(&route.definition.name, call.face, &request_id);
-        let result = match self.answer(route, call, &mut record, None).await {
+        let result = match self.answer(route, call, &mut record, None, head).await {
             Ok(Answered::Result(result)) => Ok(result),
             // A job is handed over only to those who ask for it.
             Ok(Answered::Job(_)) => Err(Box::new(sentences::job_not_done(route.deadline, false))),
@@ -229,6 +285,7 @@ impl Snapshot {
         call: Call<'_>,
         record: &mut Record<'_>,
         hand_over: Option<Duration>,
+        head: &mut Option<ReplyHead>,
     ) -> Result<Answered, Box<ToolResult>> {
         let due = Due::after(route.deadline);
         let hand_over = hand_over.map(|after| Due::after(after).at);
@@ -258,6 +315,9 @@ impl Snapshot {
             }
             (ended, _) => ended,
         };
+        if let Ended::Reply(last) | Ended::Failed(last, _) = &ended {
+            *head = Some(ReplyHead::of(last));
+        }
         self.translated(route, arguments, due, ended, record, &mut telling).await.map(Answered::Result)
     }
 

@@ -111,7 +111,7 @@ impl Snapshot {
         arguments: &Arguments,
         call: CallOf<'_, '_>,
     ) -> Result<ToolResult, String> {
-        let route = self.table.by_tool(route_call.route.as_str());
+        let route = self.table.by_name(route_call.route.as_str());
         let route = route.ok_or_else(|| "the route that it asks is not there".to_owned())?;
         let filled = route_call.fill(arguments, &route.input).map_err(|error| error.to_string())?;
         Ok(self.call(route, call(filled)).await)

@@ -22,6 +22,7 @@ mod deadline;
 mod in_flight;
 mod passthrough;
 mod retry;
+mod spread;
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,6 +39,7 @@ pub use deadline::Deadline;
 pub use in_flight::{Gate, InFlight};
 pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
 pub use retry::{Retry, RetrySettings};
+pub use spread::spread;
 
 /// A service that answers an [`Ask`] with a [`Reply`]: what a guard stands round, and is itself.
 pub trait Answers: Service<Ask, Response = Reply, Error = UpstreamError, Future: Send + 'static> {}

@@ -46,6 +46,13 @@ impl InputSchema {
         texts::listed(self.document(), name)
     }
 
+    /// The arguments that every call has to give: required ones without a default.
+    pub fn required(&self) -> impl Iterator<Item = &str> {
+        let required = self.document().get("required").and_then(Value::as_array);
+        let names = required.into_iter().flatten().filter_map(Value::as_str);
+        names.filter(|name| !self.defaults.iter().any(|(known, _)| known == name))
+    }
+
     /// Checks arguments, and fills in the defaults of the schema for those that are not there.
     ///
     /// # Errors

@@ -5,7 +5,8 @@
 //! the upstream's request of them, in which no argument can leave the place it was put into; [`JobRule`] says of
 //! work that outlasts its first reply whether it is done, and what to ask next; [`location`] where a reply points to; [`LogLine`] what clients are
 //! told meanwhile, and [`TraceContext`] whose work a call is a part of. [`RouteCall`] is a call that a prompt or a
-//! [`Completion`] makes.
+//! [`Completion`] makes. Where a route is something to read,
+//! [`ResourceDefinition`] says what, and [`UriTemplate`] under which addresses.
 //!
 //! Pure: no `async`, clock, environment or log.
 
@@ -18,9 +19,11 @@ mod log;
 mod name;
 mod path;
 mod request;
+mod resource;
 mod table;
 mod texts;
 mod trace;
+mod uri;
 
 use std::time::Duration;
 
@@ -43,19 +46,25 @@ pub use path::{PathError, PathTemplate};
 pub use request::{
     BodyTemplate, JsonTemplate, RequestError, RequestTemplate, Under, UpstreamRequest, ValueTemplate,
 };
+pub use resource::ResourceDefinition;
 pub use table::{Conflict, EndpointMatch, RouteTable};
 pub use trace::TraceContext;
+pub use uri::{UriError, UriTemplate};
 
-/// One tool, bound to an endpoint of an upstream.
+/// One tool, or one thing to read, bound to an endpoint of an upstream.
 #[derive(Debug)]
 pub struct Route {
-    /// What clients see.
+    /// What clients see of the tool.
     pub definition: ToolDefinition,
+    /// Whether it can be called as a tool.
+    pub tool: Offer,
+    /// What can be read through it.
+    pub resource: Option<ResourceDefinition>,
     /// What arguments must look like.
     pub input: InputSchema,
     /// What its arguments may be, for people who type them; beside what the schema lists.
     pub completions: Vec<(String, Completion)>,
-    /// Where REST clients find it, beside `POST /tools/NAME`; `None` when that is all.
+    /// Where REST clients find it, beside a tool's `POST /tools/NAME`; `None` when that is all.
     pub rest: Option<RestEndpoint>,
     /// Who is asked.
     pub upstream: UpstreamName,
@@ -82,6 +91,15 @@ pub struct Route {
     pub error_status: ErrorStatus,
     /// What the text of a tool error looks like, for all clients.
     pub error_format: ErrorFormat,
+}
+
+/// Whether something is on offer to clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// It is listed, and can be asked for.
+    Made,
+    /// It is there for other parts of the configuration.
+    Withheld,
 }
 
 /// A method and a path of the REST face.
@@ -121,10 +139,15 @@ pub enum ErrorStatus {
 }
 
 impl Route {
-    /// Where REST clients reach the route: its own endpoint, and `POST /tools/NAME`.
+    /// Where REST clients reach the route: its own endpoint, and that of a tool, `POST /tools/NAME`.
     pub fn endpoints(&self) -> impl Iterator<Item = RestEndpoint> + '_ {
         let default = RestEndpoint { method: Method::POST, path: format!("/tools/{}", self.definition.name) };
         let same = self.rest.as_ref() == Some(&default);
-        self.rest.clone().into_iter().chain((!same).then_some(default))
+        self.rest.clone().into_iter().chain((self.is_tool() && !same).then_some(default))
+    }
+
+    /// Whether clients can call it as a tool.
+    pub fn is_tool(&self) -> bool {
+        self.tool == Offer::Made
     }
 }

@@ -4,15 +4,18 @@ use std::{collections::HashMap, sync::Arc};
 
 use http::Method;
 use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value};
 
-use super::Route;
+use super::{Route, resource::Addresses};
 use crate::tool::ToolName;
 
-/// All routes, found by tool name or by REST endpoint. The cost of a look-up does not grow with their number.
+/// All routes, found by name, by REST endpoint or by the URI of a resource. The cost of a look-up does not grow with
+/// their number, that of templates of URIs aside.
 #[derive(Debug, Default)]
 pub struct RouteTable {
     in_order: Vec<Arc<Route>>,
-    by_tool: HashMap<ToolName, usize>,
+    by_name: HashMap<ToolName, usize>,
+    addresses: Addresses,
     endpoints: matchit::Router<Vec<(Method, usize)>>,
 }
 
@@ -38,6 +41,16 @@ pub enum Conflict {
         path: String,
         /// The other path.
         with: String,
+    },
+    /// Two resources that one URI would fit.
+    #[error("`{uri}` of route `{tool}` fits the same URIs as the resource of route `{with}`")]
+    Resource {
+        /// The later route.
+        tool: ToolName,
+        /// Its URI or template.
+        uri: String,
+        /// The other route.
+        with: ToolName,
     },
 }
 
@@ -71,7 +84,7 @@ impl RouteTable {
         let mut table = Self { in_order: routes, ..Self::default() };
         for (index, route) in table.in_order.iter().enumerate() {
             let tool = &route.definition.name;
-            if table.by_tool.insert(tool.clone(), index).is_some() {
+            if table.by_name.insert(tool.clone(), index).is_some() {
                 return Err(Conflict::Tool { tool: tool.clone() });
             }
         }
@@ -79,6 +92,14 @@ impl RouteTable {
             let route = Arc::clone(&table.in_order[index]);
             for endpoint in route.endpoints() {
                 table.add_endpoint(index, endpoint.method, &endpoint.path)?;
+            }
+            if let Some(resource) = &route.resource {
+                let added = table.addresses.add(&resource.uri, index);
+                added.map_err(|other| Conflict::Resource {
+                    tool: route.definition.name.clone(),
+                    uri: resource.uri.as_str().to_owned(),
+                    with: table.in_order[other].definition.name.clone(),
+                })?;
             }
         }
         Ok(table)
@@ -111,7 +132,20 @@ impl RouteTable {
 
     /// The route of a tool.
     pub fn by_tool(&self, name: &str) -> Option<&Arc<Route>> {
-        self.by_tool.get(name).map(|index| &self.in_order[*index])
+        self.by_name(name).filter(|route| route.is_tool())
+    }
+
+    /// The route of a name, whether it is a tool or not.
+    pub fn by_name(&self, name: &str) -> Option<&Arc<Route>> {
+        self.by_name.get(name).map(|index| &self.in_order[*index])
+    }
+
+    /// The route of the resource that is read by this URI, and the arguments in the URI, not yet checked.
+    pub fn by_uri(&self, uri: &str) -> Option<(&Arc<Route>, Map<String, Value>)> {
+        let (index, arguments) = self.addresses.find(uri)?;
+        let route = &self.in_order[index];
+        let typed = |(name, text): (&str, String)| (name.to_owned(), route.input.of_texts(name, vec![text]));
+        Some((route, arguments.into_iter().map(typed).collect()))
     }
 
     /// The route of a REST request.
@@ -137,7 +171,7 @@ impl RouteTable {
         self.has_path(path) && matches!(self.by_endpoint(method, path), EndpointMatch::Found { .. })
     }
 
-    /// All routes, by tool name.
+    /// All routes, by name.
     pub fn in_order(&self) -> &[Arc<Route>] {
         &self.in_order
     }

@@ -58,7 +58,7 @@ pub use output::{OutputSchema, OutputSchemaError, Wrap};
 pub use redaction::{Redaction, SecretPattern, SecretPatternError};
 pub use rules::{Action, Otherwise, Rule, TranslationLimits, Translator};
 pub use stop::Stop;
-pub use success::SuccessRule;
+pub use success::{SuccessRule, words_of_nothing};
 pub use template::{Template, TemplateError, line_names, template_names};
 pub use trace::{Step, Trace};
 pub use translation::{Facts, Note, Translation, translate};

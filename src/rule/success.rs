@@ -1,6 +1,7 @@
 //! How a reply becomes a success.
 
 use bytes::Bytes;
+use http::StatusCode;
 use serde_json::Value;
 
 use super::{
@@ -210,7 +211,7 @@ impl Job<'_> {
         match block {
             Some(block) => made(block),
             None if structured.is_none() && whole_text.as_ref().is_none_or(Bytes::is_empty) => {
-                made(Content::text(done(reading)))
+                made(Content::text(words_of_nothing(reading.reply.status)))
             }
             None => match default_text(whole_text, structured) {
                 Text::OfStructure => {
@@ -312,8 +313,8 @@ impl Job<'_> {
 }
 
 /// What is shown of a success that says nothing.
-fn done(reading: &Reading<'_>) -> String {
-    format!("Done: the upstream answered {} without content.", reading.reply.status)
+pub fn words_of_nothing(status: StatusCode) -> String {
+    format!("Done: the upstream answered {status} without content.")
 }
 
 /// The default text of a block: the text of the reply where that is the whole value, else the structure's JSON.

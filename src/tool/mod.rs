@@ -3,10 +3,12 @@
 //! In reading order: [`ToolName`] and [`ToolDefinition`] say what is on offer, [`Arguments`] what a caller
 //! sends, [`Schema`] what either must look like, [`ToolResult`] what comes out and [`JsonText`] how its
 //! structure is carried without being rebuilt. [`write_result`] gives the JSON that every face sends.
+//! [`ResourceContents`] are a result as something that was read.
 //!
 //! Nothing here knows a wire: no HTTP, no JSON-RPC, no clock.
 
 mod arguments;
+mod contents;
 mod definition;
 mod fault;
 mod json;
@@ -18,6 +20,7 @@ mod violation;
 mod write;
 
 pub use arguments::Arguments;
+pub use contents::{ContentsOf, ResourceContents, write_contents};
 pub use definition::ToolDefinition;
 pub use fault::Fault;
 pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues};

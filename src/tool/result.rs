@@ -248,6 +248,23 @@ impl Structured {
     }
 }
 
+impl Annotations {
+    /// The hints as clients read them.
+    pub fn to_json(&self) -> Map<String, Value> {
+        let mut map = Map::new();
+        if !self.audience.is_empty() {
+            map.insert("audience".into(), self.audience.clone().into());
+        }
+        if let Some(priority) = self.priority {
+            map.insert("priority".into(), priority.into());
+        }
+        if let Some(last_modified) = &self.last_modified {
+            map.insert("lastModified".into(), last_modified.as_str().into());
+        }
+        map
+    }
+}
+
 impl Content {
     /// A text block without annotations.
     pub fn text(text: impl Into<String>) -> Self {

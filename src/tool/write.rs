@@ -161,18 +161,8 @@ fn write_structured(structured: &Structured, shapes: Shapes, out: &mut Vec<u8>) 
 }
 
 fn write_annotations(annotations: &Annotations, out: &mut Vec<u8>) {
-    let mut map = Map::new();
-    if !annotations.audience.is_empty() {
-        map.insert("audience".into(), annotations.audience.clone().into());
-    }
-    if let Some(priority) = annotations.priority {
-        map.insert("priority".into(), priority.into());
-    }
-    if let Some(last_modified) = &annotations.last_modified {
-        map.insert("lastModified".into(), last_modified.as_str().into());
-    }
     out.push(b',');
-    write_member("annotations", &Value::Object(map), out);
+    write_member("annotations", &Value::Object(annotations.to_json()), out);
 }
 
 fn write_string_member(key: &str, value: &str, out: &mut Vec<u8>) {

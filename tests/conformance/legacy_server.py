@@ -117,6 +117,12 @@ class Legacy(BaseHTTPRequestHandler):
             self.answer(wav(), "audio/wav")
         elif path == "/notice":
             self.answer("This is an embedded resource content.\n")
+        elif path == "/gate":
+            self.answer("This is the content of the static text resource.")
+        elif path.startswith("/things/"):
+            thing = path[len("/things/"):]
+            known = {"id": thing, "templateTest": True, "data": f"Data for ID: {thing}"}
+            self.answer(json.dumps(known), "application/json")
         elif path == "/refuse":
             self.answer("This tool intentionally returns an error for testing\n", status=400)
         elif path == "/region":

@@ -26,4 +26,5 @@ mod support;
 mod trace;
 mod translating;
 mod upstream;
+mod watch;
 mod wire;

@@ -10,6 +10,12 @@ pub(in crate::config) static ROUTE: Keys = Keys {
         key("description", Text, "What a model reads to decide whether to call the tool."),
         key("annotations", Section(&ANNOTATIONS), "Hints for clients, as MCP has them."),
         key(
+            "resource",
+            Either(&[Text, Section(&READ_AS)]),
+            "What it is read by, which makes it a resource: a URI, or a template with arguments as `{name}`.",
+        ),
+        key("tool", Flag, "Whether it is a tool. Default `true`; `false` of a resource."),
+        key(
             "rest",
             Text,
             "Where REST clients find it, beside `POST /tools/NAME`: `METHOD /path/{argument}`.",
@@ -96,6 +102,23 @@ pub(in crate::config) static ANNOTATIONS: Keys = Keys {
         key("destructiveHint", Flag, "What it changes may be lost."),
         key("idempotentHint", Flag, "Calling it again with the same arguments changes nothing more."),
         key("openWorldHint", Flag, "It reaches beyond a closed world, such as the web."),
+    ],
+};
+
+pub(in crate::config) static READ_AS: Keys = Keys {
+    of: "`resource` of a route",
+    id: "read_as",
+    list: &[
+        key("uri", Text, "What it is read by: a URI, or a template with arguments as `{name}`."),
+        key("media_type", Text, "What it is; the reply's own type when absent."),
+        key("size", Size(0, 1 << 50), "How long it is, where that is known beforehand."),
+        key("annotations", Section(&BLOCK_ANNOTATIONS), "Hints for clients."),
+        key(
+            "watch",
+            Duration(100, 24 * HOUR),
+            "How often the upstream is asked whether it changed, while a client is subscribed. Default: never; then no \
+             client can subscribe.",
+        ),
     ],
 };
 

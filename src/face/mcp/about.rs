@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use rmcp::model::{
-    Implementation, InitializeResult, JsonObject, PromptsCapability, ServerCapabilities, ToolsCapability,
+    Implementation, InitializeResult, JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities,
+    ToolsCapability,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -79,7 +80,7 @@ impl About {
             result["instructions"] = instructions.as_str().into();
         }
         write_members(&result, out);
-        self.write_hints(out);
+        self.write_hints(self.list_ttl, "public", out);
     }
 
     /// `tools/list`: one page.
@@ -135,7 +136,8 @@ impl About {
         }
         match revision.era() {
             Era::Handshake => {}
-            Era::PerRequest => self.write_hints(out),
+            // It is the same for every caller.
+            Era::PerRequest => self.write_hints(self.list_ttl, "public", out),
         }
     }
 
@@ -148,10 +150,12 @@ impl About {
         }
     }
 
-    /// How long the result may be kept, and by whom: it is the same for every caller.
-    fn write_hints(&self, out: &mut Vec<u8>) {
-        let ttl_ms = u64::try_from(self.list_ttl.as_millis()).unwrap_or(u64::MAX);
-        out.extend_from_slice(format!(",\"ttlMs\":{ttl_ms},\"cacheScope\":\"public\",\"_meta\":").as_bytes());
+    /// How long the result may be kept, and by whom; and who gave it.
+    pub(super) fn write_hints(&self, lasts: Duration, scope: &str, out: &mut Vec<u8>) {
+        let ttl_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+        out.extend_from_slice(
+            format!(",\"ttlMs\":{ttl_ms},\"cacheScope\":\"{scope}\",\"_meta\":").as_bytes(),
+        );
         serde_json::to_writer(out, &self.meta).expect("a JSON object has string keys only");
     }
 }
@@ -171,6 +175,12 @@ fn capabilities(snapshot: &Snapshot, revision: Revision) -> ServerCapabilities {
     // The first revision has the method, and no word for it.
     if snapshot.completes() && revision > Revision::R2024_11_05 {
         capabilities.completions = Some(JsonObject::new());
+    }
+    if snapshot.has_resources() {
+        let mut resources = ResourcesCapability::default();
+        resources.list_changed = Some(true);
+        resources.subscribe = snapshot.watches_resources().then_some(true);
+        capabilities.resources = Some(resources);
     }
     capabilities
 }

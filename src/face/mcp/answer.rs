@@ -75,7 +75,7 @@ impl Answer {
     }
 
     fn unlogged_error(id: Option<Id<'_>>, revision: Revision, refusal: &Refusal) -> Self {
-        let error = refusal.to_error();
+        let error = refusal.to_error(revision);
         let mut body = b"{\"jsonrpc\":\"2.0\"".to_vec();
         match (id, revision.unknown_id()) {
             (Some(id), _) => {

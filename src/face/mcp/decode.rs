@@ -81,6 +81,8 @@ pub(super) struct Params<'a> {
     notifications: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present", rename = "taskId")]
     task_id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    uri: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present", rename = "ref")]
     reference: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -411,6 +413,11 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// `resources/read` and the like: which resource.
+    pub(super) fn uri(&self) -> Result<Cow<'a, str>, Refusal> {
+        required_text(self.uri, "uri")
+    }
+
     /// `tools/list`: where to go on.
     pub(super) fn cursor(&self) -> Result<Option<Cow<'a, str>>, Refusal> {
         match self.cursor.map(RawValue::get) {
@@ -557,7 +564,7 @@ mod tests {
     use http::HeaderValue;
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{super::revision::Revision, *};
 
     #[track_caller]
     fn check_form(accept: &[&'static str], expected: Result<Form, Unfit>) {
@@ -597,7 +604,8 @@ mod tests {
     fn check_rejected(body: &str, id: Option<&str>, expected: &str) {
         let rejected = message(body.as_bytes()).unwrap_err();
         assert_eq!(rejected.id.map(Id::as_json), id, "{body}");
-        let found = format!("{} {}", rejected.refusal.to_error().code.0, rejected.refusal);
+        let found =
+            format!("{} {}", rejected.refusal.to_error(Revision::R2025_11_25).code.0, rejected.refusal);
         assert!(found.starts_with(expected), "{body}: {found}");
     }
 

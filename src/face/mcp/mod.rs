@@ -7,7 +7,7 @@
 //! answers may reach a `peer`, and `telling` with the `levels` of log lines that a session wants); `session` is what a client of the older era has said at its
 //! handshake, `sessions` whether its id is still taken, and `in_flight` what another message of it can end;
 //! `subscriptions` tells of changes on `streams` that stay open; `batch` takes several messages in one; `call`, `tasks`,
-//! `prompts`, `complete` and `about` give the results; `refusal` names what has none; `answer` writes both, `stream` as
+//! `prompts`, `complete`, `resources` and `about` give the results, `subscribed` is what sessions want to hear of; `refusal` names what has none; `answer` writes both, `stream` as
 //! events where more than a result is to be said. `stdio` is the same without HTTP, over pipes.
 //!
 //! A message is never read into a tree and a result never built as one: an id is echoed as it came, and an
@@ -32,6 +32,7 @@ mod prompts;
 mod protocol;
 mod questions;
 mod refusal;
+mod resources;
 mod revision;
 mod session;
 mod sessions;
@@ -39,6 +40,7 @@ mod settings;
 mod stdio;
 mod stream;
 mod streams;
+mod subscribed;
 mod subscriptions;
 mod tasks;
 mod telling;
@@ -131,6 +133,7 @@ impl Mcp {
             return refuse(Refusal::TooManyStreams);
         };
         let listener = protocol.gateway.changes().listen();
+        let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
         let telling = async move {
             let ending = async {
@@ -140,7 +143,7 @@ impl Mcp {
                 }
             };
             tokio::select! {
-                () = subscriptions::tell_session(listener, &outbox, &place, closed) => {}
+                () = subscriptions::tell_session(listener, &outbox, &place, subscribed, closed) => {}
                 () = ending => {}
             }
             None
@@ -160,6 +163,7 @@ impl Mcp {
         match ended {
             Ok(id) => {
                 protocol.streams.end_of(id);
+                protocol.subscribed.end(id);
                 let mut response = Response::new(Body::empty());
                 *response.status_mut() = StatusCode::NO_CONTENT;
                 response

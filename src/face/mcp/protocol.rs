@@ -20,10 +20,12 @@ use super::{
     prompts,
     questions::Questions,
     refusal::Refusal,
+    resources,
     revision::{Era, Method, Revision},
     session::Session,
     sessions::{Sessions, Strangers},
     streams::Streams,
+    subscribed::Subscribed,
     subscriptions, tasks,
 };
 use crate::{gateway::Gateway, seal::Seal};
@@ -39,6 +41,7 @@ pub(super) struct Protocol {
     pub(super) sessions: Sessions,
     pub(super) streams: Arc<Streams>,
     pub(super) in_flight: InFlight,
+    pub(super) subscribed: Arc<Subscribed>,
 }
 
 impl Protocol {
@@ -57,6 +60,7 @@ impl Protocol {
             in_flight: InFlight::default(),
             sessions,
             streams,
+            subscribed: Arc::default(),
         }
     }
 
@@ -203,7 +207,7 @@ impl Protocol {
         self.result(&client).await.unwrap_or_else(|refusal| refuse(revision, &refusal))
     }
 
-    /// Whether there is something that a method is for.
+    /// Whether there is something that a method is for: what is not promised is not answered.
     fn offers(&self, method: Method) -> bool {
         match method {
             Method::ListPrompts | Method::GetPrompt => !self.gateway.snapshot().prompt_list.is_empty(),
@@ -211,6 +215,10 @@ impl Protocol {
             Method::GetTask | Method::UpdateTask | Method::CancelTask => {
                 tasks::are_offered(&self.gateway.snapshot())
             }
+            Method::ListResources | Method::ListResourceTemplates | Method::ReadResource => {
+                self.gateway.snapshot().has_resources()
+            }
+            Method::Subscribe | Method::Unsubscribe => self.gateway.snapshot().watches_resources(),
             Method::Initialize
             | Method::Ping
             | Method::Discover
@@ -274,6 +282,11 @@ impl Protocol {
             Method::GetTask => tasks::get(self, client).await,
             Method::UpdateTask => tasks::update(self, client),
             Method::CancelTask => tasks::cancel(self, client).await,
+            Method::ListResources => resources::list(self, client),
+            Method::ListResourceTemplates => resources::list_templates(self, client),
+            Method::ReadResource => resources::read(self, client).await,
+            Method::Subscribe => resources::subscribe(self, client),
+            Method::Unsubscribe => resources::unsubscribe(self, client),
         }
     }
 }

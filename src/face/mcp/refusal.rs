@@ -6,7 +6,7 @@ use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::json;
 
 use super::{revision::Revision, tasks};
-use crate::gateway::PromptError;
+use crate::gateway::{PromptError, REQUEST_ID_META};
 
 /// Why a message gets a JSON-RPC error. The text reaches the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +38,15 @@ pub(super) enum Refusal {
     /// A prompt that can't be made, by no fault of the client.
     #[error("{0}")]
     Failed(String),
+    /// There is no such resource.
+    #[error("{why}")]
+    NoResource { uri: String, why: String },
+    /// A URI of a template with something in it that is no argument.
+    #[error("{why}")]
+    ResourceArguments { uri: String, why: String },
+    /// A resource that can't be read now.
+    #[error("{why}")]
+    ResourceFailed { uri: String, why: String, request_id: String },
     /// A cursor that no list gave out.
     #[error("unknown cursor; ask for the list again without one")]
     UnknownCursor,
@@ -64,31 +73,41 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// The same as JSON-RPC wants it.
-    pub(super) fn to_error(&self) -> ErrorData {
+    /// The same as JSON-RPC wants it, for a client that speaks `revision`.
+    pub(super) fn to_error(&self, revision: Revision) -> ErrorData {
         let code = match self {
             Self::NotJson(_) => ErrorCode::PARSE_ERROR,
             Self::NotAMessage(_) | Self::NoSession => ErrorCode::INVALID_REQUEST,
             Self::UnknownMethod { .. } => ErrorCode::METHOD_NOT_FOUND,
             Self::Params(_)
             | Self::UnknownTool { .. }
+            | Self::ResourceArguments { .. }
             | Self::UnknownPrompt { .. }
             | Self::UnknownTemplate { .. }
             | Self::Prompt(_)
             | Self::UnknownCursor => ErrorCode::INVALID_PARAMS,
-            Self::Failed(_) | Self::TooManyRequests { .. } => ErrorCode::INTERNAL_ERROR,
+            Self::NoResource { .. } => revision.no_resource(),
+            Self::Failed(_) | Self::TooManyRequests { .. } | Self::ResourceFailed { .. } => {
+                ErrorCode::INTERNAL_ERROR
+            }
             Self::Headers(_) => ErrorCode::HEADER_MISMATCH,
             Self::TooManyStreams => ErrorCode::INTERNAL_ERROR,
             Self::NeedsTasks => ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
             Self::Version { .. } => ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
         };
         let supported = || Revision::ALL.map(Revision::as_str);
-        let data = if let Self::Version { requested } = self {
-            Some(json!({ "supported": supported(), "requested": Short(requested).to_string() }))
-        } else if matches!(self, Self::NeedsTasks) {
-            Some(json!({ "requiredCapabilities": { "extensions": { tasks::EXTENSION: {} } } }))
-        } else {
-            None
+        let data = match self {
+            Self::Version { requested } => {
+                Some(json!({ "supported": supported(), "requested": Short(requested).to_string() }))
+            }
+            Self::NoResource { uri, .. } | Self::ResourceArguments { uri, .. } => Some(json!({ "uri": uri })),
+            Self::ResourceFailed { uri, request_id, .. } => {
+                Some(json!({ "uri": uri, REQUEST_ID_META: request_id }))
+            }
+            Self::NeedsTasks => {
+                Some(json!({ "requiredCapabilities": { "extensions": { tasks::EXTENSION: {} } } }))
+            }
+            _ => None,
         };
         ErrorData::new(code, self.to_string(), data)
     }

@@ -7,7 +7,7 @@
 use std::{fmt, str::FromStr};
 
 use http::{HeaderMap, StatusCode};
-use rmcp::model::ProtocolVersion;
+use rmcp::model::{ErrorCode, ProtocolVersion};
 
 use super::{
     decode::Request,
@@ -51,6 +51,11 @@ pub(super) enum Method {
     GetTask,
     UpdateTask,
     CancelTask,
+    ListResources,
+    ListResourceTemplates,
+    ReadResource,
+    Subscribe,
+    Unsubscribe,
 }
 
 /// What JSON-RPC calls a message by when its own id can't be told.
@@ -174,7 +179,11 @@ impl Revision {
     /// Whether a method exists in this revision.
     pub(super) fn has(self, method: Method) -> bool {
         match method {
-            Method::Initialize | Method::Ping | Method::SetLevel => self.era() == Era::Handshake,
+            Method::Initialize
+            | Method::Ping
+            | Method::SetLevel
+            | Method::Subscribe
+            | Method::Unsubscribe => self.era() == Era::Handshake,
             Method::Discover | Method::Listen | Method::GetTask | Method::UpdateTask | Method::CancelTask => {
                 self.era() == Era::PerRequest
             }
@@ -182,7 +191,10 @@ impl Revision {
             | Method::CallTool
             | Method::ListPrompts
             | Method::GetPrompt
-            | Method::Complete => true,
+            | Method::Complete
+            | Method::ListResources
+            | Method::ListResourceTemplates
+            | Method::ReadResource => true,
         }
     }
 
@@ -252,11 +264,22 @@ impl Revision {
             | Refusal::Prompt(_)
             | Refusal::Failed(_)
             | Refusal::UnknownCursor
-            | Refusal::TooManyRequests { .. } => StatusCode::OK,
+            | Refusal::TooManyRequests { .. }
+            | Refusal::NoResource { .. }
+            | Refusal::ResourceArguments { .. }
+            | Refusal::ResourceFailed { .. } => StatusCode::OK,
             // What makes a client of the older era begin another session.
             Refusal::NoSession => StatusCode::NOT_FOUND,
             // Only of streams, which the older era opens by `GET`.
             Refusal::TooManyStreams => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The code of a resource that is not there: SEP-2164 made it an invalid parameter.
+    pub(super) fn no_resource(self) -> ErrorCode {
+        match self.era() {
+            Era::Handshake => ErrorCode::RESOURCE_NOT_FOUND,
+            Era::PerRequest => ErrorCode::INVALID_PARAMS,
         }
     }
 
@@ -304,6 +327,11 @@ impl Method {
             "tasks/get" => Self::GetTask,
             "tasks/update" => Self::UpdateTask,
             "tasks/cancel" => Self::CancelTask,
+            "resources/list" => Self::ListResources,
+            "resources/templates/list" => Self::ListResourceTemplates,
+            "resources/read" => Self::ReadResource,
+            "resources/subscribe" => Self::Subscribe,
+            "resources/unsubscribe" => Self::Unsubscribe,
             _ => return None,
         })
     }

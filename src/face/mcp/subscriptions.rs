@@ -1,7 +1,7 @@
 //! What has changed, told to clients that wait for it: `subscriptions/listen` of the newer era, and the stream that a
 //! session of the older one opens by `GET`.
 
-use std::{collections::HashSet, convert::Infallible};
+use std::{collections::HashMap, convert::Infallible, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,14 +12,15 @@ use super::{
     protocol::Protocol,
     refusal::Refusal,
     streams::{Closed, Place},
+    subscribed::Listening,
 };
-use crate::gateway::{Change, Heard, Listener};
+use crate::gateway::{Change, Gateway, Heard, Listener, Watching};
 
 /// The key in `_meta` of everything that is told to one who listens.
 const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// Of how many resources one stream may want to hear; those beyond are left out of the acknowledgement.
-const RESOURCE_LIMIT: usize = 1000;
+const RESOURCE_LIMIT: usize = 100;
 
 /// What a client asks to be told.
 #[derive(Debug, Default, Deserialize)]
@@ -37,15 +38,25 @@ pub(super) struct Wanted {
     tools: bool,
     prompts: bool,
     resources: bool,
-    uris: HashSet<String>,
+    of: Resources,
+}
+
+/// The resources of which a client is told that they changed.
+#[derive(Debug)]
+enum Resources {
+    /// These, which are watched for it.
+    Watched(HashMap<Arc<str>, Watching>),
+    /// Those that its session subscribes to.
+    OfSession(Listening),
 }
 
 /// `subscriptions/listen`: tells what was asked for until the client leaves, or the server ends.
 pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
-    let wanted = Wanted::of(client.request.params.notifications()?);
+    let asked = client.request.params.notifications()?;
     let _place = protocol.streams.place().ok_or(Refusal::TooManyStreams)?;
     // From before the acknowledgement on: whoever has it misses nothing.
     let listener = protocol.gateway.changes().listen();
+    let wanted = Wanted::of(asked, &protocol.gateway);
     let meta = json!({ SUBSCRIPTION_ID: client.request.id.to_value() });
     let acknowledged = json!({ "_meta": meta, "notifications": wanted.to_json() });
     let told = client.outbox.send("notifications/subscriptions/acknowledged", &acknowledged).await;
@@ -67,8 +78,15 @@ pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<A
 }
 
 /// Tells a session of the older era until its stream is closed, or nobody reads any more.
-pub(super) async fn tell_session(listener: Listener, outbox: &Outbox, place: &Place, closed: Closed) {
-    let wanted = Wanted { tools: true, prompts: true, resources: true, uris: HashSet::new() };
+pub(super) async fn tell_session(
+    listener: Listener,
+    outbox: &Outbox,
+    place: &Place,
+    subscribed: Listening,
+    closed: Closed,
+) {
+    let of = Resources::OfSession(subscribed);
+    let wanted = Wanted { tools: true, prompts: true, resources: true, of };
     let wanted_of = || place.is_spoken_on().then_some(&wanted);
     tokio::select! {
         _ = tell(listener, outbox, None, wanted_of) => {}
@@ -92,7 +110,7 @@ async fn tell<'w>(
                 params["_meta"] = meta.clone();
             }
             if let Some(uri) = uri {
-                params["uri"] = uri.into();
+                params["uri"] = (*uri).into();
             }
             outbox.send(method, &params).await?;
         }
@@ -100,13 +118,15 @@ async fn tell<'w>(
 }
 
 impl Wanted {
-    fn of(asked: Asked) -> Self {
+    fn of(asked: Asked, gateway: &Gateway) -> Self {
         let uris = asked.resource_subscriptions.unwrap_or_default();
+        // What can't be watched is left out of the acknowledgement, and read again by who wants to know.
+        let watched = uris.iter().take(RESOURCE_LIMIT).filter_map(|uri| gateway.watch(uri).ok());
         Self {
             tools: asked.tools_list_changed == Some(true),
             prompts: asked.prompts_list_changed == Some(true),
             resources: asked.resources_list_changed == Some(true),
-            uris: uris.into_iter().take(RESOURCE_LIMIT).collect(),
+            of: Resources::Watched(watched.map(|watching| (Arc::clone(watching.uri()), watching)).collect()),
         }
     }
 
@@ -122,16 +142,16 @@ impl Wanted {
                 filter[key] = true.into();
             }
         }
-        if !self.uris.is_empty() {
-            let mut uris: Vec<&String> = self.uris.iter().collect();
+        let mut uris = self.of.all();
+        if !uris.is_empty() {
             uris.sort();
-            filter["resourceSubscriptions"] = json!(uris);
+            filter["resourceSubscriptions"] = uris.iter().map(|uri| &**uri).collect();
         }
         filter
     }
 
     /// The notifications that are sent for what was heard, each with the resource that it is about.
-    fn messages<'a>(&'a self, heard: &'a Heard) -> Vec<(&'static str, Option<&'a str>)> {
+    fn messages(&self, heard: &Heard) -> Vec<(&'static str, Option<Arc<str>>)> {
         const TOOLS: &str = "notifications/tools/list_changed";
         const PROMPTS: &str = "notifications/prompts/list_changed";
         const RESOURCES: &str = "notifications/resources/list_changed";
@@ -142,14 +162,37 @@ impl Wanted {
             Heard::Change(Change::Prompts) => list(self.prompts, PROMPTS),
             Heard::Change(Change::Resources) => list(self.resources, RESOURCES),
             Heard::Change(Change::Resource(uri)) => {
-                self.uris.get(uri.as_ref()).map(|uri| (UPDATED, Some(uri.as_str()))).into_iter().collect()
+                let wanted = self.of.has(uri).then(|| (UPDATED, Some(Arc::clone(uri))));
+                wanted.into_iter().collect()
             }
             // Anything may have changed, so all of it is told.
             Heard::Missed => {
                 let lists = [(self.tools, TOOLS), (self.prompts, PROMPTS), (self.resources, RESOURCES)];
                 let lists = lists.into_iter().filter(|(wanted, _)| *wanted).map(|(_, method)| (method, None));
-                lists.chain(self.uris.iter().map(|uri| (UPDATED, Some(uri.as_str())))).collect()
+                lists.chain(self.of.all().into_iter().map(|uri| (UPDATED, Some(uri)))).collect()
             }
+        }
+    }
+}
+
+impl Default for Resources {
+    fn default() -> Self {
+        Self::Watched(HashMap::new())
+    }
+}
+
+impl Resources {
+    fn has(&self, uri: &str) -> bool {
+        match self {
+            Self::Watched(watched) => watched.contains_key(uri),
+            Self::OfSession(listening) => listening.wants(uri),
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<str>> {
+        match self {
+            Self::Watched(watched) => watched.keys().cloned().collect(),
+            Self::OfSession(listening) => listening.all(),
         }
     }
 }
@@ -157,16 +200,33 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        config::{self, Sources},
+        serve,
+    };
+
+    /// Nobody is there to be asked, which nobody hears of.
+    fn gateway() -> Gateway {
+        let text = "upstreams: { none: http://127.0.0.1:1 }
+routes:
+  each: { description: x, request: \"GET none/{x}\", resource: { uri: \"test://{x}\", watch: 1d } }
+  once: { description: x, request: GET none/once, resource: once:x }
+";
+        let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();
+        serve::assemble(&loaded).unwrap().gateway
+    }
 
     #[track_caller]
     fn check(asked: Value, acknowledged: Value, heard: &Heard, expected: &[(&str, Option<&str>)]) {
-        let wanted = Wanted::of(serde_json::from_value(asked).unwrap());
+        let wanted = Wanted::of(serde_json::from_value(asked).unwrap(), &gateway());
         assert_eq!(wanted.to_json(), acknowledged);
-        assert_eq!(wanted.messages(heard), expected);
+        let told = wanted.messages(heard);
+        let told: Vec<_> = told.iter().map(|(method, uri)| (*method, uri.as_deref())).collect();
+        assert_eq!(told, expected);
     }
 
-    #[test]
-    fn only_what_was_asked_for_is_told() {
+    #[tokio::test]
+    async fn only_what_was_asked_for_is_told() {
         let changed = |change| Heard::Change(change);
         let tools = json!({ "toolsListChanged": true });
         let told = [("notifications/tools/list_changed", None)];
@@ -182,6 +242,8 @@ mod tests {
         let told = [("notifications/resources/updated", Some("test://a"))];
         check(resource.clone(), resource.clone(), &changed(Change::Resource("test://a".into())), &told);
         check(resource.clone(), resource.clone(), &changed(Change::Resource("test://b".into())), &[]);
-        check(resource.clone(), resource, &Heard::Missed, &told);
+        check(resource.clone(), resource.clone(), &Heard::Missed, &told);
+        let too_much = json!({ "resourceSubscriptions": ["test://a", "once:x", "none:x", "test://a"] });
+        check(too_much, resource, &Heard::Missed, &told);
     }
 }

@@ -6,6 +6,7 @@ mod lists;
 mod per_request;
 mod prompts;
 mod replicas;
+mod resources;
 mod sdk;
 mod served;
 #[cfg(unix)]
@@ -28,7 +29,7 @@ use glossator::{
     policy::Guarded,
     reply::Reply,
     route::{
-        Envelope, ErrorStatus, InputSchema, PathTemplate, RequestTemplate, Route, RouteTable, Traces,
+        Envelope, ErrorStatus, InputSchema, Offer, PathTemplate, RequestTemplate, Route, RouteTable, Traces,
         UpstreamName,
     },
     rule::{Otherwise, OutputSchema, TranslationLimits, Translator, Wrap},
@@ -294,6 +295,8 @@ fn route(
         definition,
         input: InputSchema::new(&input).unwrap(),
         completions: Vec::new(),
+        tool: Offer::Made,
+        resource: None,
         rest: None,
         upstream: upstream.clone(),
         request: RequestTemplate::new(Method::GET, PathTemplate::parse(path).unwrap()),

@@ -1,0 +1,112 @@
+//! `resources/…`: what can be read, and reading it.
+
+use std::time::SystemTime;
+
+use serde_json::Map;
+
+use super::{
+    answer::Answer,
+    client::Client,
+    protocol::Protocol,
+    refusal::Refusal,
+    revision::{Era, Revision},
+    session::Session,
+    telling::Listening,
+};
+use crate::{
+    gateway::{CacheScope, Call, ReadError, ReadResource, WatchError},
+    tool::write_contents,
+};
+
+/// `resources/list`.
+pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let snapshot = protocol.gateway.snapshot();
+    Answer::result(client.request.id, client.revision, |out| {
+        protocol.about.list("resources", &snapshot.resources, &client.request.params, client.revision, out)
+    })
+}
+
+/// `resources/templates/list`.
+pub(super) fn list_templates(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let snapshot = protocol.gateway.snapshot();
+    let templates = &snapshot.resource_templates;
+    Answer::result(client.request.id, client.revision, |out| {
+        protocol.about.list("resourceTemplates", templates, &client.request.params, client.revision, out)
+    })
+}
+
+/// `resources/read`.
+pub(super) async fn read(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let (request, revision) = (client.request, client.revision);
+    let uri = request.params.uri()?.into_owned();
+    match revision.era() {
+        Era::Handshake => {}
+        Era::PerRequest => client.carrier.check_name(&uri)?,
+    }
+    let snapshot = protocol.gateway.snapshot();
+    let listening = Listening::of(protocol, client)?;
+    let call = Call { audience: Some(&listening), ..client.call(Map::new()) };
+    // Dropped with the connection: the upstream's request ends with its client's.
+    let read = snapshot.read(&uri, call).await;
+    let read = read.map_err(|error| refusal(uri, &error, client))?;
+    Answer::result(request.id, revision, |out| {
+        write(&read, revision, protocol, out);
+        Ok(())
+    })
+}
+
+fn write(read: &ReadResource, revision: Revision, protocol: &Protocol, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\"contents\":");
+    write_contents(&read.contents, out);
+    match revision.era() {
+        Era::Handshake => {}
+        Era::PerRequest => {
+            let scope = match read.freshness.scope {
+                CacheScope::Public => "public",
+                CacheScope::Private => "private",
+            };
+            protocol.about.write_hints(read.freshness.lasts, scope, out);
+        }
+    }
+}
+
+fn refusal(uri: String, error: &ReadError, client: &Client<'_>) -> Refusal {
+    let why = error.to_string();
+    match error {
+        ReadError::Unknown | ReadError::Missing(_) => Refusal::NoResource { uri, why },
+        ReadError::Arguments(_) => Refusal::ResourceArguments { uri, why },
+        ReadError::Failed(_) => {
+            Refusal::ResourceFailed { uri, why, request_id: client.request_id.as_str().to_owned() }
+        }
+    }
+}
+
+/// `resources/subscribe`, in the era of sessions.
+pub(super) fn subscribe(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let (session, uri) = subscription(client)?;
+    protocol.subscribed.add(&protocol.gateway, session, &uri).map_err(|error| match error {
+        WatchError::Unknown => Refusal::NoResource { uri: uri.clone(), why: error.to_string() },
+        WatchError::Unwatched | WatchError::TooMany => Refusal::Params(error.to_string().into()),
+    })?;
+    Answer::result(client.request.id, client.revision, |_| Ok(()))
+}
+
+/// `resources/unsubscribe`. There is nothing wrong with ending what did not begin.
+pub(super) fn unsubscribe(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let (session, uri) = subscription(client)?;
+    protocol.subscribed.remove(session, &uri);
+    Answer::result(client.request.id, client.revision, |_| Ok(()))
+}
+
+fn subscription<'a>(client: &Client<'a>) -> Result<(&'a str, String), Refusal> {
+    let uri = client.request.params.uri()?.into_owned();
+    let is_ours = |id: &&str| Session::open(client.seal, id, SystemTime::now()).is_ok();
+    let session = client.carrier.session().filter(is_ours).ok_or_else(|| {
+        Refusal::Params(
+            "subscriptions belong to a session, and this request names none that there is: send the \
+             `Mcp-Session-Id` that `initialize` gave"
+                .into(),
+        )
+    })?;
+    Ok((session, uri))
+}

@@ -1,0 +1,219 @@
+//! Which resources the sessions of the older era want to hear of.
+//!
+//! Kept in this replica's memory: a session hears of changes where it subscribed. Upstreams are asked only for
+//! sessions that listen.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tracing::warn;
+
+use crate::gateway::{Gateway, WatchError, Watching};
+
+/// How many sessions may have subscribed; of more, those are forgotten that do not listen, the oldest first.
+const SESSION_LIMIT: usize = 10_000;
+
+/// How many resources one session may have subscribed to.
+const SUBSCRIPTION_LIMIT: usize = 100;
+
+/// The subscriptions of all sessions.
+#[derive(Debug, Default)]
+pub(super) struct Subscribed(Mutex<Sessions>);
+
+#[derive(Debug, Default)]
+struct Sessions {
+    by_id: HashMap<Box<str>, Session>,
+    /// How many there have been.
+    begun: u64,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    /// Which of them all it is.
+    number: u64,
+    /// How many streams it listens on.
+    streams: usize,
+    /// What it wants to hear of, and while it listens, that somebody does.
+    resources: BTreeMap<Box<str>, Option<Watching>>,
+}
+
+/// A session listens, until this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Listening {
+    session: Box<str>,
+    subscribed: Arc<Subscribed>,
+}
+
+impl Subscribed {
+    /// Notes that a session wants to hear of a resource.
+    ///
+    /// # Errors
+    ///
+    /// [`WatchError`] when it can't be told of it.
+    pub(super) fn add(&self, gateway: &Gateway, session: &str, uri: &str) -> Result<(), WatchError> {
+        gateway.can_watch(uri)?;
+        let mut sessions = self.sessions();
+        let session = sessions.session(session).ok_or(WatchError::TooMany)?;
+        if session.resources.contains_key(uri) {
+            return Ok(());
+        }
+        if session.resources.len() >= SUBSCRIPTION_LIMIT {
+            return Err(WatchError::TooMany);
+        }
+        let watching = if session.streams > 0 { Some(gateway.watch(uri)?) } else { None };
+        session.resources.insert(uri.into(), watching);
+        Ok(())
+    }
+
+    /// Notes that it does not any more.
+    pub(super) fn remove(&self, session: &str, uri: &str) {
+        let mut sessions = self.sessions();
+        let Some(found) = sessions.by_id.get_mut(session) else { return };
+        found.resources.remove(uri);
+        sessions.forget_if_idle(session);
+    }
+
+    /// Forgets a session that has ended.
+    pub(super) fn end(&self, session: &str) {
+        self.sessions().by_id.remove(session);
+    }
+
+    /// Notes that a session listens on a stream; what it subscribed to is watched from now on.
+    pub(super) fn listen(self: &Arc<Self>, gateway: &Gateway, session: &str) -> Listening {
+        let mut sessions = self.sessions();
+        // Where there is no room, it hears of no resource.
+        if let Some(found) = sessions.session(session) {
+            found.streams += 1;
+            for (uri, watching) in found.resources.iter_mut().filter(|(_, watching)| watching.is_none()) {
+                match gateway.watch(uri) {
+                    Ok(begun) => *watching = Some(begun),
+                    Err(error) => warn!(%uri, %error, "a session listens to a resource that is not watched"),
+                }
+            }
+        }
+        Listening { session: session.into(), subscribed: Arc::clone(self) }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sessions {
+    /// A session, known or new; `None` where there is no room for it.
+    fn session(&mut self, id: &str) -> Option<&mut Session> {
+        if !self.by_id.contains_key(id) {
+            if self.by_id.len() >= SESSION_LIMIT {
+                let idle = self.by_id.iter().filter(|(_, session)| session.streams == 0);
+                let oldest = idle.min_by_key(|(_, session)| session.number).map(|(id, _)| id.clone())?;
+                self.by_id.remove(&oldest);
+            }
+            self.begun += 1;
+            self.by_id.insert(id.into(), Session { number: self.begun, ..Session::default() });
+        }
+        self.by_id.get_mut(id)
+    }
+
+    fn forget_if_idle(&mut self, id: &str) {
+        let idle = |session: &Session| session.streams == 0 && session.resources.is_empty();
+        if self.by_id.get(id).is_some_and(idle) {
+            self.by_id.remove(id);
+        }
+    }
+}
+
+impl Listening {
+    /// Everything that the session wants to hear of.
+    pub(super) fn all(&self) -> Vec<Arc<str>> {
+        let sessions = self.subscribed.sessions();
+        let session = sessions.by_id.get(&self.session);
+        session.into_iter().flat_map(|session| session.resources.keys()).map(|uri| (**uri).into()).collect()
+    }
+
+    /// Whether the session wants to hear of this resource.
+    pub(super) fn wants(&self, uri: &str) -> bool {
+        let sessions = self.subscribed.sessions();
+        sessions.by_id.get(&self.session).is_some_and(|session| session.resources.contains_key(uri))
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut sessions = self.subscribed.sessions();
+        let Some(found) = sessions.by_id.get_mut(&self.session) else { return };
+        found.streams = found.streams.saturating_sub(1);
+        if found.streams == 0 {
+            found.resources.values_mut().for_each(|watching| *watching = None);
+        }
+        sessions.forget_if_idle(&self.session);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::{self, Sources},
+        serve,
+    };
+
+    /// Nobody is there to be asked, which nobody hears of.
+    fn gateway() -> Gateway {
+        let text = "upstreams: { none: http://127.0.0.1:1 }
+routes:
+  each: { description: x, request: \"GET none/{x}\", resource: { uri: \"t://{x}\", watch: 1d } }
+  once: { description: x, request: GET none/once, resource: once:x }
+";
+        let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();
+        serve::assemble(&loaded).unwrap().gateway
+    }
+
+    #[tokio::test]
+    async fn upstreams_are_asked_for_sessions_that_listen() {
+        let (gateway, subscribed) = (gateway(), Arc::new(Subscribed::default()));
+        subscribed.add(&gateway, "s", "t://a").unwrap();
+        assert_eq!(subscribed.add(&gateway, "s", "none:x"), Err(WatchError::Unknown));
+        assert_eq!(subscribed.add(&gateway, "s", "once:x"), Err(WatchError::Unwatched));
+        assert_eq!(gateway.watched(), 0);
+        let first = subscribed.listen(&gateway, "s");
+        let second = subscribed.listen(&gateway, "s");
+        assert!(first.wants("t://a") && !first.wants("t://b"));
+        assert_eq!(gateway.watched(), 1);
+        subscribed.add(&gateway, "s", "t://b").unwrap();
+        subscribed.add(&gateway, "other", "t://c").unwrap();
+        assert!(second.wants("t://b") && !second.wants("t://c"));
+        assert_eq!(gateway.watched(), 2);
+        subscribed.remove("s", "t://a");
+        drop(first);
+        assert_eq!(gateway.watched(), 1);
+        drop(second);
+        assert_eq!(gateway.watched(), 0);
+        let again = subscribed.listen(&gateway, "s");
+        assert!(again.wants("t://b"));
+        subscribed.end("s");
+        assert!(!again.wants("t://b"));
+        assert_eq!(gateway.watched(), 0);
+        drop(again);
+        subscribed.remove("other", "t://c");
+        assert!(subscribed.sessions().by_id.is_empty());
+    }
+
+    #[tokio::test]
+    async fn sessions_and_subscriptions_have_limits() {
+        let (gateway, subscribed) = (gateway(), Arc::new(Subscribed::default()));
+        for number in 0..SUBSCRIPTION_LIMIT {
+            subscribed.add(&gateway, "listens", &format!("t://{number}")).unwrap();
+        }
+        assert_eq!(subscribed.add(&gateway, "listens", "t://more"), Err(WatchError::TooMany));
+        let listening = subscribed.listen(&gateway, "listens");
+        for number in 0..=SESSION_LIMIT {
+            subscribed.add(&gateway, &format!("s{number}"), "t://a").unwrap();
+        }
+        assert_eq!(subscribed.sessions().by_id.len(), SESSION_LIMIT);
+        assert!(listening.wants("t://1"), "who listens is not forgotten");
+        assert!(!subscribed.sessions().by_id.contains_key("s0"), "the oldest is");
+    }
+}

@@ -1,0 +1,277 @@
+//! Whether what clients have read is still what they would read: upstreams tell nobody, so they are asked.
+//!
+//! One question at a time for each resource, however many clients want to know, and none when nobody does. An upstream
+//! that knows validators (`ETag`, `Last-Modified`) answers without a body when nothing changed; else the contents are
+//! held against those of the last time, as clients would read them.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use serde_json::{Map, Value};
+use tokio::{task::AbortHandle, time::sleep};
+use tower::ServiceExt;
+use tracing::{debug, warn};
+
+use super::{
+    Change, Gateway, Snapshot,
+    reading::{ReadError, ReplyHead, read_of},
+};
+use crate::{
+    observe::Chain,
+    policy::spread,
+    route::Route,
+    tool::{ResourceBody, ResourceContents},
+    upstream::{Ask, Due},
+};
+
+/// How many resources are watched at once.
+pub const WATCHED_LIMIT: usize = 1000;
+
+/// How often a resource is asked for that is not there any more: it may come back.
+const GONE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Why a resource is not watched. The text is for clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WatchError {
+    /// No route has a resource of this URI.
+    #[error("no resource has this URI; `resources/list` and `resources/templates/list` name those there are")]
+    Unknown,
+    /// Its route has no `watch`.
+    #[error("this resource is not watched for changes; read it again to learn of them")]
+    Unwatched,
+    /// There are [`WATCHED_LIMIT`] others.
+    #[error("as many resources as can be are watched already ({WATCHED_LIMIT}); try again later")]
+    TooMany,
+}
+
+/// Somebody wants to know when a resource changes, until this is dropped: then
+/// [`Change::Resource`] is told.
+#[derive(Debug)]
+#[must_use]
+pub struct Watching {
+    uri: Arc<str>,
+    watches: Watches,
+}
+
+/// The resources that are watched.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Watches(Arc<Mutex<HashMap<Arc<str>, Watched>>>);
+
+#[derive(Debug)]
+struct Watched {
+    /// How many want to know.
+    listeners: usize,
+    /// What asks the upstream.
+    task: AbortHandle,
+}
+
+/// What a resource was when it was last looked at.
+#[derive(Debug)]
+struct Known {
+    /// Of the contents.
+    fingerprint: u64,
+    /// The route that they were read through: another one may make other contents of the same reply.
+    route: Option<Arc<Route>>,
+    etag: Option<HeaderValue>,
+    last_modified: Option<HeaderValue>,
+}
+
+/// What one look gave.
+enum Seen {
+    /// The upstream says that it is what it was.
+    Same,
+    /// This.
+    Is(Known),
+    /// Nothing can be said.
+    Nothing,
+}
+
+impl Gateway {
+    /// Whether somebody can be told when this resource changes.
+    ///
+    /// # Errors
+    ///
+    /// [`WatchError::Unknown`] or [`WatchError::Unwatched`].
+    pub fn can_watch(&self, uri: &str) -> Result<(), WatchError> {
+        let snapshot = self.snapshot();
+        let (route, _) = snapshot.table.by_uri(uri).ok_or(WatchError::Unknown)?;
+        let watch = route.resource.as_ref().and_then(|resource| resource.watch);
+        watch.map(|_| ()).ok_or(WatchError::Unwatched)
+    }
+
+    /// Watches a resource, until what this gives is dropped. Needs a runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`WatchError`].
+    pub fn watch(&self, uri: &str) -> Result<Watching, WatchError> {
+        self.can_watch(uri)?;
+        let mut watched = self.watches.watched();
+        let known = watched.get_key_value(uri).map(|(known, _)| Arc::clone(known));
+        if let Some(uri) = known
+            && let Some(entry) = watched.get_mut(&uri)
+        {
+            entry.listeners += 1;
+            return Ok(Watching { uri, watches: self.watches.clone() });
+        }
+        if watched.len() >= WATCHED_LIMIT {
+            return Err(WatchError::TooMany);
+        }
+        let uri: Arc<str> = uri.into();
+        let task = tokio::spawn(look_again_and_again(self.clone(), Arc::clone(&uri))).abort_handle();
+        watched.insert(Arc::clone(&uri), Watched { listeners: 1, task });
+        Ok(Watching { uri, watches: self.watches.clone() })
+    }
+
+    /// How many resources are watched now.
+    pub fn watched(&self) -> usize {
+        self.watches.watched().len()
+    }
+}
+
+impl Watches {
+    fn watched(&self) -> MutexGuard<'_, HashMap<Arc<str>, Watched>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watching {
+    /// What is watched.
+    pub fn uri(&self) -> &Arc<str> {
+        &self.uri
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let mut watched = self.watches.watched();
+        let Some(entry) = watched.get_mut(&self.uri) else { return };
+        entry.listeners -= 1;
+        if entry.listeners == 0 {
+            entry.task.abort();
+            watched.remove(&self.uri);
+        }
+    }
+}
+
+/// Looks at a resource at its interval, and tells when it is not what it was, until it is aborted.
+async fn look_again_and_again(gateway: Gateway, uri: Arc<str>) {
+    let mut known: Option<Known> = None;
+    let mut failing = false;
+    loop {
+        let interval = {
+            let snapshot = gateway.snapshot();
+            let (seen, interval) = snapshot.look(&uri, known.as_ref(), &mut failing).await;
+            if let Seen::Is(now) = seen {
+                if known.as_ref().is_some_and(|before| before.fingerprint != now.fingerprint) {
+                    debug!(%uri, "a watched resource changed");
+                    gateway.changes().tell(Change::Resource(Arc::clone(&uri)));
+                }
+                known = Some(now);
+            }
+            interval
+        };
+        sleep(spread(interval)).await;
+    }
+}
+
+impl Snapshot {
+    /// Looks at a resource once, and says how long to wait for the next time.
+    async fn look(&self, uri: &str, known: Option<&Known>, failing: &mut bool) -> (Seen, Duration) {
+        let found = self.table.by_uri(uri).and_then(|(route, arguments)| {
+            let interval = route.resource.as_ref()?.watch?;
+            Some((route, arguments, interval))
+        });
+        // Since a reload nobody can read it, or look at it.
+        let Some((route, arguments, interval)) = found else {
+            return (Seen::Is(Known::missing(None)), GONE_INTERVAL);
+        };
+        let looked = self.look_through(route, uri, arguments, known).await;
+        let seen = looked.unwrap_or_else(|why| {
+            // Once for a series of failures: the next one says the same.
+            if !std::mem::replace(failing, true) {
+                warn!(route = %route.definition.name, uri, why, "a watched resource can't be looked at");
+            }
+            Seen::Nothing
+        });
+        *failing &= matches!(seen, Seen::Nothing);
+        (seen, interval)
+    }
+
+    async fn look_through(
+        &self,
+        route: &Arc<Route>,
+        uri: &str,
+        arguments: Map<String, Value>,
+        known: Option<&Known>,
+    ) -> Result<Seen, String> {
+        let due = Due::after(route.deadline);
+        let arguments = route.input.check(arguments.into())?;
+        let request = route.request.build(&arguments, &HeaderMap::new());
+        let mut request = request.map_err(|error| error.to_string())?;
+        let known = known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, route)));
+        if let Some(known) = known.filter(|_| request.method == Method::GET) {
+            known.ask_for_what_is_new(&mut request.headers);
+        }
+        let repeatable = route.repeatable.unwrap_or_else(|| request.method.is_idempotent());
+        let upstream =
+            self.upstreams.get(&route.upstream).expect("a snapshot has the upstream of every route").clone();
+        let ask =
+            Ask { request, reply_limit_bytes: route.reply_limit_bytes, due, repeatable, meanwhile: None };
+        let reply = upstream.oneshot(ask).await.map_err(|error| Chain(&error).to_string())?;
+        if reply.status == StatusCode::NOT_MODIFIED && known.is_some() {
+            return Ok(Seen::Same);
+        }
+        let head = ReplyHead::of(&reply);
+        let translation = self.translating.translate(route, arguments, reply, due.at).await;
+        let translation = translation.map_err(|_| "its reply can't be translated".to_owned())?;
+        match read_of(route, uri, &translation.result, Some(&head)) {
+            Ok(read) => Ok(Seen::Is(Known {
+                fingerprint: fingerprint(&read.contents),
+                route: Some(Arc::clone(route)),
+                etag: head.etag,
+                last_modified: head.last_modified,
+            })),
+            Err(ReadError::Missing(_)) => Ok(Seen::Is(Known::missing(Some(Arc::clone(route))))),
+            Err(error @ (ReadError::Unknown | ReadError::Arguments(_) | ReadError::Failed(_))) => {
+                Err(error.to_string())
+            }
+        }
+    }
+}
+
+impl Known {
+    /// It is not there.
+    fn missing(route: Option<Arc<Route>>) -> Self {
+        Self { fingerprint: fingerprint(&[]), route, etag: None, last_modified: None }
+    }
+
+    /// Says in a request what is known already (RFC 9110, section 13.1); what the route says itself stays.
+    fn ask_for_what_is_new(&self, headers: &mut HeaderMap) {
+        let validators =
+            [(header::IF_NONE_MATCH, &self.etag), (header::IF_MODIFIED_SINCE, &self.last_modified)];
+        for (name, value) in validators {
+            if let Some(value) = value {
+                headers.entry(name).or_insert_with(|| value.clone());
+            }
+        }
+    }
+}
+
+fn fingerprint(contents: &[ResourceContents]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    contents.len().hash(&mut hasher);
+    for ResourceContents { uri, media_type, body } in contents {
+        (uri, media_type).hash(&mut hasher);
+        match body {
+            ResourceBody::Text(text) => (0_u8, text).hash(&mut hasher),
+            ResourceBody::Blob(blob) => (1_u8, blob).hash(&mut hasher),
+        }
+    }
+    hasher.finish()
+}

@@ -1,0 +1,162 @@
+//! Resources that are watched: asked for again and again while somebody wants to know, and told when they change.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use glossator::{
+    config::{self, Sources},
+    gateway::{Change, Gateway, Heard, Listener, WATCHED_LIMIT, WatchError},
+    serve,
+};
+
+use crate::support::{Asked, Scripted, Step, soon};
+
+/// What the upstream says now, by its number.
+type Version = Arc<AtomicUsize>;
+
+struct Watched {
+    gateway: Gateway,
+    upstream: Scripted,
+    version: Version,
+}
+
+impl Watched {
+    async fn start(answer: impl Fn(&Asked, usize) -> String + Send + Sync + 'static) -> Self {
+        let version = Version::default();
+        let now = Arc::clone(&version);
+        let script =
+            move |asked: &Asked| vec![Step::Send(answer(asked, now.load(Ordering::SeqCst)).into_bytes())];
+        let upstream = Scripted::start(script).await;
+        Self { gateway: gateway(&upstream.address.to_string()), upstream, version }
+    }
+
+    fn change(&self) {
+        self.version.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Waits until the upstream was asked so many times more.
+    async fn asked_again(&self, times: usize) {
+        let before = self.upstream.state().asked.len();
+        self.upstream.until("another look", |state| state.asked.len() >= before + times).await;
+    }
+
+    /// Nothing was told but what was heard.
+    async fn nothing_more(&self, listener: &mut Listener) {
+        self.gateway.changes().tell(Change::Prompts);
+        assert_eq!(listener.next().await, Some(Heard::Change(Change::Prompts)));
+    }
+}
+
+fn gateway(address: &str) -> Gateway {
+    let text = format!(
+        "upstreams: {{ old: {{ url: http://{address}, retry: off, breaker: off }} }}
+routes:
+  news: {{ description: News., request: GET old/news, resource: {{ uri: news:all, watch: 100ms }} }}
+  page: {{ description: A page., request: \"GET old/pages/{{x}}\", resource: {{ uri: \"page://{{x}}\", watch: 1d }} }}
+  still: {{ description: Unwatched., request: GET old/still, resource: news:still }}
+"
+    );
+    let loaded =
+        config::load(&Sources::of_text("config.yaml", text)).unwrap_or_else(|error| panic!("{error}"));
+    serve::assemble(&loaded).unwrap().gateway
+}
+
+fn ok(headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n{headers}content-length: {length}\r\n\r\n{body}")
+}
+
+fn news() -> Option<Heard> {
+    Some(Heard::Change(Change::Resource("news:all".into())))
+}
+
+#[tokio::test]
+async fn whoever_wants_to_know_is_told_when_the_contents_are_others() {
+    // The date of the reply is new each time, which nobody reads.
+    let count = AtomicUsize::new(0);
+    let watched = Watched::start(move |_, version| {
+        let date = count.fetch_add(1, Ordering::SeqCst);
+        ok(&format!("x-date: {date}\r\n"), &format!("news {version}"))
+    })
+    .await;
+    let mut listener = watched.gateway.changes().listen();
+    let one = watched.gateway.watch("news:all").unwrap();
+    let other = watched.gateway.watch("news:all").unwrap();
+    assert_eq!((watched.gateway.watched(), one.uri()), (1, other.uri()));
+    watched.asked_again(3).await;
+    watched.nothing_more(&mut listener).await;
+    watched.change();
+    assert_eq!(soon("the change", listener.next()).await, news());
+    drop(one);
+    watched.change();
+    assert_eq!(soon("the second change", listener.next()).await, news());
+    watched.nothing_more(&mut listener).await;
+    assert_eq!(watched.upstream.state().connections, 1, "one question at a time");
+    drop(other);
+    assert_eq!(watched.gateway.watched(), 0);
+}
+
+#[tokio::test]
+async fn an_upstream_with_validators_is_asked_for_what_is_new() {
+    let watched = Watched::start(|asked, version| {
+        let etag = format!("\"v{version}\"");
+        if asked.header("if-none-match") == [etag.as_str()] {
+            assert_eq!(asked.header("if-modified-since"), ["Sat, 21 Nov 2026 09:30:00 GMT"]);
+            return "HTTP/1.1 304 Not Modified\r\n\r\n".to_owned();
+        }
+        let headers = format!("etag: {etag}\r\nlast-modified: Sat, 21 Nov 2026 09:30:00 GMT\r\n");
+        ok(&headers, &format!("news {version}"))
+    })
+    .await;
+    let mut listener = watched.gateway.changes().listen();
+    let _watching = watched.gateway.watch("news:all").unwrap();
+    watched.asked_again(3).await;
+    watched.change();
+    assert_eq!(soon("the change", listener.next()).await, news());
+    watched.asked_again(2).await;
+    watched.nothing_more(&mut listener).await;
+    let asked = watched.upstream.state().asked;
+    assert_eq!(asked[0].header("if-none-match"), Vec::<&str>::new());
+    assert_eq!(asked[1].header("if-none-match"), ["\"v0\""]);
+    assert_eq!(asked.last().unwrap().header("if-none-match"), ["\"v1\""]);
+}
+
+#[tokio::test]
+async fn a_failure_is_no_change_and_a_resource_that_is_gone_is_one() {
+    let watched = Watched::start(|_, version| match version {
+        0 | 2 => ok("", "news"),
+        1 => "HTTP/1.1 503 Later\r\ncontent-length: 0\r\n\r\n".to_owned(),
+        _ => "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned(),
+    })
+    .await;
+    let mut listener = watched.gateway.changes().listen();
+    let _watching = watched.gateway.watch("news:all").unwrap();
+    for _ in 0..2 {
+        watched.asked_again(2).await;
+        watched.change();
+    }
+    watched.asked_again(2).await;
+    watched.nothing_more(&mut listener).await;
+    watched.change();
+    assert_eq!(soon("the end of it", listener.next()).await, news());
+    watched.asked_again(2).await;
+    watched.nothing_more(&mut listener).await;
+}
+
+#[tokio::test]
+async fn only_so_many_are_watched_and_only_what_says_so() {
+    // Nobody is there, which is not told to anybody here.
+    let gateway = gateway("127.0.0.1:1");
+    assert_eq!(gateway.watch("news:none").unwrap_err(), WatchError::Unknown);
+    assert_eq!(gateway.watch("news:still").unwrap_err(), WatchError::Unwatched);
+    let watching: Vec<_> =
+        (0..WATCHED_LIMIT).map(|number| gateway.watch(&format!("page://{number}")).unwrap()).collect();
+    assert_eq!(gateway.watch("page://more").unwrap_err(), WatchError::TooMany);
+    let again = gateway.watch("page://0").unwrap();
+    drop(watching);
+    assert_eq!(gateway.watched(), 1);
+    drop(again);
+    assert_eq!(gateway.watched(), 0);
+}
