@@ -103,7 +103,7 @@ impl Following<'_> {
         let mut stand = Stand::default();
         for asked in 1..=JobRule::MOST_POLLS {
             // Handed over rather than lost at the deadline.
-            let hand_over = hand_over.map(|at| at.min(self.asking.due.at));
+            let hand_over = hand_over.filter(|_| place.is_short()).map(|at| at.min(self.asking.due.at));
             if hand_over.is_some_and(|at| Instant::now().checked_add(wait).is_none_or(|next| next > at)) {
                 unwatched.place = None;
                 return Ok(Ended::HandedOver { stand, place, wait });

@@ -222,7 +222,10 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
-    use crate::policy::mock::{Script, ask, call, failed, name, status};
+    use crate::{
+        policy::mock::{Script, ask, call, failed, name, status},
+        upstream::Meanwhile,
+    };
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -245,6 +248,19 @@ mod tests {
         let script = Script::new([failed(), status(503), status(200)]);
         let reply = call(&retry(&script), ask(30 * SECOND)).await.unwrap();
         assert_eq!((reply.status.as_u16(), script.asked()), (200, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_listens_hears_of_every_further_attempt() {
+        let script = Script::new([failed(), status(503), status(200)]);
+        let (meanwhile, mut hearing) = Meanwhile::new();
+        let ask = Ask { meanwhile: Some(meanwhile), ..ask(30 * SECOND) };
+        call(&retry(&script), ask).await.unwrap();
+        let mut heard = Vec::new();
+        while let Ok(happened) = hearing.try_recv() {
+            heard.push(happened);
+        }
+        assert_eq!(heard, [Happened::Again { attempt: 2 }, Happened::Again { attempt: 3 }]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -368,6 +368,14 @@ impl Stand {
 }
 
 impl JobPlace {
+    /// How long the text of a place may be that a caller is given to keep, in bytes.
+    const SHORT_BYTES: usize = 2048;
+
+    /// Whether its text is short enough to be given away.
+    pub fn is_short(&self) -> bool {
+        self.to_text().len() <= Self::SHORT_BYTES
+    }
+
     /// One text of it, to be kept for later.
     pub fn to_text(&self) -> String {
         match self {

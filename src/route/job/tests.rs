@@ -198,4 +198,5 @@ fn a_place_is_kept_as_a_text() {
         assert_eq!(JobPlace::of_text(&place.to_text()), Some(place));
     }
     assert_eq!(JobPlace::of_text("no path"), None);
+    assert!(name(&"7".repeat(2047)).is_short() && !name(&"7".repeat(2048)).is_short());
 }
