@@ -9,7 +9,10 @@ line on standard output is the address: `legacy server on http://127.0.0.1:PORT`
 import argparse
 import io
 import json
+import os
+import shlex
 import struct
+import subprocess
 import time
 import urllib.parse
 import uuid
@@ -172,6 +175,11 @@ class Legacy(BaseHTTPRequestHandler):
                 self.close_connection = True
             else:
                 self.answer(job.report())
+        elif path.startswith("/publish/") and self.command == "POST" and os.environ.get("PUBLISH_HOOK"):
+            # A release: what goes with it is for the operator's hook to do.
+            hook = [*shlex.split(os.environ["PUBLISH_HOOK"]), path[len("/publish/"):]]
+            done = subprocess.run(hook, timeout=5).returncode == 0
+            self.answer("published\n" if done else "not published\n", status=200 if done else 500)
         elif path == "/slow":
             time.sleep(min(float("".join(query.get("seconds", ["2"]))), 10.0))
             self.answer("at last\n")
