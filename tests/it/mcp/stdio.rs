@@ -260,3 +260,20 @@ fn the_readme_shows_a_desktop_client_how_to_start_it() {
     let arguments: Vec<&str> = server["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(matches!(arguments[..], ["stdio", "--config", file] if file.starts_with('/')), "{arguments:?}");
 }
+
+#[tokio::test]
+async fn who_listens_is_told_when_nothing_more_can_come() {
+    let upstream = thing().await;
+    // A drain that no test waits for: the end of the input alone ends the listening.
+    let mut piped = Piped::start(&config(&upstream, "server: { drain: 1h }\n"));
+    let filter = json!({ "notifications": { "toolsListChanged": true } });
+    let acknowledged = piped.ask(newer("l", "subscriptions/listen", filter)).await;
+    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
+    let answer = piped.ask(newer(2, "tools/list", json!({}))).await;
+    assert_eq!(answer["id"], 2, "others are answered meanwhile");
+    piped.close_input();
+    let ended = piped.next().await;
+    let id = &ended["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
+    assert_eq!((&ended["id"], id), (&json!("l"), &json!("l")), "{ended}");
+    assert!(piped.ended().await.0.success());
+}
