@@ -10,8 +10,9 @@ use super::{
     screen::Screen,
 };
 use crate::{
+    config,
     observe::Chain,
-    serve::{self, Drained, Pipes},
+    serve::{self, Drained, Hangups, Pipes},
 };
 
 #[derive(Debug, Args)]
@@ -24,7 +25,8 @@ pub(super) struct StdioArguments {
 
 /// Standard output is the client's: whatever else there is to say goes to standard error.
 pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
-    let loaded = arguments.config.load(arguments.log.flags())?;
+    let sources = arguments.config.sources(arguments.log.flags());
+    let loaded = config::load(&sources).map_err(Failure::Problems)?;
     screen.problems(&loaded.warnings);
     let told = |error: &dyn std::error::Error| Failure::told(Chain(error).to_string());
     run_to_end(prepare(&loaded)?, async {
@@ -38,6 +40,9 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
             message_limit_bytes: loaded.door.body_limit_bytes,
             drain,
         };
+        let hangups = Hangups::receive().map_err(|error| told(&error))?;
+        // It ends with the runtime.
+        tokio::spawn(serve::reload_on_hangup(hangups, sources, assembled.swap));
         match serve::serve_stdio(&assembled.mcp, pipes, stop).await.map_err(|error| told(&error))? {
             Drained::All => Ok(()),
             // It has been logged; the client was gone.

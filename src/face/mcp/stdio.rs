@@ -32,6 +32,7 @@ use super::{
     protocol::Protocol,
     refusal::Refusal,
     session::Session,
+    subscriptions,
 };
 use crate::{face::Ending, gateway::Face, observe::RequestId};
 
@@ -91,7 +92,10 @@ impl Mcp {
             match line {
                 None => break,
                 Some(Line::Whole(message)) if message.trim_ascii().is_empty() => {}
-                Some(Line::Whole(message)) => conversation.take(message).await,
+                Some(Line::Whole(message)) => {
+                    conversation.take(message).await;
+                    conversation.tell_changes();
+                }
                 Some(Line::TooLong { limit_bytes }) => {
                     let words = format!("a message may have {limit_bytes} bytes, and this one has more");
                     conversation.refuse(None, Refusal::NotAMessage(words.into())).await;
@@ -123,6 +127,9 @@ struct Conversation {
     running: JoinSet<()>,
     /// The requests in flight that have an id, by that.
     cancellable: HashMap<String, AbortHandle>,
+    /// What tells a client of the older era of changes, and the session that it is told for.
+    telling: JoinSet<()>,
+    told_for: Option<HeaderValue>,
 }
 
 /// What a client said at its handshake: what each of its requests would carry in its headers over HTTP.
@@ -139,7 +146,16 @@ impl Conversation {
     fn new(protocol: Arc<Protocol>, out: mpsc::Sender<Bytes>) -> Self {
         let (said, running) = (Arc::default(), JoinSet::new());
         let (ending, _) = watch::channel(false);
-        Self { protocol, out, said, ending, running, cancellable: HashMap::new() }
+        Self {
+            protocol,
+            out,
+            said,
+            ending,
+            running,
+            cancellable: HashMap::new(),
+            telling: JoinSet::new(),
+            told_for: None,
+        }
     }
 
     async fn take(&mut self, message: Vec<u8>) {
@@ -184,6 +200,38 @@ impl Conversation {
         head
     }
 
+    /// From its handshake on, a client of the older era is told what changes without asking for it: over HTTP it opens a
+    /// stream, and here is one.
+    fn tell_changes(&mut self) {
+        let session = self.said.session();
+        if session == self.told_for {
+            return;
+        }
+        self.telling.abort_all();
+        self.told_for.clone_from(&session);
+        let Some(session) = session else { return };
+        let (protocol, out) = (Arc::clone(&self.protocol), self.out.clone());
+        let Ok(session) = session.to_str() else { return };
+        let Some((place, closed)) = protocol.streams.place_of(session) else { return };
+        // From now on: what changes after the next answer is not missed.
+        let listener = protocol.gateway.changes().listen();
+        let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
+        self.telling.spawn(async move {
+            let (outbox, mut mailbox) = Outbox::new(Arc::clone(&protocol.questions));
+            let telling = subscriptions::tell_session(listener, &outbox, &place, subscribed, closed);
+            let mut telling = pin!(telling);
+            loop {
+                let told = tokio::select! {
+                    () = &mut telling => return,
+                    Some(told) = mailbox.recv() => told,
+                };
+                if out.send(in_one_line(told.into())).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
     /// Ends a request whose client does not wait for it any more; it is told nothing more of it.
     fn cancel(&mut self, id: &str) {
         if let Some(running) = self.cancellable.remove(id) {
@@ -222,6 +270,12 @@ impl Said {
             head.headers.insert(SESSION_ID, session);
         }
         head
+    }
+
+    /// The session of the latest handshake.
+    fn session(&self) -> Option<HeaderValue> {
+        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        said.as_ref().map(|said| said.session.clone())
     }
 
     /// Keeps what a handshake was answered with.

@@ -1,5 +1,7 @@
 //! MCP over pipes, with the built program.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 
 use crate::support::{Asked, Gate, Piped, Scripted, Step, reply};
@@ -155,6 +157,89 @@ async fn requests_are_answered_as_they_are_done() {
     assert_eq!(piped.ask(newer("quick", "tools/call", call("quick"))).await["id"], "quick");
     gate.open();
     assert_eq!(piped.next().await["id"], "slow");
+}
+
+#[tokio::test]
+async fn batches_are_taken_where_the_revision_has_them() {
+    let upstream = thing().await;
+    let mut piped = Piped::start(&config(&upstream, ""));
+    let batch = json!([
+        request(1, "ping", json!({})),
+        { "jsonrpc": "2.0", "method": "notifications/unheard_of" },
+        request(2, "tools/call", call("x")),
+    ]);
+    assert_eq!(piped.ask(batch.clone()).await["error"]["code"], -32600);
+    shake_hands(&mut piped, "2025-03-26").await;
+    let answers = piped.ask(batch).await;
+    let mut ids: Vec<_> = answers.as_array().unwrap().iter().map(|answer| answer["id"].as_i64()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [Some(1), Some(2)], "{answers}");
+}
+
+#[tokio::test]
+async fn what_changes_is_told_and_a_subscription_ends_with_the_last_line() {
+    let upstream = thing().await;
+    let mut piped = Piped::start(&config(&upstream, ""));
+    let asked = json!({ "notifications": { "toolsListChanged": true } });
+    let acknowledged = piped.ask(newer("s", "subscriptions/listen", asked)).await;
+    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
+    shake_hands(&mut piped, "2025-11-25").await;
+    // The handshake is over when this has been answered.
+    piped.ask(request(1, "ping", json!({}))).await;
+    piped.reload(&config(&upstream, "").replace("get_thing", "get_another"));
+    let mut told = [piped.next().await, piped.next().await];
+    // In whatever order: to the connection, and to the subscription under its id.
+    told.sort_by_key(|message| message["params"]["_meta"].is_object());
+    for message in &told {
+        assert_eq!(message["method"], "notifications/tools/list_changed", "{message}");
+    }
+    let id = |message: &Value| message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"].clone();
+    assert_eq!((id(&told[0]), id(&told[1])), (Value::Null, json!("s")));
+    assert_eq!(
+        piped.ask(request(2, "tools/list", json!({}))).await["result"]["tools"][0]["name"],
+        "get_another"
+    );
+    piped.close_input();
+    assert_eq!(piped.next().await["id"], "s");
+    assert!(piped.ended().await.0.success());
+}
+
+#[tokio::test]
+async fn a_client_hears_of_the_resources_that_it_subscribed_to() {
+    let count = AtomicUsize::new(0);
+    let upstream = Scripted::start(move |_| {
+        let count = count.fetch_add(1, Ordering::SeqCst);
+        vec![Step::Send(reply("200 OK", "text/plain", &format!("news {count}")))]
+    })
+    .await;
+    let mut piped = Piped::start(&format!(
+        "upstreams: {{ old: 'http://{}' }}\nroutes: {{ news: {{ description: n, request: GET old/news, \
+         resource: {{ uri: 'news:all', watch: 100ms }} }} }}\n",
+        upstream.address
+    ));
+    shake_hands(&mut piped, "2025-11-25").await;
+    let uri = json!({ "uri": "news:all" });
+    assert_eq!(piped.ask(request(1, "resources/subscribe", uri.clone())).await["id"], 1);
+    let told = piped.next().await;
+    assert_eq!(
+        (&told["method"], &told["params"]),
+        (&json!("notifications/resources/updated"), &uri),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_said_before_a_result_comes_before_it() {
+    let upstream = thing().await;
+    let file = config(&upstream, "")
+        .replace("description: d", "description: d, log: [{ level: info, text: 'on {{ args.name }}' }]");
+    let mut piped = Piped::start(&file);
+    let mut wanted = newer(1, "tools/call", call("it"));
+    wanted["params"]["_meta"]["io.modelcontextprotocol/logLevel"] = "info".into();
+    let said = piped.ask(wanted).await;
+    assert_eq!(said["method"], "notifications/message", "{said}");
+    assert!(said["params"]["data"].to_string().contains("on it"), "{said}");
+    assert_eq!(piped.next().await["id"], 1);
 }
 
 #[tokio::test]

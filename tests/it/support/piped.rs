@@ -95,6 +95,12 @@ impl Piped {
         self.next().await
     }
 
+    /// Writes another configuration, and has it read.
+    pub(crate) fn reload(&self, config: &str) {
+        std::fs::write(&self.file, config).unwrap();
+        self.signal("HUP");
+    }
+
     /// Says nothing more.
     pub(crate) fn close_input(&mut self) {
         self.stdin = None;
