@@ -90,3 +90,17 @@ fn programs_are_told_of_failures_as_json() {
         assert!(told["ok"] == false && !told[member].is_null(), "{arguments:?}: {told}");
     }
 }
+
+#[test]
+fn a_resource_is_explained_by_its_uri() {
+    let config = TemporaryFile::new(
+        "resource.yaml",
+        "upstreams: { legacy: http://127.0.0.1:9 }\nroutes:\n  page: { description: A page., request: \"GET legacy/pages/{number}\", resource: \"book://{number}\" }\n",
+    );
+    let told = succeeds(&["explain", "book://7%208", "--config", config.path()]);
+    assert!(told.starts_with("GET /pages/7%208"), "{told}");
+    let body = TemporaryFile::new("resource.txt", "a page");
+    let told = succeeds(&["explain", "book://7", "--config", config.path(), "--reply", body.path()]);
+    assert!(told.contains("tool result") && told.contains("a page"), "{told}");
+    assert_eq!(glossator(&["explain", "book://7/8", "--config", config.path()]).status.code(), Some(2));
+}

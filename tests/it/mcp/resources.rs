@@ -417,3 +417,38 @@ routes:
     let discovered = ask(&mut client, NEWEST, "server/discover", json!({}), "").await;
     assert_eq!(discovered["result"]["capabilities"]["resources"]["subscribe"], true, "{discovered}");
 }
+
+#[tokio::test]
+async fn a_reload_that_takes_a_resource_away_is_told_to_who_listens() {
+    let upstream = Scripted::start(|_| reply("200 OK", "content-type: text/plain\r\n", "news")).await;
+    let load = |routes: &str| {
+        let text = format!("upstreams: {{ archive: http://{} }}\nroutes:\n{routes}", upstream.address);
+        config::load(&Sources::of_text("config.yaml", text)).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let old = "  old: { description: Old., request: GET archive/old, resource: news:old }\n";
+    let news = "  news: { description: News., request: GET archive/news, resource: { uri: news:all, watch: 100ms } }\n";
+    let mut serving = Serving::start(&load(&format!("{old}{news}"))).await;
+    let mut client = serving.connect().await;
+    let meta = json!({ "io.modelcontextprotocol/protocolVersion": NEWEST,
+        "io.modelcontextprotocol/clientCapabilities": {} });
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 7, "method": "subscriptions/listen", "params": { "_meta": meta,
+        "notifications": { "resourcesListChanged": true, "resourceSubscriptions": ["news:all"] } } })
+        .to_string();
+    let length = body.len();
+    client
+        .write(format!(
+            "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json, text/event-stream\r\n\
+             Content-Type: application/json\r\nMCP-Protocol-Version: {NEWEST}\r\nMcp-Method: subscriptions/listen\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
+        ))
+        .await;
+    client.read_until("acknowledged").await;
+    upstream.until("two looks", |state| state.asked.len() >= 2).await;
+    serving.swap.to(&load(old)).unwrap();
+    client.read_until("notifications/resources/list_changed").await;
+    client.read_until("notifications/resources/updated").await;
+    let gone =
+        ask(&mut serving.connect().await, NEWEST, "resources/read", json!({ "uri": "news:all" }), "").await;
+    assert_eq!(gone["error"]["code"], -32602, "{gone}");
+}
