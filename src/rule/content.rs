@@ -236,7 +236,7 @@ pub(super) fn render(
     };
     let names = known.names(asked);
     let plain = Name::from_pairs(names.clone());
-    let budget = Budget::of_result();
+    let budget = Budget::of_result().until(known.reading.stop());
     let (mut shown, mut bytes) = (Vec::new(), 0);
     let mut add = |block: Shown| {
         let length = match &block.content.block {

@@ -10,7 +10,7 @@ use super::{
     matcher::Captures,
     names::{Known, jq_names},
     reading::Reading,
-    template::{Template, TemplateError},
+    template::{Budget, Template, TemplateError},
     trace::LONGEST_TRACED,
     translation::Job,
     verdict::{self, CODE_META_KEY, STATUS_META_KEY, capped},
@@ -69,8 +69,8 @@ impl CodeTemplate {
     }
 
     /// The code; `None` when there is none to tell, because it is empty, null, too long, or no scalar.
-    fn render(&self, names: &Name) -> Result<Option<Value>, TemplateError> {
-        let text = self.template.render(names)?;
+    fn render(&self, names: &Name, budget: &Budget) -> Result<Option<Value>, TemplateError> {
+        let text = self.template.render_within(names, budget)?;
         let code = match serde_json::from_str(&text) {
             Ok(value) if self.gives_json => value,
             _ => Value::String(text.trim().to_owned()),
@@ -126,14 +126,15 @@ impl Job<'_> {
         });
         let known = Known { reading, captures, value, structured: structured.as_ref() };
         let names = Name::from_pairs(known.names_without(&self.translator.redaction, &asked));
-        let code = rule.code.as_ref().and_then(|code| match code.render(&names) {
+        let budget = Budget::of_result().until(reading.stop());
+        let code = rule.code.as_ref().and_then(|code| match code.render(&names, &budget) {
             Ok(code) => code,
             Err(error) => {
                 self.note(format!("the template of `code` could not be filled in: {error}"));
                 None
             }
         });
-        let mut result = match self.error_text(rule, &names) {
+        let mut result = match self.error_text(rule, &names, &budget) {
             Some(text) => {
                 self.trace.step(|| ("error".into(), capped(&text, LONGEST_TRACED)));
                 ToolResult::error(fault, text).with_meta(STATUS_META_KEY, reading.reply.status.as_u16())
@@ -148,8 +149,8 @@ impl Job<'_> {
         result
     }
 
-    fn error_text(&mut self, rule: &ErrorRule, names: &Name) -> Option<String> {
-        match rule.text.render(names) {
+    fn error_text(&mut self, rule: &ErrorRule, names: &Name, budget: &Budget) -> Option<String> {
+        match rule.text.render_within(names, budget) {
             Ok(text) if !text.trim().is_empty() => Some(text.trim_end().to_owned()),
             Ok(_) => {
                 self.note("the template of `error` gave an empty text");

@@ -9,7 +9,7 @@ use minijinja::{
 };
 
 /// How much the filters of one rendering may make together, in bytes, beside what they are given.
-const MADE_LIMIT_BYTES: usize = 64 << 20;
+pub(super) const MADE_LIMIT_BYTES: usize = 64 << 20;
 
 /// How much they have made.
 struct Made(usize);
@@ -22,6 +22,7 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter("join", join);
     environment.add_filter("replace", replace);
     environment.add_filter("slice", slice);
+    environment.add_filter("sum", sum);
 }
 
 /// Counts what is about to be made.
@@ -31,8 +32,13 @@ fn make(state: &mut State<'_, '_>, bytes: usize) -> Result<(), Error> {
     if *made <= MADE_LIMIT_BYTES {
         return Ok(());
     }
+    Err(made_too_much())
+}
+
+/// What is said of a rendering whose filters make more than they may.
+pub(super) fn made_too_much() -> Error {
     let message = format!("its filters make more than {MADE_LIMIT_BYTES} bytes");
-    Err(Error::new(ErrorKind::InvalidOperation, message))
+    Error::new(ErrorKind::InvalidOperation, message)
 }
 
 fn replace(
@@ -60,6 +66,25 @@ fn join(
     let length = joiner.as_ref().or(named.as_ref()).map_or(0, |joiner| joiner.as_str().len());
     make(state, length.saturating_mul(value.len().unwrap_or(0)))?;
     filters::join(state, value, joiner, attribute, options)
+}
+
+/// Texts are added one by one, each sum a copy of all before: `join` is for that.
+fn sum(
+    state: &State<'_, '_>,
+    values: Value,
+    attribute: Option<&str>,
+    start: Option<Value>,
+    options: Kwargs,
+) -> Result<Value, Error> {
+    let begin = match &start {
+        Some(start) => Some(start.clone()),
+        None => options.get::<Option<Value>>("start")?,
+    };
+    if begin.is_some_and(|begin| begin.as_str().is_some()) {
+        let message = "`sum` adds up numbers; `join` puts texts together";
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    filters::sum(state, values, attribute, start, options)
 }
 
 fn indent(
@@ -146,6 +171,9 @@ mod tests {
         );
         check("{{ 'a\nb' | indent(1) }} {{ 'a\nb' | indent(width=1, first=true) }}", Ok("a\n b  a\n b"));
         check("{{ [1, 2, 3] | batch(2, 0) }} {{ [1, 2, 3] | slice(2) }}", Ok("[[1,2],[3,0]] [[1,2],[3]]"));
+        check("{{ [{'a': 1}, {'a': 2}] | sum(attribute='a') }} {{ [1, 2] | sum(start=3) }}", Ok("3 6"));
+        check("{{ rows | sum(start='') }}", Err("`join` puts texts together"));
+        check("{{ rows | sum }}", Err("can only sum numbers"));
         check("{{ '%s: %03d' | format('a', 7) }}", Ok("a: 007"));
         check("{{ [{'a': 'x'}, {'a': 'y'}] | join(', ', attribute='a') }}", Ok("x, y"));
     }

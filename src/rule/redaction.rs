@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use super::{
     matcher::Pattern,
-    rules::Translator,
+    rules::{TranslationLimits, Translator},
     verdict::{CODE_META_KEY, capped},
 };
-use crate::tool::{Block, Content, JsonText, ResourceBody, SentBlock, Text, ToolResult};
+use crate::tool::{Block, Content, JsonText, ResourceBody, SentBlock, Text, TooManyValues, ToolResult};
 
 /// What stands in the place of words that are kept from clients.
 const MARK: &str = "[redacted]";
@@ -262,16 +262,18 @@ impl Translator {
         if !result.is_error() {
             return result;
         }
-        let limit_bytes = self.limits.error_text_bytes;
         result.content =
-            result.content.into_iter().map(|content| self.redaction.content(content, limit_bytes)).collect();
+            result.content.into_iter().map(|content| self.redaction.content(content, &self.limits)).collect();
         if self.redaction.is_empty() {
             return result;
         }
         if let Some(code) = result.meta.get_mut(CODE_META_KEY) {
             *code = self.redaction.hide_in(code.take());
         }
-        result.structured = result.structured.map(|structured| {
+        // What is too large to be looked through may say anything.
+        let structured =
+            result.structured.filter(|structured| structured.json().has_at_most(self.limits.values).is_ok());
+        result.structured = structured.map(|structured| {
             let hidden = self.redaction.hide_in(structured.json().parse());
             structured.with_json(JsonText::of(&hidden))
         });
@@ -281,7 +283,8 @@ impl Translator {
 
 impl Redaction {
     /// A block of an error; one in which there is nothing to hide or to cut stays as it came.
-    fn content(&self, content: Content, limit_bytes: usize) -> Content {
+    fn content(&self, content: Content, limits: &TranslationLimits) -> Content {
+        let limit_bytes = limits.error_text_bytes;
         let Content { block, annotations } = content;
         let hide = |text: String| self.hide(&text).into_owned();
         let block = match block {
@@ -290,7 +293,7 @@ impl Redaction {
             Block::Text(Text::Shared(text)) => {
                 Block::Text(Text::Plain(self.capped(text.as_str(), limit_bytes)))
             }
-            Block::AsSent(sent) => self.sent(sent, limit_bytes),
+            Block::AsSent(sent) => self.sent(sent, limits),
             Block::ResourceLink { uri, name, description, mime_type } => Block::ResourceLink {
                 uri: hide(uri),
                 name: hide(name),
@@ -310,7 +313,8 @@ impl Redaction {
         Content { block, annotations }
     }
 
-    fn sent(&self, sent: SentBlock, limit_bytes: usize) -> Block {
+    fn sent(&self, sent: SentBlock, limits: &TranslationLimits) -> Block {
+        let limit_bytes = limits.error_text_bytes;
         if let Some(text) = &sent.text {
             let shown = self.capped(text, limit_bytes);
             if shown != *text {
@@ -319,6 +323,11 @@ impl Redaction {
         }
         if self.is_empty() {
             return Block::AsSent(sent);
+        }
+        if let Err(TooManyValues { most, .. }) = sent.json.has_at_most(limits.values) {
+            return Block::Text(Text::Plain(format!(
+                "A block of the reply is left out, as it has more than {most} values, which is the `value_limit`."
+            )));
         }
         let json = sent.json.parse();
         // Base64, in which words would be found by chance alone.

@@ -1,15 +1,27 @@
 //! Jinja templates, compiled once.
 
-use std::{cell::Cell, fmt, sync::LazyLock};
+use std::{
+    cell::Cell,
+    fmt,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use minijinja::{
-    Environment, UndefinedBehavior, Value,
-    value::{Kwargs, ValueKind},
+    Environment, Error, UndefinedBehavior, Value,
+    value::{Kwargs, Object, ValueKind},
 };
 use regex::Regex;
 use serde_json::Value as Json;
 
-use super::{convert::without_exponent, verdict::safe_words};
+use super::{
+    convert::without_exponent,
+    filters::{self, MADE_LIMIT_BYTES},
+    stop::{STOPPED, Stop},
+    verdict::safe_words,
+};
 
 /// One compiled Jinja template.
 ///
@@ -40,12 +52,18 @@ const NAME: &str = "template";
 #[derive(Debug)]
 pub(super) struct Budget {
     left: Cell<u64>,
+    stop: Option<Stop>,
 }
 
 impl Budget {
     /// Of one result: what one template may do alone.
     pub(super) fn of_result() -> Self {
-        Self { left: Cell::new(Template::FUEL) }
+        Self { left: Cell::new(Template::FUEL), stop: None }
+    }
+
+    /// The same, which ends when nobody waits for the result any more.
+    pub(super) fn until(self, stop: Option<&Stop>) -> Self {
+        Self { stop: stop.cloned(), ..self }
     }
 }
 
@@ -66,13 +84,13 @@ impl Template {
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         environment.set_fuel(Some(Self::FUEL));
         environment.set_formatter(write_value);
-        super::filters::add(&mut environment);
+        filters::add(&mut environment);
         environment.add_filter("redact", |text: String| safe_words(&text));
-        environment.add_filter("tojson", |value: Value| to_json(&value).to_string());
+        environment.add_filter("tojson", json_text);
         environment.add_filter("markdown_table", |value: Value, options: Kwargs| {
             let columns: Option<Vec<String>> = options.get("columns")?;
             options.assert_all_used()?;
-            super::markdown::table(&to_json(&value), columns)
+            super::markdown::table(&to_json(&value)?, columns)
         });
         environment
             .add_template_owned(NAME, source.to_owned())
@@ -116,10 +134,13 @@ impl Template {
         }
         let template = self.environment.get_template(NAME).expect("the template was added when it was made");
         let mut text = LimitedText(Vec::new());
-        let rendered = template.render_captured_to(names, &mut text).map(|captured| {
+        let looked_up = Arc::new(LookedUp::of(names, budget.stop.clone()));
+        let names = Value::from_dyn_object(Arc::clone(&looked_up));
+        let rendered = template.render_captured_to(&names, &mut text).map(|captured| {
             let (used, _) = captured.state().fuel_levels().unwrap_or_default();
             budget.left.set(budget.left.get().saturating_sub(used));
         });
+        looked_up.check()?;
         match rendered {
             Ok(()) => Ok(String::from_utf8(text.0).expect("templates write text")),
             Err(_) if text.0.len() > TEXT_LIMIT_BYTES => Err(TemplateError {
@@ -138,6 +159,58 @@ impl Template {
     /// The same with what is asked of each: `args.city`, `structured`.
     pub fn paths(&self) -> &[String] {
         &self.paths
+    }
+}
+
+/// How long the texts and lists may be together that one rendering looks up, in bytes; one that is looked up again counts
+/// again. The engine counts its own steps, and a step of a loop that adds to a text or searches it reads all of it.
+const LOOKED_UP_LIMIT_BYTES: u64 = if cfg!(test) { 32 << 20 } else { 8 << 30 };
+
+/// What an item of a list counts, in bytes.
+const ITEM_BYTES: u64 = 16;
+
+/// The names of a template, while they are looked up. There are none once that was too much, or nobody waits any more:
+/// what is left of the rendering is done soon then.
+#[derive(Debug)]
+struct LookedUp {
+    names: Value,
+    left: AtomicU64,
+    stop: Option<Stop>,
+}
+
+impl LookedUp {
+    fn of(names: &Value, stop: Option<Stop>) -> Self {
+        Self { names: names.clone(), left: AtomicU64::new(LOOKED_UP_LIMIT_BYTES), stop }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(Stop::is_asked)
+    }
+
+    /// Whether every name was there that was looked up.
+    fn check(&self) -> Result<(), TemplateError> {
+        let message = if self.is_stopped() {
+            STOPPED.to_owned()
+        } else if self.left.load(Ordering::Relaxed) == 0 {
+            format!("looks up more than {LOOKED_UP_LIMIT_BYTES} bytes of texts and lists")
+        } else {
+            return Ok(());
+        };
+        Err(TemplateError { message, line: None })
+    }
+}
+
+impl Object for LookedUp {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let value = self.names.get_item(key).ok().filter(|value| !value.is_undefined())?;
+        let length = match (value.as_str(), value.kind()) {
+            (Some(text), _) => text.len() as u64,
+            (None, ValueKind::Seq) => value.len().unwrap_or(0) as u64 * ITEM_BYTES,
+            (None, _) => 0,
+        };
+        let left = self.left.load(Ordering::Relaxed).saturating_sub(length);
+        self.left.store(left, Ordering::Relaxed);
+        (left > 0 && !self.is_stopped()).then_some(value)
     }
 }
 
@@ -200,11 +273,11 @@ impl fmt::Debug for Template {
 }
 
 impl TemplateError {
-    fn new(error: &minijinja::Error) -> Self {
+    fn new(error: &Error) -> Self {
         Self::of(error, "")
     }
 
-    fn of(error: &minijinja::Error, source: &str) -> Self {
+    fn of(error: &Error, source: &str) -> Self {
         let message = match error.detail() {
             Some(detail) => format!("{}: {detail}", error.kind()),
             None => error.kind().to_string(),
@@ -264,21 +337,41 @@ fn from_number(number: &serde_json::Number) -> Value {
     }
 }
 
-/// A template's value as JSON, for the `tojson` filter.
-fn to_json(value: &Value) -> Json {
-    match value.kind() {
+/// A template's value as JSON text.
+fn json_text(value: &Value) -> Result<String, Error> {
+    Ok(to_json(value)?.to_string())
+}
+
+/// A template's value as JSON. Lists of one list, again and again, are small to a template and long as JSON: what is
+/// made has an end.
+fn to_json(value: &Value) -> Result<Json, Error> {
+    json_within(value, &mut MADE_LIMIT_BYTES.clone())
+}
+
+fn json_within(value: &Value, left: &mut usize) -> Result<Json, Error> {
+    let length = value.as_str().map_or(0, str::len) + ITEM_BYTES as usize;
+    *left = left.checked_sub(length).ok_or_else(filters::made_too_much)?;
+    Ok(match value.kind() {
         ValueKind::Undefined | ValueKind::None => Json::Null,
         ValueKind::Bool => Json::Bool(value.is_true()),
         ValueKind::Number => serde_json::from_str(&value.to_string()).unwrap_or(Json::Null),
-        ValueKind::Seq | ValueKind::Iterable => {
-            value.try_iter().map_or(Json::Null, |items| items.map(|item| to_json(&item)).collect())
-        }
-        ValueKind::Map => value.try_iter().map_or(Json::Null, |keys| {
-            keys.map(|key| (key.to_string(), value.get_item(&key).map_or(Json::Null, |item| to_json(&item))))
-                .collect()
-        }),
+        ValueKind::Seq | ValueKind::Iterable => match value.try_iter() {
+            Ok(items) => items.map(|item| json_within(&item, left)).collect::<Result<_, _>>()?,
+            Err(_) => Json::Null,
+        },
+        ValueKind::Map => match value.try_iter() {
+            Ok(keys) => {
+                let member = |key: Value| {
+                    let item =
+                        value.get_item(&key).map_or(Ok(Json::Null), |item| json_within(&item, left))?;
+                    Ok((key.to_string(), item))
+                };
+                Json::Object(keys.map(member).collect::<Result<_, Error>>()?)
+            }
+            Err(_) => Json::Null,
+        },
         _ => Json::String(value.to_string()),
-    }
+    })
 }
 
 /// Writes `{{ value }}`: arrays and objects as JSON, null as `null`, the rest as it is.
@@ -286,11 +379,9 @@ fn write_value(
     out: &mut minijinja::Output<'_>,
     state: &mut minijinja::State<'_, '_>,
     value: &Value,
-) -> Result<(), minijinja::Error> {
+) -> Result<(), Error> {
     let written = match value.kind() {
-        ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None => {
-            Value::from(to_json(value).to_string())
-        }
+        ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None => Value::from(json_text(value)?),
         _ => value.clone(),
     };
     minijinja::escape_formatter(out, state, &written)
@@ -346,6 +437,44 @@ mod tests {
             "{}",
             Err("fuel"),
         );
+    }
+
+    #[test]
+    fn what_a_template_looks_up_again_and_again_has_an_end() {
+        let text = "ab".repeat(500_000);
+        let rows: Vec<Value> = (0..20_000).map(Value::from).collect();
+        let names = Value::from_pairs([("text", Value::from(text)), ("rows", Value::from(rows))]);
+        for source in [
+            "{% for c in text %}{% set x = text ~ c %}{% endfor %}",
+            "{% for c in text %}{{ 'x' if 'c' in text }}{% endfor %}",
+            "{% for c in rows %}{{ (text * 2)[:1] }}{% endfor %}",
+            "{% for c in rows %}{{ text | upper | first }}{% endfor %}",
+            "{% for c in rows %}{{ 'x' if -1 in rows }}{% endfor %}",
+        ] {
+            let error = Template::compile(source).unwrap().render(&names).unwrap_err();
+            assert!(error.message.starts_with("looks up more than 33554432 bytes"), "{source}: {error}");
+        }
+        let once = "{% for row in rows %}{{ row }}{% endfor %}{{ text | length }}";
+        assert!(Template::compile(once).unwrap().render(&names).unwrap().ends_with("1000000"));
+    }
+
+    #[test]
+    fn a_template_ends_when_nobody_waits_for_it() {
+        let template = Template::compile("{{ 1 if text else 2 }}").unwrap();
+        let stop = Stop::default();
+        let budget = Budget::of_result().until(Some(&stop));
+        let names = Value::from_pairs([("text", "a")]);
+        assert_eq!(template.render_within(&names, &budget).unwrap(), "1");
+        stop.now();
+        assert_eq!(template.render_within(&names, &budget).unwrap_err().message, STOPPED);
+    }
+
+    #[test]
+    fn json_of_values_that_share_others_has_an_end() {
+        let doubled = "{% set a = ['x' * 1000000] %}".to_owned() + &"{% set a = [a, a] %}".repeat(30);
+        for write in ["{{ a | tojson }}", "{{ a }}", "{{ a | markdown_table }}"] {
+            check(&format!("{doubled}{write}"), "{}", Err("its filters make more than 67108864 bytes"));
+        }
     }
 
     #[test]
