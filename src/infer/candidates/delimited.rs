@@ -1,5 +1,8 @@
 //! CSV and its relatives.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use serde_json::{Value, json};
 
 use super::{Candidate, columns::is_drawn, full_lines};
@@ -10,6 +13,7 @@ pub(super) fn candidates(texts: &[&str], media_type: &str) -> Vec<Candidate> {
         .into_iter()
         // Pipes of a table that is drawn, as in Markdown, are its bars.
         .filter(|(delimiter, _)| *delimiter != '|' || !texts.iter().all(|text| is_drawn(text)))
+        .filter(|(delimiter, _)| *delimiter != ',' || !texts.iter().all(|text| is_log(text)))
         .filter_map(|(delimiter, word)| {
             let width = width(texts, delimiter)?;
             let mut options = json!({});
@@ -31,6 +35,13 @@ pub(super) fn candidates(texts: &[&str], media_type: &str) -> Vec<Candidate> {
             Some(if named { Candidate::strict(extract, why) } else { Candidate::likely(extract, why) })
         })
         .collect()
+}
+
+/// Whether every line has a time whose milliseconds stand behind a comma, as Java and Python write them into logs.
+fn is_log(text: &str) -> bool {
+    static TIME: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\d\d:\d\d:\d\d,\d{3}\b").expect("a good pattern"));
+    full_lines(text).all(|line| TIME.is_match(line))
 }
 
 /// How many values every record has; `None` when they differ or there is one.

@@ -39,6 +39,7 @@ fn share(text: &str, separator: &str) -> f64 {
             && key.chars().count() <= 60
             && key.split_whitespace().count() <= 6
             && key.contains(|c: char| c.is_alphabetic())
+            && !has_clock(key)
             && !key.contains(['<', '>', '{', '}', '[', ']', '"', '&', '?', '=', ',', ';', '|']);
         if is_key {
             keys.insert(key);
@@ -47,6 +48,15 @@ fn share(text: &str, separator: &str) -> f64 {
     }
     // Keys that come again and again are the first column of a table.
     if all == 0 || keys.len() * 2 < good { 0.0 } else { good as f64 / all as f64 }
+}
+
+/// Whether a text has a time in it, as lines of a log begin with: `09:30`.
+fn has_clock(text: &str) -> bool {
+    let is_time = |five: &[u8]| {
+        let digits = [five[0], five[1], five[3], five[4]];
+        five[2] == b':' && digits.iter().all(u8::is_ascii_digit)
+    };
+    text.as_bytes().windows(5).any(is_time)
 }
 
 /// Whether a line with a key and no value has indented lines below it.
