@@ -14,6 +14,7 @@ use super::{
     schemas::Asked,
     section::Section,
     source::Span,
+    suggest,
 };
 use crate::{
     prompt::{Part, PartTemplate, Prompt, PromptArgument, PromptName, Role},
@@ -53,7 +54,7 @@ pub(super) fn read(report: &Report<'_>, routes: Routes<'_>, entry: &Entry) -> Op
     let mut arguments: Vec<PromptArgument> =
         written.iter().filter_map(|entry| argument(report, routes, entry, &names)).collect();
     let mut asked = Asked::default();
-    let parts = messages(&section, &mut asked);
+    let parts = messages(&section, routes, &mut asked);
     let (title, description) = (section.text("title"), section.text("description"));
     if section.get("description").is_none() && !section.is_misspelt() {
         report.warning(
@@ -131,7 +132,7 @@ fn argument(
     })
 }
 
-fn messages(section: &Section<'_, '_>, asked: &mut Asked) -> Option<Vec<ReadPart>> {
+fn messages(section: &Section<'_, '_>, routes: Routes<'_>, asked: &mut Asked) -> Option<Vec<ReadPart>> {
     let report = section.report;
     let help = "write `messages: [{ user: \"…\" }]`";
     let node = section.required("messages", help)?;
@@ -143,11 +144,11 @@ fn messages(section: &Section<'_, '_>, asked: &mut Asked) -> Option<Vec<ReadPart
         report.error(node.span, "`messages` has no message", help);
         return None;
     }
-    let parts: Vec<ReadPart> = items.iter().flat_map(|item| message(report, item, asked)).collect();
-    let mut fetched = parts.iter().filter(|part| part.call.is_some());
+    let parts: Vec<ReadPart> = items.iter().flat_map(|item| message(report, routes, item, asked)).collect();
+    let mut fetched = parts.iter().filter(|part| part.template.is_fetched());
     for (parts, limit, what) in [
         (parts.get(Prompt::PART_LIMIT), Prompt::PART_LIMIT, "blocks"),
-        (fetched.nth(Prompt::FETCH_LIMIT), Prompt::FETCH_LIMIT, "blocks with a `route`"),
+        (fetched.nth(Prompt::FETCH_LIMIT), Prompt::FETCH_LIMIT, "blocks that are fetched"),
     ] {
         if let Some(part) = parts {
             let message = format!("a prompt has at most {limit} {what}");
@@ -158,7 +159,7 @@ fn messages(section: &Section<'_, '_>, asked: &mut Asked) -> Option<Vec<ReadPart
 }
 
 /// The parts of a message, without those that are wrong; that has been reported then.
-fn message(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Vec<ReadPart> {
+fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, asked: &mut Asked) -> Vec<ReadPart> {
     let Some(section) = Section::open(report, node.span, node, &PROMPT_MESSAGE) else { return Vec::new() };
     let said = [(Role::User, section.entry("user")), (Role::Assistant, section.entry("assistant"))];
     let mut said = said.into_iter().filter_map(|(role, entry)| Some((role, entry?)));
@@ -178,9 +179,9 @@ fn message(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Vec<ReadPart>
             Vec::new()
         }
         Kind::List(items) => {
-            items.iter().filter_map(|item| block(report, item, item.span, role, asked)).collect()
+            items.iter().filter_map(|item| block(report, routes, item, item.span, role, asked)).collect()
         }
-        Kind::Map(_) => block(report, value, entry.key.span, role, asked).into_iter().collect(),
+        Kind::Map(_) => block(report, routes, value, entry.key.span, role, asked).into_iter().collect(),
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {
             let what = format!("`{}`", entry.key.text);
             let text = template(report, value, &what, asked);
@@ -199,7 +200,14 @@ fn message(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Vec<ReadPart>
     }
 }
 
-fn block(report: &Report<'_>, node: &Node, place: Span, role: Role, asked: &mut Asked) -> Option<ReadPart> {
+fn block(
+    report: &Report<'_>,
+    routes: Routes<'_>,
+    node: &Node,
+    place: Span,
+    role: Role,
+    asked: &mut Asked,
+) -> Option<ReadPart> {
     let section = Section::open(report, place, node, &PROMPT_BLOCK)?;
     let (annotations, last_modified) = match section.section("annotations", &super::keys::BLOCK_ANNOTATIONS) {
         Some(section) => content::annotations(&section, &NAMES)?,
@@ -232,14 +240,27 @@ fn block(report: &Report<'_>, node: &Node, place: Span, role: Role, asked: &mut 
             call = Some(written);
             Part::Route(route)
         }
+        "resource" if one.value.as_text().is_some() => {
+            read_of(report, &one.value, template(report, &one.value, "`resource`", asked)?, routes)?
+        }
         "resource" => {
             let inner = Section::open(report, one.key.span, &one.value, &PROMPT_RESOURCE)?;
             let media_type = media_type(&inner).or_else(|| Some("text/plain".to_owned()));
-            let uri = inner.required("uri", "write `uri: report://today`");
-            let text = inner.required("text", "write `text: \"…\"`");
-            let uri = uri.and_then(|node| template(report, node, "`uri`", asked));
-            let text = text.and_then(|node| template(report, node, "`text`", asked));
-            Part::Resource { uri: uri?, media_type, text: text? }
+            let node = inner.required("uri", "write `uri: report://today`");
+            let uri = node.and_then(|node| template(report, node, "`uri`", asked));
+            match inner.get("text") {
+                Some(text) => {
+                    let text = template(report, text, "`text`", asked);
+                    Part::Resource { uri: uri?, media_type, text: text? }
+                }
+                None => {
+                    if let Some(entry) = inner.entry("media_type") {
+                        let help = "leave it out: what is read has its own";
+                        report.error(entry.key.span, "`media_type` has no effect without `text`", help);
+                    }
+                    read_of(report, node?, uri?, routes)?
+                }
+            }
         }
         _ => {
             let inner = Section::open(report, one.key.span, &one.value, &RESOURCE_LINK)?;
@@ -257,6 +278,25 @@ fn block(report: &Report<'_>, node: &Node, place: Span, role: Role, asked: &mut 
     };
     let template = PartTemplate { role, part, annotations, last_modified };
     Some(ReadPart { template, span: one.value.span, call })
+}
+
+/// A document that is read. One URI must be that of a resource; what a template makes can't be told beforehand.
+fn read_of(report: &Report<'_>, node: &Node, uri: Template, routes: Routes<'_>) -> Option<Part> {
+    let resources = || routes.read.iter().filter_map(|file| file.route.resource.as_ref());
+    let is_read = |uri: &str| resources().any(|resource| resource.uri.arguments_of(uri).is_some());
+    let all_read = routes.read.len() == routes.written.len();
+    if all_read && !uri.source().contains("{{") && !uri.source().contains("{%") && !is_read(uri.source()) {
+        let message = format!("no route has a resource of the URI `{}`", uri.source());
+        let help =
+            suggest::help(uri.source(), "their URIs", resources().map(|resource| resource.uri.as_str()));
+        report.error(
+            node.span,
+            message,
+            help.unwrap_or_else(|| "write `text: …` for what is in it".to_owned()),
+        );
+        return None;
+    }
+    Some(Part::Read(uri))
 }
 
 fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut Asked) -> Option<Template> {

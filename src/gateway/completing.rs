@@ -9,7 +9,7 @@ use tracing::warn;
 use super::{CallOf, Snapshot, translating::Untranslated};
 use crate::{
     observe::Foreign,
-    route::{AskedCompletion, Completion, Suggestions, lines_of},
+    route::{AskedCompletion, Completion, Route, Suggestions, lines_of},
     rule::{Jq, JqNames, Stop},
     tool::{Arguments, ToolResult},
 };
@@ -52,6 +52,37 @@ impl Snapshot {
                 }
             }
         }
+    }
+
+    /// The same of an argument that stands in the URI of a resource; `None` where its template has no such argument.
+    pub async fn complete_uri(
+        &self,
+        route: &Route,
+        typed: Typed<'_>,
+        call: CallOf<'_, '_>,
+    ) -> Option<Suggestions> {
+        let name = typed.argument;
+        route.resource.as_ref()?.uri.arguments().find(|known| *known == name)?;
+        Some(match route.completions.iter().find(|(known, _)| known == name) {
+            Some((_, completion)) => self.complete(completion, typed, call).await,
+            None => Suggestions::of(route.input.listed(name), typed.value, false),
+        })
+    }
+
+    /// Whether there is an argument for which values are known.
+    pub fn completes(&self) -> bool {
+        *self.completes.get_or_init(|| self.knows_values())
+    }
+
+    fn knows_values(&self) -> bool {
+        let mut arguments = self.prompts.in_order().iter().flat_map(|prompt| &prompt.arguments);
+        let in_uri = |route: &Route| {
+            let is_known = |name: &str| route.completions.iter().any(|(known, _)| known == name);
+            let mut names = route.resource.iter().flat_map(|resource| resource.uri.arguments());
+            names.any(|name| is_known(name) || !route.input.listed(name).is_empty())
+        };
+        arguments.any(|argument| argument.completion.is_some())
+            || self.table.in_order().iter().any(|route| in_uri(route))
     }
 
     async fn ask_for_values(

@@ -136,6 +136,7 @@ pub struct Snapshot {
     pub resources: Listing,
     /// What can be read under many URIs each, as clients read it.
     pub resource_templates: Listing,
+    completes: OnceLock<bool>,
     written: OnceLock<Bytes>,
     translating: Translating,
 }
@@ -203,6 +204,7 @@ impl Snapshot {
             resource_templates,
             prompts,
             prompt_list,
+            completes: OnceLock::new(),
             written,
             translating,
         }
@@ -214,13 +216,7 @@ impl Snapshot {
         let definitions = prompts.in_order().iter();
         let prompt_list =
             Listing::of(definitions.map(|prompt| (prompt.name.as_str().to_owned(), prompt.to_json())));
-        Self { prompts, prompt_list, ..self }
-    }
-
-    /// Whether there is an argument for which values are known.
-    pub fn completes(&self) -> bool {
-        let mut arguments = self.prompts.in_order().iter().flat_map(|prompt| &prompt.arguments);
-        arguments.any(|argument| argument.completion.is_some())
+        Self { prompts, prompt_list, completes: OnceLock::new(), ..self }
     }
 
     /// What a client that has read the lists of another one would read again.

@@ -8,12 +8,12 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::{Call, Snapshot};
+use super::{Call, ReadError, Snapshot};
 use crate::{
     prompt::{Message, Part, PartTemplate, Prompt},
     route::RouteCall,
-    rule::{BLOCK_LIMIT, TemplateError, template_names},
-    tool::{Arguments, Fault, Outcome, ToolResult},
+    rule::{BLOCK_LIMIT, Template, TemplateError, template_names},
+    tool::{Arguments, Block, Fault, Outcome, ResourceContents, ToolResult},
 };
 
 /// How long the messages of one prompt may be together, in bytes.
@@ -81,6 +81,7 @@ impl Snapshot {
         match &part.part {
             Part::Text(_) | Part::Resource { .. } | Part::ResourceLink { .. } => Ok(None),
             Part::Route(route) => self.show(route, arguments, call).await.map(Some),
+            Part::Read(uri) => self.embed(uri, arguments, call).await.map(Some),
         }
     }
 
@@ -98,6 +99,28 @@ impl Snapshot {
             Fault::Arguments => PromptError::Arguments(said),
             _ => PromptError::Failed(said),
         })
+    }
+
+    /// What is read under a URI, as a result of documents.
+    async fn embed(
+        &self,
+        uri: &Template,
+        arguments: &Arguments,
+        call: CallOf<'_, '_>,
+    ) -> Result<ToolResult, PromptError> {
+        let uri = uri.render(&template_names(arguments));
+        let uri = uri.map_err(|error| PromptError::Failed(error.to_string()))?;
+        let read = self.read(&uri, call(Map::new())).await.map_err(|error| match error {
+            ReadError::Unknown | ReadError::Arguments(_) => PromptError::Arguments(error.to_string()),
+            ReadError::Missing(_) | ReadError::Failed(_) => PromptError::Failed(error.to_string()),
+        })?;
+        let document = |contents: ResourceContents| Block::Resource {
+            uri: contents.uri,
+            mime_type: contents.media_type,
+            body: contents.body,
+        };
+        let documents = read.contents.into_iter().map(|contents| document(contents).into()).collect();
+        Ok(ToolResult::new(Outcome::Success, documents))
     }
 
     /// Calls a route with arguments that are made of those of something else.

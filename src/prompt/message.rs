@@ -44,6 +44,8 @@ pub enum Part {
     Text(Template),
     /// The blocks of the result of a call.
     Route(RouteCall),
+    /// What is read under a URI, by a route that is a resource.
+    Read(Template),
     /// An embedded document that is written here.
     Resource {
         /// What it is called.
@@ -80,7 +82,7 @@ impl PartTemplate {
     /// The templates in it, for checks at load.
     pub fn templates(&self) -> Vec<&Template> {
         let of_part: Vec<&Template> = match &self.part {
-            Part::Text(text) => vec![text],
+            Part::Text(template) | Part::Read(template) => vec![template],
             Part::Route(_) => Vec::new(),
             Part::Resource { uri, text, .. } => vec![uri, text],
             Part::ResourceLink { uri, name, description, .. } => {
@@ -90,7 +92,12 @@ impl PartTemplate {
         of_part.into_iter().chain(&self.last_modified).collect()
     }
 
-    /// The messages of a part that asks nobody; none where it is a text that is empty, or where it is a route.
+    /// Whether it asks an upstream.
+    pub fn is_fetched(&self) -> bool {
+        matches!(self.part, Part::Route(_) | Part::Read(_))
+    }
+
+    /// The messages of a part that asks nobody; none where it is a text that is empty, or where it is fetched.
     ///
     /// # Errors
     ///
@@ -101,7 +108,7 @@ impl PartTemplate {
                 text if text.trim().is_empty() => return Ok(Vec::new()),
                 text => Block::Text(Text::Plain(text)),
             },
-            Part::Route(_) => return Ok(Vec::new()),
+            Part::Route(_) | Part::Read(_) => return Ok(Vec::new()),
             Part::Resource { uri, media_type, text } => Block::Resource {
                 uri: uri.render(names)?,
                 mime_type: media_type.clone(),

@@ -46,7 +46,11 @@ pub(in crate::config) static PROMPT_BLOCK: Keys = Keys {
         key("text", Text, "A text: a template. An empty one is left out."),
         key("route", Text, "The route whose result is shown: all its blocks."),
         key("args", Map(&Anything), "The arguments for that route: a template each, or a value."),
-        key("resource", Section(&PROMPT_RESOURCE), "An embedded document."),
+        key(
+            "resource",
+            Either(&[Text, Section(&PROMPT_RESOURCE)]),
+            "An embedded document: the URI of a resource of a route, or a map.",
+        ),
         key("resource_link", Section(&RESOURCE_LINK), "A link to a document."),
         key(
             "annotations",
@@ -61,8 +65,12 @@ pub(in crate::config) static PROMPT_RESOURCE: Keys = Keys {
     id: "prompt_resource",
     list: &[
         key("uri", Text, "What the document is called: a template."),
-        key("text", Text, "What is in it: a template."),
-        key("media_type", Text, "Its media type. Default `text/plain`."),
+        key(
+            "text",
+            Text,
+            "What is in it: a template. Without it, it is read from the route whose resource has the URI.",
+        ),
+        key("media_type", Text, "The media type of `text`. Default `text/plain`."),
     ],
 };
 

@@ -1,5 +1,7 @@
 //! `completion/complete`: what an argument of a prompt or of a resource template may be.
 
+use std::sync::Arc;
+
 use super::{
     answer::Answer,
     client::Client,
@@ -9,7 +11,7 @@ use super::{
 };
 use crate::{
     gateway::{Snapshot, Typed},
-    route::Suggestions,
+    route::{Route, Suggestions},
     tool::write_escaped,
 };
 
@@ -49,7 +51,16 @@ async fn suggestions(
                 None => Ok(Suggestions::default()),
             }
         }
-        Reference::Resource(uri) => Err(Refusal::UnknownTemplate { uri: uri.clone().into_owned() }),
+        Reference::Resource(uri) => {
+            let of_template = |route: &&Arc<Route>| {
+                route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == uri)
+            };
+            let table = &snapshot.table;
+            let route = table.in_order().iter().find(of_template);
+            let route = route.or_else(|| table.by_uri(uri).map(|(route, _)| route));
+            let route = route.ok_or_else(|| Refusal::UnknownTemplate { uri: uri.clone().into_owned() })?;
+            snapshot.complete_uri(route, typed, &call).await.ok_or_else(|| unknown("resource template"))
+        }
     }
 }
 

@@ -26,6 +26,18 @@ routes:
     input:
       properties: { gate: { enum: [North, South, Northeast] }, size: { oneOf: [{ const: 1 }, { const: 12 }] } }
       required: [gate, size]
+  report:
+    description: A report.
+    request: GET old/{kind}/{day}/{page}
+    resource: report://{kind}/{day}/{page}
+    input:
+      properties: { kind: { enum: [Sales, Stock] }, day: { type: string }, page: { type: integer } }
+      required: [kind, day, page]
+    complete:
+      day:
+        route: search_parts
+        args: { machine: "{{ args.kind }}", letters: "{{ args.day }}" }
+        values: "[.parts[].name]"
 prompts:
   all:
     description: Every kind of completion.
@@ -116,6 +128,48 @@ async fn values_come_from_lists_routes_and_schemas() {
     let result = served.result(ERAS[1], "completion/complete", params("style", "", json!({}))).await;
     assert_eq!(result["resultType"], "complete");
     assert!(result["_meta"].get("io.modelcontextprotocol/serverInfo").is_some(), "{result}");
+}
+
+#[tokio::test]
+async fn the_arguments_of_a_resource_template_are_completed() {
+    let (served, _upstream) = served().await;
+    let params = |uri: &str, argument: &str, typed: &str| {
+        json!({ "ref": { "type": "ref/resource", "uri": uri }, "argument": { "name": argument, "value": typed },
+            "context": { "arguments": { "kind": "Sales" } } })
+    };
+    let template = "report://{kind}/{day}/{page}";
+    for revision in ERAS {
+        for (uri, argument, typed, expected) in [
+            (template, "kind", "st", json!(["Stock"])),
+            (template, "day", "be", json!(["belt", "V-belt", "/parts/Sales?q=be", "bolt"])),
+            (template, "page", "1", json!([])),
+            // A URI that the template fits will do.
+            ("report://Sales/monday/1", "kind", "", json!(["Sales", "Stock"])),
+        ] {
+            let params = params(uri, argument, typed);
+            let result = served.result(revision, "completion/complete", params).await;
+            assert_eq!(result["completion"]["values"], expected, "{uri} {argument}");
+        }
+        let unknown = params(template, "city", "");
+        let (_, code, message) = served.error(revision, "completion/complete", unknown).await;
+        assert_eq!((code, message.contains("no argument `city`")), (-32602, true), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_resource_alone_may_have_something_to_complete() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "x")).await;
+    let text = |input: &str| {
+        format!(
+            "upstreams: {{ old: LEGACY }}\nroutes: {{ a: {{ description: x, request: 'GET old/{{n}}', resource: 'a://{{n}}', \
+             input: {{ properties: {{ n: {{ {input} }} }}, required: [n] }} }} }}"
+        )
+    };
+    for (input, completes) in [("enum: [a, b]", true), ("type: string", false)] {
+        let served = Served::start(&text(input), &upstream).await;
+        let capabilities = served.capabilities(ERAS[1]).await;
+        assert_eq!(capabilities.get("completions").is_some(), completes, "{capabilities}");
+    }
 }
 
 #[tokio::test]

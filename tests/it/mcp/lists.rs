@@ -11,6 +11,11 @@ fn configuration() -> String {
     let mut text = "server: { page_size: 3 }\nupstreams: { old: LEGACY }\nroutes:\n".to_owned();
     for name in names {
         text += &format!("  {name}: {{ description: A tree., request: GET old/ }}\n");
+        let resource = |uri: &str, path: &str| {
+            format!("{{ description: A leaf., request: 'GET old/{path}', resource: '{uri}' }}\n")
+        };
+        text += &format!("  leaf_{name}: {}", resource(&format!("leaf://{name}"), "leaf"));
+        text += &format!("  leaves_{name}: {}", resource(&format!("leaves-{name}://{{n}}"), "{n}"));
     }
     text += "prompts:\n";
     for name in names {

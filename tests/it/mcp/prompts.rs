@@ -29,7 +29,23 @@ routes:
         - { audio: reply, media_type: audio/wav }
         - { resource: reply, media_type: application/pdf }
         - resource_link: { uri: "old://all", name: all }
+  prices:
+    description: What things cost.
+    request: GET old/prices
+    resource: { uri: prices://today, media_type: text/csv }
+  picture:
+    description: The picture of a day.
+    request: GET old/picture/{day}
+    resource: picture://{day}
 prompts:
+  sources:
+    description: Documents that are read where they are.
+    arguments: { day: { required: true } }
+    messages:
+      - user:
+          - resource: prices://today
+          - resource: { uri: "picture://{{ args.day }}" }
+            annotations: { priority: 1 }
   assess:
     title: Assess a station
     description: Asks for an assessment.
@@ -68,7 +84,9 @@ async fn served() -> (Served, Scripted) {
             "/report/oslo" => reply("200 OK", "text/plain", "Temp: 5.0\n"),
             "/report/nowhere" => reply("404 Not Found", "text/plain", "ERR at /srv/station.c:17"),
             "/report/broken" => reply("500 Oops", "text/plain", "panic: password=hunter2"),
-            "/picture" => reply("200 OK", "application/octet-stream", "PNG"),
+            "/prices" => reply("200 OK", "text/plain", "nail,1\n"),
+            "/picture/sunday" => reply("404 Not Found", "text/plain", "closed on sundays, see /srv/hours"),
+            "/picture" | "/picture/today" => reply("200 OK", "application/octet-stream", "PNG"),
             _ => reply("404 Not Found", "text/plain", "no"),
         })]
     })
@@ -88,7 +106,7 @@ async fn prompts_are_listed_with_their_arguments() {
         let list = served.result(revision, "prompts/list", json!({})).await;
         let names: Vec<_> =
             list["prompts"].as_array().unwrap().iter().map(|prompt| &prompt["name"]).collect();
-        assert_eq!(names, ["assess", "media", "plain", "silent"]);
+        assert_eq!(names, ["assess", "media", "plain", "silent", "sources"]);
         assert_eq!(
             list["prompts"][0],
             json!({
@@ -177,6 +195,31 @@ async fn pictures_sounds_documents_and_links_are_blocks_of_messages() {
 }
 
 #[tokio::test]
+async fn documents_are_read_by_their_uris() {
+    let (served, _upstream) = served().await;
+    let day = |day: &str| get("sources", json!({ "day": day }));
+    for revision in ERAS {
+        let result = served.result(revision, "prompts/get", day("today")).await;
+        let document = |contents: Value| json!({ "type": "resource", "resource": contents });
+        let mut picture = document(
+            json!({ "uri": "picture://today", "mimeType": "application/octet-stream", "blob": "UE5H" }),
+        );
+        picture["annotations"] = json!({ "priority": 1.0 });
+        assert_eq!(
+            result["messages"],
+            json!([
+                { "role": "user", "content": document(
+                    json!({ "uri": "prices://today", "mimeType": "text/csv", "text": "nail,1\n" })) },
+                { "role": "user", "content": picture },
+            ])
+        );
+        let (_, code, message) = served.error(revision, "prompts/get", day("sunday")).await;
+        assert_eq!(code, -32603, "{message}");
+        assert!(message.contains("not found") && !message.contains("/srv"), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_request_is_told_and_nothing_of_a_failure_beside_it() {
     let (served, upstream) = served().await;
     for revision in ERAS {
@@ -235,6 +278,26 @@ prompts:
     let (result, ()) = tokio::join!(asked, both);
     let texts = result["messages"].as_array().unwrap().iter().map(|message| &message["content"]["text"]);
     assert_eq!(texts.collect::<Vec<_>>(), ["/first", "/second"]);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_what_its_prompt_has_asked() {
+    let gate = crate::support::Gate::new();
+    let upstream = Scripted::start(move |_| vec![Step::Hold(gate.clone())]).await;
+    let text = "
+upstreams: { old: LEGACY }
+routes:
+  page: { description: A page., request: GET old/page }
+prompts:
+  both: { description: Two pages., messages: [{ user: [{ route: page }, { route: page }] }] }
+";
+    let served = Served::start(text, &upstream).await;
+    tokio::select! {
+        response = served.post(ERAS[1], "prompts/get", json!({ "name": "both" })) => panic!("{response:?}"),
+        _ = upstream.until("both requests", |state| state.asked.len() == 2) => {}
+    }
+    // What was waited for is dropped here, and its connection with it.
+    upstream.until("both given up", |state| state.left == 2).await;
 }
 
 #[tokio::test]
