@@ -10,6 +10,7 @@ use std::{fmt, sync::Arc, time::SystemTime};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::{
     aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    digest::{SHA256, digest},
     hkdf::{HKDF_SHA256, Prk, Salt},
     rand::{SecureRandom, SystemRandom},
 };
@@ -46,6 +47,8 @@ pub enum Purpose {
     Task,
     /// The id of a question to a client of that era, which tells who asked it.
     Question,
+    /// The state of a request that waits for answers (`requestState` of MCP 2026-07-28).
+    State,
 }
 
 impl Purpose {
@@ -54,6 +57,7 @@ impl Purpose {
             Self::Session => b"session",
             Self::Task => b"task",
             Self::Question => b"question",
+            Self::State => b"state",
         }
     }
 }
@@ -136,6 +140,11 @@ impl Seal {
         let key = self.secret.expand(&info, &AES_256_GCM).expect("a key is shorter than what HKDF gives");
         LessSafeKey::new(UnboundKey::from(key))
     }
+}
+
+/// Tells contents apart: SHA-256 in base64url.
+pub fn fingerprint(content: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(digest(&SHA256, content))
 }
 
 /// A name that nobody can guess: 32 hexadecimal digits.

@@ -138,8 +138,10 @@ fn explain_reply(
     let route = &file.route;
     let mut trace = Trace::on();
     let args = example_arguments(route, given).map_err(Failure::told)?.into_value();
-    let facts = Facts::new(&route.definition.name, &args);
-    let Translation { result, rule, notes } = translate(&route.translator, facts, &reply, &mut trace);
+    let answers = Value::Object(route.asking.complete(&Map::new()));
+    let facts = Facts { answers: &answers, ..Facts::new(&route.definition.name, &args) };
+    let Translation { result, rule, notes, asks: _ } =
+        translate(&route.translator, facts, &reply, &mut trace);
     let result = result.with_errors_as(route.error_format);
     let written = written(&result);
     let mut steps = trace.into_steps();

@@ -265,8 +265,9 @@ fn to_expect(result: &Value, before: &Expectation) -> Map<String, Value> {
 }
 
 fn result_of(route: &Route, arguments: Arguments, example: &Example) -> Value {
+    let answers = Value::Object(route.asking.complete(&example.answers));
     let args = arguments.into_value();
-    let facts = Facts::new(&route.definition.name, &args);
+    let facts = Facts { answers: &answers, ..Facts::new(&route.definition.name, &args) };
     let translation = translate(&route.translator, facts, &example.given, &mut Trace::off());
     let mut written = Vec::new();
     write_result(&translation.result.with_errors_as(route.error_format), Shapes::ObjectsOnly, &mut written);

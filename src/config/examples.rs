@@ -25,6 +25,8 @@ pub struct Example {
     pub position: Position,
     /// The arguments of the call.
     pub args: Map<String, Value>,
+    /// The answers to the questions of the route.
+    pub answers: Map<String, Value>,
     /// What the upstream answers.
     pub given: Reply,
     /// What clients get.
@@ -105,6 +107,7 @@ fn example(report: &Report<'_>, node: &Node) -> Option<Example> {
     let section = Section::open(report, place, node, &EXAMPLE)?;
     let name = section.text("name").map(str::to_owned);
     let args = section.map("args").map(Node::entries_to_json).unwrap_or_default();
+    let answers = section.map("answers").map(Node::entries_to_json).unwrap_or_default();
     section.required("given", "write `given: { status: 200, type: text/plain, body: \"…\" }`");
     let given = section.section("given", &GIVEN).and_then(|section| given(&section));
     let expect = match section.get("expect") {
@@ -118,7 +121,8 @@ fn example(report: &Report<'_>, node: &Node) -> Option<Example> {
             Some(Expectation { is_missing: true, ..Expectation::default() })
         }
     };
-    Some(Example { name, position: Position::of(report, place), args, given: given?, expect: expect? })
+    let position = Position::of(report, place);
+    Some(Example { name, position, args, answers, given: given?, expect: expect? })
 }
 
 fn given(section: &Section<'_, '_>) -> Option<Reply> {

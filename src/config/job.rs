@@ -215,6 +215,7 @@ impl Requests<'_, '_, '_> {
                 return None;
             }
         }
+        self.asked.answers.extend(asked.answers);
         Some(compiled.template)
     }
 }

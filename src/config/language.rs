@@ -92,7 +92,9 @@ pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str, captures: &[Strin
         Ok(jq) => Some(jq),
         Err(error) => {
             let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();
-            let help = format!("the value is `.`; beside it stand `$args`, `$status`, `$headers`{captured}");
+            let help = format!(
+                "the value is `.`; beside it stand `$args`, `$status`, `$headers`, `$answers`{captured}"
+            );
             let message = error.to_string();
             let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
             let place = at.map_or(node.span, |at| character_in(report, node, text, at - 1));
@@ -148,7 +150,7 @@ pub(super) fn template(report: &Report<'_>, node: &Node, what: &str, names: &[&s
     for name in template.names().iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name)) {
         known = false;
         let help = match names {
-            ["args"] => Some(format!("an argument is written `{{{{ args.{name} }}}}`")),
+            ["args"] | ["args", "answers"] => Some(format!("an argument is written `{{{{ args.{name} }}}}`")),
             _ => suggest::help(name, "it can use", names.iter().copied()),
         };
         report.error(words_in(report, node.span, name), format!("a template can't use `{name}` here"), help);

@@ -12,6 +12,7 @@
 //! All problems of all files are found in one run. The only room that reads files or the environment.
 
 mod accept;
+mod ask;
 mod calls;
 mod compile;
 mod complete;

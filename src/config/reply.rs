@@ -1,14 +1,14 @@
 //! `reply`: the rules that say what replies mean.
 
 use super::{
-    content, extract,
+    ask, content, extract,
     keys::{ERROR, RULE},
     language, limit,
     node::{Entry, Kind, Node},
     promise,
     report::Report,
     rules::{Via, WrittenRule},
-    schemas::Asked,
+    schemas::{Asked, AskedAnswer},
     section::Section,
     source::Span,
     suggest, when,
@@ -41,6 +41,9 @@ pub(super) fn read(
         let read = report.within(context.cloned(), || rule(report, &node, span, &mut asked));
         used.all |= asked.all;
         asked.arguments.iter().for_each(|argument| used.add_for(argument, context));
+        used.answers.extend(
+            asked.answers.into_iter().map(|answer| AskedAnswer { context: context.cloned(), ..answer }),
+        );
         compiled.push(read.map(|read| Compiled { via, ..read }));
     }
     let compiled = compiled.into_iter().collect::<Option<Vec<_>>>()?;
@@ -114,7 +117,7 @@ fn error(
     used: &mut Asked,
 ) -> Option<ErrorRule> {
     let report = section.report;
-    section.refuse_beside(&["content", "limit"], "error");
+    section.refuse_beside(&["content", "limit", "sample"], "error");
     if let Some(entry) = section.entry("structured") {
         let help = "write it inside: `error: { text: …, structured: … }`";
         report.error(entry.key.span, "`structured` has no effect beside `error`", help);
@@ -206,14 +209,15 @@ fn success(
         content::read(report, &entry.value, entry.key.span, &mut scope)
     });
     let limit = section.entry("limit").map(|entry| limit::read(report, entry, used));
+    let sample = section.entry("sample").map(|entry| ask::sample(report, entry, &names, used).map(Box::new));
     if let Some(Some(content)) = &content {
         content
             .templates()
             .into_iter()
             .for_each(|template| note_arguments(report, template, section.node.span, used));
     }
-    let (Some(extract), Some(structured), Some(content), Some(limit)) =
-        (whole(extract), whole(structured), whole(content), whole(limit))
+    let (Some(extract), Some(structured), Some(content), Some(limit), Some(sample)) =
+        (whole(extract), whole(structured), whole(content), whole(limit), whole(sample))
     else {
         return (None, None);
     };
@@ -232,6 +236,7 @@ fn success(
         structured,
         content: content.unwrap_or(ContentTemplate::Default),
         limit,
+        sample,
     };
     if let Some(entry) = section.entry("content")
         && !knows_its_ways(report, entry, &rule)
@@ -292,10 +297,12 @@ pub(super) fn jq(
     used: &mut Asked,
 ) -> Option<Jq> {
     used.all |= node.as_text().is_some_and(|text| text.contains("$args"));
+    used.add_answers_of_jq(report, node.span, node.as_text().unwrap_or_default());
     language::jq(report, node, what, captures)
 }
 
 pub(super) fn note_arguments(report: &Report<'_>, template: &Template, span: Span, used: &mut Asked) {
+    used.add_answers(report, template, span);
     match language::arguments_of(template) {
         None => used.all = true,
         Some(arguments) => arguments

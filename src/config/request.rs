@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Names that the templates of a request may use.
-const NAMES: [&str; 1] = ["args"];
+const NAMES: [&str; 2] = ["args", "answers"];
 pub(super) const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
 /// A request as written, and what it asks of the arguments.
@@ -302,6 +302,11 @@ impl Reader<'_, '_> {
                     self.asked.add(name, false, language::words_in(self.report, node.span, name));
                     JsonTemplate::Argument(name.to_owned())
                 }
+                None if single_answer(&text.text).is_some() => {
+                    let (name, field) = single_answer(&text.text)?;
+                    self.template(node, "a text of `json`")?;
+                    JsonTemplate::Answer { name: name.to_owned(), field: field.map(str::to_owned) }
+                }
                 None if !text.text.contains("{{") && !text.text.contains("{%") => {
                     JsonTemplate::Fixed(node.to_json())
                 }
@@ -330,6 +335,7 @@ impl Reader<'_, '_> {
             return None;
         }
         let template = language::template(self.report, node, what, &NAMES)?;
+        self.asked.add_answers(self.report, &template, node.span);
         match language::arguments_of(&template) {
             None => self.asked.all = true,
             Some(arguments) => {
@@ -427,6 +433,14 @@ fn method_of(report: &Report<'_>, span: Span, text: &str) -> Option<Method> {
 fn single_argument(text: &str) -> Option<&str> {
     let name = expression(text)?.strip_prefix("args.")?;
     (!name.is_empty() && name.chars().all(is_name)).then_some(name)
+}
+
+/// `form` and `count` of `{{ answers.form.count }}` and nothing else.
+fn single_answer(text: &str) -> Option<(&str, Option<&str>)> {
+    let path = expression(text)?.strip_prefix("answers.")?;
+    let (name, field) = path.split_once('.').map_or((path, None), |(name, field)| (name, Some(field)));
+    let good = |name: &str| !name.is_empty() && name.chars().all(is_name);
+    (good(name) && field.is_none_or(good)).then_some((name, field))
 }
 
 /// What stands in the only braces of a template that is nothing else.

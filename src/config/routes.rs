@@ -6,6 +6,7 @@ use http::HeaderName;
 use serde_json::{Map, Value};
 
 use super::{
+    ask,
     calls::WrittenCall,
     complete,
     examples::{self, Example, Position},
@@ -18,7 +19,7 @@ use super::{
     report::Report,
     request, resource,
     rules::RuleSets,
-    schemas::{self, Asked, AskedArgument},
+    schemas::{self, Asked, AskedAnswer, AskedArgument},
     section::Section,
     short_lists,
     source::Span,
@@ -26,10 +27,13 @@ use super::{
     upstreams::{UpstreamFile, header_name},
 };
 use crate::{
-    route::{Completion, Envelope, ErrorStatus, InputSchema, Offer, Route, Traces, UpstreamName},
+    route::{
+        Completion, Envelope, ErrorStatus, InputSchema, Offer, Route, Sampled, TaskOffer, Traces,
+        UpstreamName,
+    },
     rule::{
-        Action, Otherwise, Redaction, SecretPattern, SecretPatternError, SuccessRule, TranslationLimits,
-        Translator, Wrap,
+        Action, Otherwise, Redaction, SAMPLE, SecretPattern, SecretPatternError, SuccessRule,
+        TranslationLimits, Translator, Wrap,
     },
     tool::{ErrorFormat, ToolDefinition, ToolName},
 };
@@ -124,6 +128,11 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         let context = job::Context { names: around.names, upstreams: around.upstreams, upstream };
         job::read(report, entry, &context, &mut asked, &mut in_job)
     });
+    let mut in_questions = Asked::default();
+    let questions = ask::read(&section, &mut in_questions);
+    for (name, _) in questions.iter().flat_map(ask::Written::arguments) {
+        asked.may_be_left_out(name);
+    }
     let sent: Vec<String> = asked.arguments.iter().map(|argument| argument.name.clone()).collect();
     let sends_all = asked.all;
     let resource = section.entry("resource").map(|entry| resource::read(report, entry, &mut asked));
@@ -135,12 +144,19 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         let lost = |name: &String| !sent.contains(name) && !in_rules.names(name);
         warn_of_lost_arguments(report, asked.arguments.iter().filter(|argument| lost(&argument.name)));
     }
-    let mut used = Asked { all: asked.all || in_rules.all, ..Asked::default() };
+    let mut used = Asked { all: asked.all || in_rules.all || in_questions.all, ..Asked::default() };
     asked.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
+    in_questions.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
     in_rules.arguments.iter().for_each(|argument| used.add_for(argument, argument.context.as_ref()));
     let log = log_lines::read(&section, &mut in_job);
     used.all |= in_job.all;
     in_job.arguments.iter().for_each(|argument| used.add_for(argument, None));
+    let samples = rules.as_ref().and_then(|rules| sampled(&rules.all));
+    if let Some(questions) = &questions {
+        let names: Vec<&str> = questions.names().chain(samples.map(|_| SAMPLE)).collect();
+        let named = [&asked, &in_questions, &in_job, &in_rules].into_iter().flat_map(|asked| &asked.answers);
+        refuse_unknown_answers(report, named, &names);
+    }
     let input = if request_is_good && rules.is_some() {
         schemas::input(report, section.entry("input"), &asked, &used)
     } else {
@@ -212,9 +228,30 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         return None;
     }
     let input = input?;
+    let mut asking = questions?.finish(report, &input)?;
+    asking.sampled = samples;
+    if let (Some(Some(job)), Some(entry), false) = (&job, section.entry("job"), asking.is_empty())
+        && job.task.offer != TaskOffer::Off
+    {
+        let message = "a route that asks can't hand its work over as a task: the answers would be lost";
+        report.error(entry.key.span, message, "leave `task` out: the job is followed within the `deadline`");
+        return None;
+    }
     warn_of_impossible_examples(report, &section, &input, &tests);
     let mut request = request?;
     request.template.forwarded = forward;
+    if samples.is_some() && !repeatable.unwrap_or_else(|| request.template.method.is_idempotent()) {
+        let message = "`sample` asks the model when the reply is there, and clients of revision 2026-07-28 then call again";
+        report.error(
+            entry.key.span,
+            message,
+            "write `repeatable: true` if the request may be sent twice; else ask first, with `ask`",
+        );
+    }
+    if let (Some(entry), false) = (section.entry("resource"), asking.is_empty()) {
+        let message = "a route that asks can't be a resource: nobody is asked where something is read";
+        report.error(entry.key.span, message, "write two routes, or leave the questions out");
+    }
     if let Some(Some(resource)) = &resource {
         resource.check(report, &section, &input, &request.template);
     }
@@ -247,6 +284,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         input,
         tool: if is_tool { Offer::Made } else { Offer::Withheld },
         resource: resource.flatten().map(|read| read.definition(&entry.key.text, title, description)),
+        asking,
         rest: rest.flatten(),
         upstream: request.upstream,
         request: request.template,
@@ -320,6 +358,38 @@ fn warn_of_lost_arguments<'a>(report: &Report<'_>, lost: impl Iterator<Item = &'
             format!("the argument `{name}` goes nowhere: the request does not have it"),
             format!("put `{{{name}}}` into the request, or take it out here"),
         );
+    }
+}
+
+/// Whether rules ask the client's model, and can do without.
+fn sampled(rules: &[Compiled]) -> Option<Sampled> {
+    let samples = rules.iter().filter_map(|compiled| match &compiled.rule.action {
+        Action::Success(rule) => rule.sample.as_deref(),
+        Action::Error(_) => None,
+    });
+    samples.map(|sample| if sample.optional { Sampled::Optional } else { Sampled::Needed }).reduce(
+        |first, other| match (first, other) {
+            (Sampled::Optional, Sampled::Optional) => Sampled::Optional,
+            (Sampled::Needed, _) | (_, Sampled::Needed) => Sampled::Needed,
+        },
+    )
+}
+
+/// An answer that nobody was asked for is never there.
+fn refuse_unknown_answers<'a>(
+    report: &Report<'_>,
+    named: impl Iterator<Item = &'a AskedAnswer>,
+    names: &[&str],
+) {
+    for answer in named.filter(|answer| !names.contains(&answer.name.as_str())) {
+        let name = &answer.name;
+        let help = match names {
+            [] => Some(format!("the route asks nothing: write `ask: {{ {name}: {{ message: \"…\" }} }}`")),
+            _ => suggest::help(name, "its questions", names.iter().copied()),
+        };
+        report.within(answer.context.clone(), || {
+            report.error(answer.span, format!("there is no answer `{name}`"), help);
+        });
     }
 }
 

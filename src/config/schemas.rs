@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     route::InputSchema,
-    rule::{OutputSchema, OutputSchemaError, Wrap},
+    rule::{OutputSchema, OutputSchemaError, Template, Wrap},
     tool::SchemaError,
 };
 
@@ -21,6 +21,16 @@ pub(super) struct Asked {
     pub(super) arguments: Vec<AskedArgument>,
     /// Whether something takes all arguments together.
     pub(super) all: bool,
+    /// The answers that something names.
+    pub(super) answers: Vec<AskedAnswer>,
+}
+
+/// The name of an answer, where it stands, and for whom.
+#[derive(Debug, Clone)]
+pub(super) struct AskedAnswer {
+    pub(super) name: String,
+    pub(super) span: Span,
+    pub(super) context: Option<Context>,
 }
 
 /// One argument that a request names.
@@ -56,6 +66,34 @@ impl Asked {
                 context: None,
             }),
         }
+    }
+
+    /// Notes the answers that a template names.
+    pub(super) fn add_answers(&mut self, report: &Report<'_>, template: &Template, span: Span) {
+        for path in template.paths() {
+            if let ["answers", name, ..] = path.split('.').collect::<Vec<_>>()[..] {
+                self.add_answer(report, name, span);
+            }
+        }
+    }
+
+    /// The same of a filter.
+    pub(super) fn add_answers_of_jq(&mut self, report: &Report<'_>, span: Span, filter: &str) {
+        for rest in filter.split("$answers.").skip(1) {
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+            self.add_answer(report, &rest[..end], span);
+        }
+    }
+
+    fn add_answer(&mut self, report: &Report<'_>, name: &str, span: Span) {
+        let span = super::language::words_in(report, span, name);
+        self.answers.push(AskedAnswer { name: name.to_owned(), span, context: None });
+    }
+
+    /// Lets a caller leave an argument out: it is asked for then.
+    pub(super) fn may_be_left_out(&mut self, name: &str) {
+        let known = self.arguments.iter_mut().filter(|known| known.name == name);
+        known.for_each(|known| known.optional = true);
     }
 
     /// Notes an argument that counts rows or pages; nobody needs it.

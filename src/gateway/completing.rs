@@ -133,8 +133,15 @@ fn filtered(
 ) -> Result<Value, String> {
     let args = Value::Object(arguments.as_map().clone());
     let headers = Value::Object(Map::new());
-    let names =
-        JqNames { args: &args, status: 200, headers: &headers, captures: &[], most_values, stop: Some(stop) };
+    let names = JqNames {
+        args: &args,
+        answers: &Value::Null,
+        status: 200,
+        headers: &headers,
+        captures: &[],
+        most_values,
+        stop: Some(stop),
+    };
     filter.apply(&found(result), names).map_err(|error| format!("`values` {error}"))
 }
 

@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Map, Value};
 
 use super::{
-    Answered, Call, Snapshot,
+    Answered, Beside, Call, Snapshot,
     asking::Asking,
     audience::Telling,
     finished,
     job::{Ended, Following, Step},
+    questions::Nobody,
     record::Record,
     sentences,
 };
@@ -70,7 +71,7 @@ impl Snapshot {
         let request_id = call.request_id.clone();
         let mut record = Record::begin(&route.definition.name, call.face, &request_id);
         let after = route.job.as_ref().map(|job| job.task.after);
-        match self.answer(route, call, &mut record, after, &mut None).await {
+        match self.answer(route, call, &mut Nobody, &mut record, after, &mut None).await {
             Ok(Answered::Job(job)) => {
                 record.end_open();
                 Called::Job(*job)
@@ -109,7 +110,8 @@ impl Snapshot {
                 return JobState::Lost { why: lost.why };
             }
         };
-        let result = self.translated(route, arguments, due, ended, &mut record, &mut telling).await;
+        let beside = Beside { asker: &mut Nobody, record: &mut record, telling: &mut telling };
+        let result = self.translated(route, arguments, due, ended, beside).await;
         JobState::Done(finished(route, result, &call.request_id, record))
     }
 

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
-use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 use tower::ServiceExt;
 use tracing::{debug, warn};
@@ -203,9 +202,9 @@ impl Following<'_> {
         question: impl FnOnce(&JobRule, JobFacts<'_>, &Reply) -> T + Send + 'static,
     ) -> Result<(T, Reply), Lost> {
         let Asking { snapshot, route, arguments, due, .. } = self.asking;
-        let (route, args) = (Arc::clone(route), Value::Object(arguments.as_map().clone()));
+        let (route, (args, answers)) = (Arc::clone(route), arguments.clone().into_values());
         let ask = move |reply: &Reply, stop: Option<&Stop>| {
-            let facts = Facts { stop, ..Facts::new(&route.definition.name, &args) };
+            let facts = Facts { stop, answers: &answers, ..Facts::new(&route.definition.name, &args) };
             let (limits, redaction) = (&route.translator.limits, &route.translator.redaction);
             let job = route.job.as_ref().expect("only a route with a job is followed");
             question(job, JobFacts { facts, limits, redaction }, reply)

@@ -1,8 +1,8 @@
 //! From a call to a tool result.
 //!
 //! [`Snapshot::call`] reads like a table of contents. In reading order: [`Call`] is what a face asks, free of
-//! any wire; [`Gateway`] holds the [`Snapshot`] that is in force; `sentences` says of a failure what a model can
-//! do about it; `job` follows work that outlasts the first reply; [`Audience`] is who is told of it
+//! any wire; [`Gateway`] holds the [`Snapshot`] that is in force; an [`Asker`] takes questions to the client;
+//! `sentences` says of a failure what a model can do about it; `job` follows work that outlasts the first reply; [`Audience`] is who is told of it
 //! meanwhile, [`OpenJob`] one that its caller asks about;
 //! `record` writes the one log line of a call; [`Catalog`] is what can be called, [`Page`] some of a list, and
 //! [`Changes`] tells that it is another one now.
@@ -16,6 +16,7 @@ mod handed;
 mod job;
 mod pages;
 mod prompting;
+mod questions;
 mod reading;
 mod record;
 mod sentences;
@@ -37,9 +38,10 @@ use crate::{
     observe::RequestId,
     policy::{Guarded, Passthrough},
     prompt::PromptTable,
+    reply::Reply,
     route::{LogLevel, Route, RouteTable, TraceContext, UpstreamName, UpstreamRequest},
-    rule::line_names,
-    tool::{Arguments, Fault, ToolResult},
+    rule::{Translation, line_names},
+    tool::{Arguments, Fault, Outcome, ToolResult},
     upstream::Due,
 };
 
@@ -53,6 +55,8 @@ pub use handed::{Called, JobState, OpenJob};
 use job::{Ended, Following};
 pub use pages::{BadCursor, Keyed, Listed, Listing, Page};
 pub use prompting::{CallOf, PromptError};
+use questions::Nobody;
+pub use questions::{Answering, Asker, ask_first};
 use reading::ReplyHead;
 pub use reading::{CacheScope, Freshness, ReadError, ReadResource};
 use record::Record;
@@ -253,7 +257,12 @@ impl Snapshot {
     /// Calls the tool of a route of this snapshot. Every failure is a tool result. Dropping the future cancels the
     /// upstream request.
     pub async fn call(&self, route: &Arc<Route>, call: Call<'_>) -> ToolResult {
-        self.call_seeing(route, call, &mut None).await
+        self.call_seeing(route, call, &mut Nobody, &mut None).await
+    }
+
+    /// The same for a client that can be asked. What it is asked, and what it answers, is no part of the deadline.
+    pub async fn call_asking(&self, route: &Arc<Route>, call: Call<'_>, asker: &mut dyn Asker) -> ToolResult {
+        self.call_seeing(route, call, asker, &mut None).await
     }
 
     /// The same, and the head of the reply, where there was one.
@@ -261,11 +270,12 @@ impl Snapshot {
         &self,
         route: &Arc<Route>,
         call: Call<'_>,
+        asker: &mut dyn Asker,
         head: &mut Option<ReplyHead>,
     ) -> ToolResult {
         let request_id = call.request_id.clone();
         let mut record = Record::begin(&route.definition.name, call.face, &request_id);
-        let result = match self.answer(route, call, &mut record, None, head).await {
+        let result = match self.answer(route, call, asker, &mut record, None, head).await {
             Ok(Answered::Result(result)) => Ok(result),
             // A job is handed over only to those who ask for it.
             Ok(Answered::Job(_)) => Err(Box::new(sentences::job_not_done(route.deadline, false))),
@@ -279,15 +289,21 @@ impl Snapshot {
         &self,
         route: &Arc<Route>,
         call: Call<'_>,
+        asker: &mut dyn Asker,
         record: &mut Record<'_>,
         hand_over: Option<Duration>,
         head: &mut Option<ReplyHead>,
     ) -> Result<Answered, Box<ToolResult>> {
+        let mut arguments = check(route, call.arguments)?;
+        if !route.asking.is_empty() {
+            arguments = ask_first(&route.asking, arguments, asker).await?;
+            // What was asked for is held to the schema as well.
+            arguments = checked(route, arguments)?;
+        }
         let due = Due::after(route.deadline);
         let hand_over = hand_over.map(|after| Due::after(after).at);
         let mut telling = Telling::new(call.audience, route.definition.name.as_str());
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
-        let arguments = check(route, call.arguments)?;
         let request = build(route, &arguments, call.headers)?;
         let (headers, trace) = (call.headers, trace.as_ref());
         let asking = Asking { snapshot: self, route, arguments: &arguments, headers, trace, due };
@@ -314,7 +330,8 @@ impl Snapshot {
         if let Ended::Reply(last) | Ended::Failed(last, _) = &ended {
             *head = Some(ReplyHead::of(last));
         }
-        self.translated(route, arguments, due, ended, record, &mut telling).await.map(Answered::Result)
+        let beside = Beside { asker, record, telling: &mut telling };
+        self.translated(route, arguments, due, ended, beside).await.map(Answered::Result)
     }
 
     /// What the rules make of the last reply.
@@ -324,8 +341,7 @@ impl Snapshot {
         arguments: Arguments,
         due: Due,
         ended: Ended,
-        record: &mut Record<'_>,
-        telling: &mut Telling<'_>,
+        beside: Beside<'_, '_, '_>,
     ) -> Result<ToolResult, Box<ToolResult>> {
         let (reply, failed) = match ended {
             Ended::Reply(reply) => (reply, None),
@@ -333,28 +349,60 @@ impl Snapshot {
             Ended::Cancelled => return Err(Box::new(handed::cancelled())),
             Ended::HandedOver { .. } => return Err(Box::new(sentences::job_not_done(due.after, false))),
         };
+        let Beside { asker, record, telling } = beside;
         tell_lines(route, &arguments, Some(reply.status), telling);
-        match self.translating.translate(route, arguments, reply, due.at).await {
-            Ok(translation) => {
-                record.notes(&translation.notes, translation.result.outcome);
-                telling.line(LogLevel::Debug, || match translation.rule {
-                    Some(rule) => format!("rule {} of the route decides", rule + 1),
-                    None => "no rule of the route decides: the default rules do".to_owned(),
-                });
-                match failed {
-                    // The rules may know better words for the failure.
-                    Some(stand) if !translation.result.is_error() => {
-                        Err(Box::new(sentences::job_failed(stand.message.as_deref())))
-                    }
-                    Some(_) | None => Ok(translation.result),
-                }
+        // Nobody is asked about work that failed.
+        let asker = (failed.is_none() && route.asking.sampled.is_some()).then_some(asker);
+        let translation = match asker {
+            None => self.translate(route, arguments, reply, due, record).await?,
+            Some(asker) => self.translate_asking(route, arguments, reply, due, (asker, record)).await?,
+        };
+        record.notes(&translation.notes, translation.result.outcome);
+        telling.line(LogLevel::Debug, || match translation.rule {
+            Some(rule) => format!("rule {} of the route decides", rule + 1),
+            None => "no rule of the route decides: the default rules do".to_owned(),
+        });
+        match (failed, translation.result.outcome) {
+            // The rules may know better words for the failure.
+            (Some(stand), Outcome::Success | Outcome::Error(Fault::Unanswered)) => {
+                Err(Box::new(sentences::job_failed(stand.message.as_deref())))
             }
-            Err(Untranslated::Panicked) => {
-                record.panicked();
-                Err(Box::new(ToolResult::error(Fault::Unreadable, sentences::UNREADABLE)))
-            }
-            Err(Untranslated::TooLate) => Err(Box::new(sentences::too_late(due.after))),
+            (Some(_), Outcome::Error(_)) | (None, _) => Ok(translation.result),
         }
+    }
+
+    /// A translation of which a rule may ask the client's model: then there are two.
+    async fn translate_asking(
+        &self,
+        route: &Arc<Route>,
+        arguments: Arguments,
+        reply: Reply,
+        due: Due,
+        (asker, record): (&mut dyn Asker, &Record<'_>),
+    ) -> Result<Translation, Box<ToolResult>> {
+        let mut translation = self.translate(route, arguments.clone(), reply.clone(), due, record).await?;
+        let Some(sample) = translation.asks.take() else { return Ok(translation) };
+        let answers = questions::ask_of_rule(*sample, &arguments, asker).await?;
+        let (arguments, due) = (arguments.with_answers(answers), Due::after(route.deadline));
+        self.translate(route, arguments, reply, due, record).await
+    }
+
+    async fn translate(
+        &self,
+        route: &Arc<Route>,
+        arguments: Arguments,
+        reply: Reply,
+        due: Due,
+        record: &Record<'_>,
+    ) -> Result<Translation, Box<ToolResult>> {
+        let translated = self.translating.translate(route, arguments, reply, due.at).await;
+        translated.map_err(|why| match why {
+            Untranslated::Panicked => {
+                record.panicked();
+                Box::new(ToolResult::error(Fault::Unreadable, sentences::UNREADABLE))
+            }
+            Untranslated::TooLate => Box::new(sentences::too_late(due.after)),
+        })
     }
 }
 
@@ -372,6 +420,13 @@ fn finished(
     }
     record.end(result.outcome);
     result
+}
+
+/// Who is asked, and who is told, while a call goes on.
+struct Beside<'c, 'r, 't> {
+    asker: &'c mut dyn Asker,
+    record: &'c mut Record<'r>,
+    telling: &'c mut Telling<'t>,
 }
 
 /// What a call came to, where its caller may ask about a job itself.
@@ -395,7 +450,11 @@ fn tell_lines(route: &Route, arguments: &Arguments, status: Option<StatusCode>, 
 }
 
 fn check(route: &Route, arguments: Map<String, Value>) -> Result<Arguments, Box<ToolResult>> {
-    let checked = route.input.check(arguments.into());
+    checked(route, arguments.into())
+}
+
+fn checked(route: &Route, arguments: Arguments) -> Result<Arguments, Box<ToolResult>> {
+    let checked = route.input.check(arguments);
     checked.map_err(|sentence| Box::new(ToolResult::error(Fault::Arguments, sentence)))
 }
 

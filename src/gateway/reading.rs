@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use super::{Call, Snapshot};
+use super::{Call, Snapshot, questions::Nobody};
 use crate::{
     reply::Reply,
     route::Route,
@@ -124,7 +124,7 @@ impl Snapshot {
         let (route, arguments) = self.table.by_uri(uri).ok_or(ReadError::Unknown)?;
         let call = Call { arguments, ..call };
         let mut head = None;
-        let result = self.call_seeing(route, call, &mut head).await;
+        let result = self.call_seeing(route, call, &mut Nobody, &mut head).await;
         read_of(route, uri, &result, head.as_ref())
     }
 }
@@ -148,6 +148,7 @@ pub(super) fn read_of(
             | Fault::Unreadable
             | Fault::Unreachable
             | Fault::Deadline
+            | Fault::Unanswered
             | Fault::Busy => ReadError::Failed(words),
         });
     }

@@ -113,6 +113,7 @@ impl Drop for Record<'_> {
 fn fault_name(fault: Fault) -> &'static str {
     match fault {
         Fault::Arguments => "arguments",
+        Fault::Unanswered => "unanswered",
         Fault::Upstream { .. } => "upstream",
         Fault::Reported { .. } => "reported",
         Fault::Unreadable => "unreadable",

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::Method;
 
 use crate::{
+    route::{Ability, Missing},
     tool::{Fault, ToolResult},
     upstream::UpstreamError,
 };
@@ -171,6 +172,33 @@ fn size(bytes: usize) -> String {
         format!("{} KiB", bytes >> 10)
     } else {
         format!("{bytes} bytes")
+    }
+}
+
+/// What is missing of a client that can't be asked, and how to give it.
+pub(super) fn cannot_ask(missing: &[Missing]) -> String {
+    let mut told: Vec<(&str, &str)> = missing.iter().map(|missing| words_of(missing.ability)).collect();
+    told.sort_unstable();
+    told.dedup();
+    let list = |words: Vec<&str>| words.join(" and ");
+    let asks = list(told.iter().map(|(asks, _)| *asks).collect());
+    let needs = list(told.iter().map(|(_, needs)| *needs).collect());
+    format!(
+        "Nothing was done: before it acts, this tool asks {asks}, and this client can't be asked. It takes an MCP \
+         client that declares {needs}; no argument stands in for the answer."
+    )
+}
+
+/// What a tool does, and the capability of MCP that it takes.
+fn words_of(ability: Ability) -> (&'static str, &'static str) {
+    match ability {
+        Ability::Form => ("a person", "`elicitation`"),
+        Ability::FormWithLists => {
+            ("a person to choose of a list", "`elicitation` in revision 2025-11-25 or later")
+        }
+        Ability::Link => ("a person to open an address", "`elicitation.url`"),
+        Ability::Sample => ("the client's model", "`sampling`"),
+        Ability::Roots => ("for the client's folders", "`roots`"),
     }
 }
 

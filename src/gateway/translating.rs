@@ -131,8 +131,8 @@ fn translate(
     reply: &Reply,
     stop: Option<&Stop>,
 ) -> Result<Translation, Untranslated> {
-    let arguments = arguments.into_value();
-    let facts = Facts { stop, ..Facts::new(&route.definition.name, &arguments) };
+    let (args, answers) = arguments.into_values();
+    let facts = Facts { stop, answers: &answers, ..Facts::new(&route.definition.name, &args) };
     let translated = panic::catch_unwind(AssertUnwindSafe(|| {
         rule::translate(&route.translator, facts, reply, &mut Trace::off())
     }));

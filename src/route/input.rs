@@ -64,11 +64,12 @@ impl InputSchema {
                 arguments.insert(name.clone(), default.clone());
             }
         }
+        let answers = arguments.answers().clone();
         let value = arguments.into_value();
         let violations = self.schema.violations(&value, Self::MOST_VIOLATIONS);
         if violations.is_empty() {
             let Value::Object(map) = value else { unreachable!("arguments are an object") };
-            return Ok(map.into());
+            return Ok(Arguments::from(map).with_answers(answers));
         }
         let told = violations.iter().map(|violation| match violation.path.as_str() {
             "" => format!("the arguments object {}; {}", violation.what, self.known_names()),

@@ -1,15 +1,17 @@
 //! Which tool asks which upstream for what.
 //!
 //! In reading order: [`Route`] binds a tool to an endpoint of an upstream and to the rules for its reply;
-//! [`RouteTable`] finds the route of a call; [`InputSchema`] checks its arguments; [`RequestTemplate`] makes
-//! the upstream's request of them, in which no argument can leave the place it was put into; [`JobRule`] says of
-//! work that outlasts its first reply whether it is done, and what to ask next; [`location`] where a reply points to; [`LogLine`] what clients are
+//! [`RouteTable`] finds the route of a call; [`InputSchema`] checks its arguments; [`Asking`] says what is asked of a
+//! person or the client's model before anything is done; [`RequestTemplate`] makes the upstream's request of the
+//! arguments, in which no argument can leave the place it was put into; [`JobRule`] says of work that outlasts its first
+//! reply whether it is done, and what to ask next; [`location`] where a reply points to; [`LogLine`] what clients are
 //! told meanwhile, and [`TraceContext`] whose work a call is a part of. [`RouteCall`] is a call that a prompt or a
 //! [`Completion`] makes. Where a route is something to read,
 //! [`ResourceDefinition`] says what, and [`UriTemplate`] under which addresses.
 //!
 //! Pure: no `async`, clock, environment or log.
 
+mod ask;
 mod call;
 mod completion;
 mod input;
@@ -34,6 +36,10 @@ use crate::{
     tool::{ErrorFormat, ToolDefinition},
 };
 
+pub use ask::{
+    Abilities, Ability, Answer, Asking, Form, FormAbility, FormError, Inquiry, InquiryTemplate, Missing,
+    Next, Question, QuestionTemplate, Round, Sampled, Unfit,
+};
 pub use call::RouteCall;
 pub use completion::{AskedCompletion, Completion, Suggestions, lines_of};
 pub use input::InputSchema;
@@ -64,6 +70,8 @@ pub struct Route {
     pub input: InputSchema,
     /// What its arguments may be, for people who type them; beside what the schema lists.
     pub completions: Vec<(String, Completion)>,
+    /// What is asked before the request is sent.
+    pub asking: Asking,
     /// Where REST clients find it, beside a tool's `POST /tools/NAME`; `None` when that is all.
     pub rest: Option<RestEndpoint>,
     /// Who is asked.

@@ -61,6 +61,13 @@ pub enum JsonTemplate {
     Fixed(Value),
     /// The argument of this name with its type; left out of its object where the caller did not give it.
     Argument(String),
+    /// The answer of this name, or a field of it, with its type; left out where there is none.
+    Answer {
+        /// The question.
+        name: String,
+        /// The field of a form.
+        field: Option<String>,
+    },
     /// All arguments as one object.
     AllArguments,
     /// A string.
@@ -197,6 +204,14 @@ impl JsonTemplate {
         Ok(Some(match self {
             Self::Fixed(value) => value.clone(),
             Self::Argument(name) => return Ok(filling.arguments.get(name).cloned()),
+            Self::Answer { name, field } => {
+                let answer = filling.arguments.answers().get(name);
+                let value = match field {
+                    None => answer,
+                    Some(field) => answer.and_then(|answer| answer.get(field)),
+                };
+                return Ok(value.filter(|value| !value.is_null()).cloned());
+            }
             Self::AllArguments => Value::Object(filling.arguments.as_map().clone()),
             Self::Text(template) => Value::String(filling.render(template)?),
             Self::Array(items) => {

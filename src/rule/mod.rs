@@ -38,6 +38,7 @@ mod tests;
 mod trace;
 mod reading;
 mod rules;
+mod sample;
 mod translation;
 mod verdict;
 
@@ -57,6 +58,7 @@ pub use names::TEMPLATE_NAMES;
 pub use output::{OutputSchema, OutputSchemaError, Wrap};
 pub use redaction::{Redaction, SecretPattern, SecretPatternError};
 pub use rules::{Action, Otherwise, Rule, TranslationLimits, Translator};
+pub use sample::{SAMPLE, Sample, SampleTemplate, Speaker};
 pub use stop::Stop;
 pub use success::{SuccessRule, words_of_nothing};
 pub use template::{Template, TemplateError, line_names, template_names};

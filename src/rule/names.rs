@@ -7,7 +7,8 @@ use super::{jq::JqNames, matcher::Captures, reading::Reading, redaction::Redacti
 use crate::tool::{Shapes, Structured};
 
 /// The names that the templates of a rule see.
-pub const TEMPLATE_NAMES: [&str; 7] = ["args", "status", "headers", "text", "json", "value", "structured"];
+pub const TEMPLATE_NAMES: [&str; 8] =
+    ["args", "answers", "status", "headers", "text", "json", "value", "structured"];
 
 /// What is known when a template is filled in.
 #[derive(Clone, Copy)]
@@ -38,6 +39,7 @@ impl Known<'_> {
         for name in asked {
             let made = match *name {
                 "args" => Some(from_json(reading.facts.args)),
+                "answers" => Some(from_json(reading.facts.answers)),
                 "status" => Some(Name::from(reading.reply.status.as_u16())),
                 "headers" => Some(shown(reading.headers())),
                 "text" => reading.text().ok().map(text_shown),
@@ -57,6 +59,7 @@ impl Known<'_> {
 pub(super) fn jq_names<'a>(reading: &'a Reading<'_>, captures: &'a Captures) -> JqNames<'a> {
     JqNames {
         args: reading.facts.args,
+        answers: reading.facts.answers,
         status: reading.reply.status.as_u16(),
         headers: reading.headers(),
         captures,

@@ -13,6 +13,8 @@ use super::{
     matcher::Captures,
     names::{Known, jq_names},
     reading::Reading,
+    sample::{SAMPLE, Sample, SampleTemplate},
+    template::Template,
     told::told,
     trace::{LONGEST_TRACED, content_words},
     translation::Job,
@@ -31,6 +33,8 @@ pub struct SuccessRule {
     pub content: ContentTemplate,
     /// How much of it.
     pub limit: Option<Limit>,
+    /// What the client's model is asked before there is content: its answer is `answers.sample`.
+    pub sample: Option<Box<SampleTemplate>>,
 }
 
 /// A structure within its limit, what was left out, and the text of the reply where that is the whole value.
@@ -44,6 +48,8 @@ pub(super) enum Failed {
     TooLong(String),
     /// A filter of the rule said that it is an error, with jq's `error(…)`.
     Raised(Value),
+    /// The client's model has not been asked yet.
+    Asks(Box<Sample>),
 }
 
 impl From<String> for Failed {
@@ -70,6 +76,13 @@ impl Job<'_> {
         match self.try_success(rule, reading, captures, finding) {
             Ok(result) => result,
             Err(Failed::Raised(raised)) => self.raised(reading, &raised),
+            Err(Failed::Asks(sample)) => {
+                self.trace.step(|| {
+                    ("sample".into(), "asks the client's model, and goes on with its answer".into())
+                });
+                self.asks = Some(sample);
+                ToolResult::error(Fault::Unanswered, "The client's model is asked about the reply first.")
+            }
             Err(Failed::TooLong(why)) => {
                 self.trace.step(|| ("limit".into(), why.clone()));
                 self.note(why.clone());
@@ -121,12 +134,25 @@ impl Job<'_> {
         let templates = rule.content.templates();
         let asked: Vec<&str> =
             templates.iter().flat_map(|template| template.names()).map(String::as_str).collect();
-        let wants_value = asked.contains(&"value");
+        let mut of_sample =
+            rule.sample.iter().flat_map(|sample| sample.templates()).flat_map(Template::names);
+        let wants_value = asked.contains(&"value") || of_sample.any(|name| name == "value");
         let (structured, value) = self.structure(rule, reading, captures, found, wants_value)?;
         let (structured, cut, whole_text) = match (&rule.limit, structured) {
             (Some(limit), Some(structured)) => self.limited(rule, limit, reading, structured, whole_text)?,
             (_, structured) => (structured, None, whole_text),
         };
+        if let Some(sample) = &rule.sample
+            && reading.facts.answers.get(SAMPLE).is_none()
+        {
+            let known = Known { reading, captures, value: value.as_ref(), structured: structured.as_ref() };
+            let names = known
+                .names(&sample.templates().flat_map(Template::names).map(String::as_str).collect::<Vec<_>>());
+            let sample = sample.render(&minijinja::Value::from_pairs(names));
+            let sample =
+                sample.map_err(|error| format!("what the model is asked could not be written: {error}"))?;
+            return Err(Failed::Asks(Box::new(sample)));
+        }
         let mut shown = match &rule.content {
             ContentTemplate::Default => Vec::new(),
             ContentTemplate::Blocks(blocks) => {

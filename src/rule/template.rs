@@ -107,6 +107,17 @@ impl Template {
         Ok(Self { environment: Box::new(environment), source: source.to_owned(), names, paths })
     }
 
+    /// The same for an address: what is put into it is percent-encoded as a whole, so that it stays in its place.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile).
+    pub fn compile_for_address(source: &str) -> Result<Self, TemplateError> {
+        let mut template = Self::compile(source)?;
+        template.environment.set_formatter(write_encoded);
+        Ok(template)
+    }
+
     /// The template as written.
     pub fn source(&self) -> &str {
         &self.source
@@ -287,10 +298,12 @@ impl TemplateError {
     }
 }
 
-/// What the templates of a request see: `args`.
+/// What the templates of a request see: `args` and `answers`.
 pub fn template_names(arguments: &crate::tool::Arguments) -> Value {
-    let members = arguments.as_map().iter().map(|(key, value)| (key.as_str(), from_json(value)));
-    Value::from_pairs([("args", Value::from_pairs(members))])
+    let object = |members: &serde_json::Map<String, Json>| {
+        Value::from_pairs(members.iter().map(|(key, value)| (key.as_str(), from_json(value))))
+    };
+    Value::from_pairs([("args", object(arguments.as_map())), ("answers", object(arguments.answers()))])
 }
 
 /// What the lines that clients are told see: `args`, and `status` once there is one.
@@ -385,6 +398,29 @@ fn write_value(
         _ => value.clone(),
     };
     minijinja::escape_formatter(out, state, &written)
+}
+
+/// The same for addresses: everything but the unreserved characters of RFC 3986, section 2.3, is encoded.
+fn write_encoded(
+    out: &mut minijinja::Output<'_>,
+    state: &mut minijinja::State<'_, '_>,
+    value: &Value,
+) -> Result<(), Error> {
+    let text = match value.kind() {
+        // Which is an error, and no empty text.
+        ValueKind::Undefined => return minijinja::escape_formatter(out, state, value),
+        ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None => to_json(value)?.to_string(),
+        _ => value.to_string(),
+    };
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
+            _ if byte.is_ascii_alphanumeric() => encoded.push(byte.into()),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    minijinja::escape_formatter(out, state, &Value::from(encoded))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::{
     reading::Reading,
     redaction::Redaction,
     rules::{Action, Otherwise, Rule, Translator},
+    sample::Sample,
     stop::Stop,
     success::SuccessRule,
     trace::{Trace, held_words},
@@ -30,6 +31,8 @@ pub struct Facts<'a> {
     pub tool: &'a ToolName,
     /// With which arguments, an object.
     pub args: &'a Value,
+    /// What was answered to the questions of the route: an object, or null where it has none.
+    pub answers: &'a Value,
     /// What ends it when nobody waits any more.
     pub stop: Option<&'a Stop>,
 }
@@ -37,7 +40,7 @@ pub struct Facts<'a> {
 impl<'a> Facts<'a> {
     /// Facts of a call that is waited for to the end.
     pub fn new(tool: &'a ToolName, args: &'a Value) -> Self {
-        Self { tool, args, stop: None }
+        Self { tool, args, answers: &Value::Null, stop: None }
     }
 }
 
@@ -48,6 +51,8 @@ pub struct Translation {
     pub result: ToolResult,
     /// Which rule decided, from 0; `None` for the default rules.
     pub rule: Option<usize>,
+    /// What the client's model is to be asked first; the result then says no more than that.
+    pub asks: Option<Box<Sample>>,
     /// What somebody who looks after the route should know. For the log: may hold the upstream's words.
     pub notes: Vec<Note>,
 }
@@ -100,14 +105,15 @@ pub fn translate(translator: &Translator, facts: Facts<'_>, reply: &Reply, trace
         trace.step(|| ("expand".into(), told));
     }
     let reading = Reading::new(reply, &body, facts, None).with_most_values(translator.limits.values);
-    let job = Job { translator, trace, notes: &mut notes };
+    let mut job = Job { translator, trace, notes: &mut notes, asks: None };
     let (result, rule) = job.run(&reading);
+    let asks = job.asks.take();
     let result = translator.for_clients(result);
     if let Some(where_found) = translator.redaction.found_in(&result) {
         trace.step(|| ("redact".into(), where_found));
     }
     let notes = notes.into_iter().map(|note| note.without(&translator.redaction)).collect();
-    Translation { result, rule, notes }
+    Translation { result, rule, asks, notes }
 }
 
 /// A translation on its way: [`success`](super::success) and [`failure`](super::failure) go on from here.
@@ -115,10 +121,11 @@ pub(super) struct Job<'a> {
     pub(super) translator: &'a Translator,
     pub(super) trace: &'a mut Trace,
     pub(super) notes: &'a mut Vec<Note>,
+    pub(super) asks: Option<Box<Sample>>,
 }
 
 impl Job<'_> {
-    fn run(mut self, reading: &Reading<'_>) -> (ToolResult, Option<usize>) {
+    fn run(&mut self, reading: &Reading<'_>) -> (ToolResult, Option<usize>) {
         let translator = self.translator;
         for (index, rule) in translator.rules.iter().enumerate() {
             let recoded;
@@ -200,7 +207,7 @@ impl Job<'_> {
             ("default".into(), format!("no rule decides: by media type, which is {media_type}"))
         });
         let content = ContentTemplate::Default;
-        let rule = SuccessRule { extract: None, structured: None, content, limit: None };
+        let rule = SuccessRule { extract: None, structured: None, content, limit: None, sample: None };
         self.success(&rule, reading, &Captures::new(), Finding::new(None, reading))
     }
 

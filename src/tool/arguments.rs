@@ -2,34 +2,54 @@
 
 use serde_json::{Map, Value};
 
-/// Arguments of one call, by name, in the order the caller gave them.
+/// Arguments of one call, by name, in the order the caller gave them, and what was answered to the questions of its
+/// route.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Arguments(Map<String, Value>);
+pub struct Arguments {
+    given: Map<String, Value>,
+    answers: Map<String, Value>,
+}
 
 impl Arguments {
     /// The value of one argument.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.get(name)
+        self.given.get(name)
     }
 
     /// Sets one argument, replacing what was there.
     pub fn insert(&mut self, name: impl Into<String>, value: Value) {
-        self.0.insert(name.into(), value);
+        self.given.insert(name.into(), value);
     }
 
     /// All of them as one JSON object.
     pub fn as_map(&self) -> &Map<String, Value> {
-        &self.0
+        &self.given
     }
 
     /// All of them as one JSON value.
     pub fn into_value(self) -> Value {
-        Value::Object(self.0)
+        Value::Object(self.given)
+    }
+
+    /// The same with the answers to the questions of its route, by their names.
+    #[must_use]
+    pub fn with_answers(self, answers: Map<String, Value>) -> Self {
+        Self { answers, ..self }
+    }
+
+    /// What was answered to the questions of the route, by their names.
+    pub fn answers(&self) -> &Map<String, Value> {
+        &self.answers
+    }
+
+    /// Arguments and answers, each as one JSON value.
+    pub fn into_values(self) -> (Value, Value) {
+        (Value::Object(self.given), Value::Object(self.answers))
     }
 }
 
 impl From<Map<String, Value>> for Arguments {
-    fn from(map: Map<String, Value>) -> Self {
-        Self(map)
+    fn from(given: Map<String, Value>) -> Self {
+        Self { given, answers: Map::new() }
     }
 }

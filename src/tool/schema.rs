@@ -34,8 +34,24 @@ impl Schema {
     /// [`SchemaError`] when the document is not a valid JSON Schema, names another document, or has a pattern
     /// that can't be run in linear time.
     pub fn compile(document: &Map<String, Value>) -> Result<Self, SchemaError> {
+        Self::compile_by(document, jsonschema::options())
+    }
+
+    /// The same of a schema whose `format`s are conditions too, not hints alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile).
+    pub fn compile_with_formats(document: &Map<String, Value>) -> Result<Self, SchemaError> {
+        Self::compile_by(document, jsonschema::options().should_validate_formats(true))
+    }
+
+    fn compile_by(
+        document: &Map<String, Value>,
+        options: jsonschema::ValidationOptions<'_>,
+    ) -> Result<Self, SchemaError> {
         let value = Value::Object(document.clone());
-        let validator = jsonschema::options()
+        let validator = options
             .with_draft(jsonschema::Draft::Draft202012)
             .with_pattern_options(jsonschema::PatternOptions::regex())
             .offline()

@@ -130,8 +130,13 @@ fn rule(kind: ExtractorKind, fields: Option<Fields>, structured: Option<&str>) -
     let structured = structured.map(|filter| Jq::compile(filter).expect("the filter is fixed"));
     let typing = fields.map_or(Typing::AsFound, Typing::Fields);
     let extract = Some(Extract::One(Box::new(Extractor { of: None, kind, typing })));
-    let action =
-        Action::Success(SuccessRule { extract, structured, content: ContentTemplate::Default, limit: None });
+    let action = Action::Success(SuccessRule {
+        extract,
+        structured,
+        content: ContentTemplate::Default,
+        limit: None,
+        sample: None,
+    });
     Rule { matcher: Matcher::default(), charset: None, action }
 }
 

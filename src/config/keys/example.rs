@@ -8,6 +8,7 @@ pub(in crate::config) static EXAMPLE: Keys = Keys {
     list: &[
         key("name", Text, "What it shows."),
         key("args", Map(&Anything), "The arguments of the call."),
+        key("answers", Map(&Anything), "The answers to the questions of the route, as templates see them."),
         key("given", Section(&GIVEN), "What the upstream answers."),
         key("expect", Section(&EXPECT), "What clients then get; what is not named here is not compared."),
     ],

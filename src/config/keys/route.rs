@@ -25,6 +25,13 @@ pub(in crate::config) static ROUTE: Keys = Keys {
             Either(&[Text, Section(&REQUEST)]),
             "What the upstream is asked: `METHOD UPSTREAM/path/{argument}`, or a map.",
         ),
+        key("confirm", Text, "A question that a person says yes to before the request is sent: a template."),
+        key(
+            "ask",
+            ASK,
+            "What a person, or the client's model, is asked before it; a list is asked one after the other.",
+        ),
+        key("answer_within", ANSWER_WITHIN, "How long an answer may take. Default `10m`."),
         key(
             "input",
             JsonSchema,

@@ -44,6 +44,11 @@ pub(in crate::config) static RULE: Keys = Keys {
         key("status", ERROR_CODES, "The HTTP status of that error for REST clients."),
         key("extract", EXTRACTOR, "What reads a value from the reply; by its media type when absent."),
         key("structured", Text, "jq: from that value to the structured content."),
+        key(
+            "sample",
+            SAMPLE_FORM,
+            "What the client's model is asked about the reply: `answers.sample.text` in `content`.",
+        ),
         key("content", CONTENT, "What people and models see: a template, `{ as: … }`, or a list of blocks."),
         key("limit", Section(&LIMIT), "How much of a success is shown."),
         key("charset", Text, "The charset of the text, when the reply does not say it, or lies."),

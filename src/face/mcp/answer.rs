@@ -61,6 +61,19 @@ impl Answer {
         Self { status: StatusCode::OK, body: body.into(), session: None }
     }
 
+    /// What a request of the newer era is answered with that needs more from the client before it has a result.
+    pub(super) fn input_required(id: Id<'_>, members: &Value) -> Self {
+        let mut body = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"resultType\":\"input_required\",",
+            id.as_json()
+        )
+        .into_bytes();
+        let members = members.to_string();
+        body.extend_from_slice(&members.as_bytes()[1..]);
+        body.push(b'}');
+        Self { status: StatusCode::OK, body, session: None }
+    }
+
     /// A JSON-RPC error, and its line in the log.
     pub(super) fn error(
         face: Face,

@@ -1,8 +1,8 @@
 //! `tools/call`, from raw parameters to the result's bytes.
 
 use super::{
-    answer::Answer, client::Client, protocol::Protocol, refusal::Refusal, revision::Era, tasks,
-    telling::Listening,
+    answer::Answer, ask::Questioner, client::Client, protocol::Protocol, refusal::Refusal, revision::Era,
+    tasks, telling::Listening,
 };
 use crate::{
     gateway::{Call, Called},
@@ -31,6 +31,7 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
         Era::Handshake => false,
         Era::PerRequest => tasks::may_be(route, client, &arguments)?,
     };
+    let mut questioner = Questioner::new(client, &route.asking, &tool, &arguments)?;
     let listening = Listening::of(protocol, client)?;
     let call = Call { audience: Some(&listening), ..client.call(arguments) };
     // Dropped with the connection: the upstream's request ends with its client's.
@@ -40,8 +41,11 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
             Called::Job(job) => return Ok(tasks::created(protocol, client, &tool, job)),
         }
     } else {
-        snapshot.call(route, call).await
+        snapshot.call_asking(route, call, &mut questioner).await
     };
+    if let Some(answer) = questioner.end()? {
+        return Ok(answer);
+    }
     revision.adapt(&mut result);
     Answer::result(request.id, revision, |out| {
         write_result_fields(&result, revision.shapes(), protocol.about.result_meta(revision), out);

@@ -89,6 +89,10 @@ pub(super) struct Params<'a> {
     argument: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     context: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "inputResponses")]
+    input_responses: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "requestState")]
+    request_state: Option<&'a RawValue>,
 }
 
 /// What an argument is completed of.
@@ -416,6 +420,26 @@ impl<'a> Params<'a> {
     /// `resources/read` and the like: which resource.
     pub(super) fn uri(&self) -> Result<Cow<'a, str>, Refusal> {
         required_text(self.uri, "uri")
+    }
+
+    /// A request that was answered with questions: the answers to them.
+    pub(super) fn input_responses(
+        &self,
+    ) -> Result<Option<serde_json::Map<String, serde_json::Value>>, Refusal> {
+        match self.input_responses.map(RawValue::get) {
+            None => Ok(None),
+            Some(object) if object.starts_with('{') => {
+                serde_json::from_str(object).map(Some).map_err(|error| {
+                    Refusal::Params(format!("`params.inputResponses`: {}", without_place(&error)).into())
+                })
+            }
+            Some(_) => Err(Refusal::Params("`params.inputResponses` must be an object".into())),
+        }
+    }
+
+    /// The same: the state that was given out with the questions.
+    pub(super) fn request_state(&self) -> Result<Option<Cow<'a, str>>, Refusal> {
+        self.request_state.map(|state| required_text(Some(state), "requestState")).transpose()
     }
 
     /// `tools/list`: where to go on.

@@ -4,11 +4,12 @@
 //! to its answer, whatever brought it (`carrier`); `decode` finds one JSON-RPC message in a body; `revision` says which
 //! revision it speaks and holds everything in which they differ; `header` holds the headers of 2026-07-28 against the
 //! body; `client` is who waits for the result, and how to tell or ask it something before that (`questions`, whose
-//! answers may reach a `peer`, and `telling` with the `levels` of log lines that a session wants); `session` is what a client of the older era has said at its
-//! handshake, `sessions` whether its id is still taken, and `in_flight` what another message of it can end;
-//! `subscriptions` tells of changes on `streams` that stay open; `batch` takes several messages in one; `call`, `tasks`,
-//! `prompts`, `complete`, `resources` and `about` give the results, `subscribed` is what sessions want to hear of; `refusal` names what has none; `answer` writes both, `stream` as
-//! events where more than a result is to be said. `stdio` is the same without HTTP, over pipes.
+//! answers may reach a `peer`, and `telling` with the `levels` of log lines that a session wants); `ask` takes the
+//! questions of a route there; `session` is what a client of the older era has said at its handshake, `sessions` whether
+//! its id is still taken, and `in_flight` what another message of it can end; `subscriptions` tells of changes on
+//! `streams` that stay open; `batch` takes several messages in one; `call`, `tasks`, `prompts`, `complete`, `resources` and
+//! `about` give the results, `subscribed` is what sessions want to hear of; `refusal` names what has none; `answer` writes
+//! both, `stream` as events where more than a result is to be said. `stdio` is the same without HTTP, over pipes.
 //!
 //! A message is never read into a tree and a result never built as one: an id is echoed as it came, and an
 //! upstream's JSON goes from its bytes into the answer's. That is why the SDK (`rmcp`) lends its types for
@@ -17,10 +18,10 @@
 
 mod about;
 mod answer;
+mod ask;
 mod batch;
 mod call;
 mod carrier;
-#[cfg_attr(not(test), expect(dead_code, reason = "no client is asked anything yet"))]
 mod client;
 mod complete;
 mod decode;

@@ -3,10 +3,13 @@
 use std::{borrow::Cow, fmt};
 
 use rmcp::model::{ErrorCode, ErrorData};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{revision::Revision, tasks};
-use crate::gateway::{PromptError, REQUEST_ID_META};
+use crate::{
+    gateway::{PromptError, REQUEST_ID_META},
+    route::{Ability, Missing},
+};
 
 /// Why a message gets a JSON-RPC error. The text reaches the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +64,12 @@ pub(super) enum Refusal {
     /// What only clients can ask for that know tasks.
     #[error("this needs the extension `{}`, which the client does not declare", tasks::EXTENSION)]
     NeedsTasks,
+    /// Something has to be asked that the client has not declared it can be (revision 2026-07-28).
+    #[error(
+        "this needs capabilities that the client does not declare in `io.modelcontextprotocol/clientCapabilities`: {}",
+        names_of(missing)
+    )]
+    Capability { missing: Vec<Missing> },
     /// A revision that is not spoken here.
     #[error("protocol version `{}` is not supported", Short(requested))]
     Version { requested: String },
@@ -92,7 +101,7 @@ impl Refusal {
             }
             Self::Headers(_) => ErrorCode::HEADER_MISMATCH,
             Self::TooManyStreams => ErrorCode::INTERNAL_ERROR,
-            Self::NeedsTasks => ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
+            Self::NeedsTasks | Self::Capability { .. } => ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
             Self::Version { .. } => ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
         };
         let supported = || Revision::ALL.map(Revision::as_str);
@@ -107,6 +116,7 @@ impl Refusal {
             Self::NeedsTasks => {
                 Some(json!({ "requiredCapabilities": { "extensions": { tasks::EXTENSION: {} } } }))
             }
+            Self::Capability { missing } => Some(json!({ "requiredCapabilities": capabilities(missing) })),
             _ => None,
         };
         ErrorData::new(code, self.to_string(), data)
@@ -120,6 +130,27 @@ impl From<PromptError> for Refusal {
             PromptError::Failed(_) => Self::Failed(error.to_string()),
         }
     }
+}
+
+/// What a client would have to declare, as it does so itself.
+fn capabilities(missing: &[Missing]) -> Value {
+    let mut capabilities = json!({});
+    for missing in missing {
+        match missing.ability {
+            Ability::Form | Ability::FormWithLists => capabilities["elicitation"]["form"] = json!({}),
+            Ability::Link => capabilities["elicitation"]["url"] = json!({}),
+            Ability::Sample => capabilities["sampling"] = json!({}),
+            Ability::Roots => capabilities["roots"] = json!({}),
+        }
+    }
+    capabilities
+}
+
+fn names_of(missing: &[Missing]) -> String {
+    let capabilities = capabilities(missing);
+    let names: Vec<_> =
+        capabilities.as_object().into_iter().flatten().map(|(name, _)| format!("`{name}`")).collect();
+    names.join(", ")
 }
 
 /// A client's own words in an answer to it: at most 100 characters of them.

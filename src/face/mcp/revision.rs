@@ -249,7 +249,8 @@ impl Revision {
             | Refusal::NotAMessage(_)
             | Refusal::Headers(_)
             | Refusal::NeedsTasks
-            | Refusal::Version { .. } => StatusCode::BAD_REQUEST,
+            | Refusal::Version { .. }
+            | Refusal::Capability { .. } => StatusCode::BAD_REQUEST,
             Refusal::UnknownMethod { .. } => match self.era() {
                 Era::Handshake => StatusCode::OK,
                 Era::PerRequest => StatusCode::NOT_FOUND,

@@ -122,6 +122,8 @@ fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
     };
     match fault {
         Fault::Arguments => StatusCode::BAD_REQUEST,
+        // Nobody can be asked over REST: the tool is not for such clients.
+        Fault::Unanswered => StatusCode::FORBIDDEN,
         // A 407 speaks of the proxy, which is us, and would have a client send its password here.
         Fault::Upstream { status: 407 } => StatusCode::BAD_GATEWAY,
         Fault::Upstream { status } => StatusCode::from_u16(status)
@@ -276,6 +278,7 @@ mod tests {
         assert_eq!(status_of(Outcome::Success, ErrorStatus::Truthful), 200);
         for (fault, expected) in [
             (Fault::Arguments, 400),
+            (Fault::Unanswered, 403),
             (Fault::Upstream { status: 404 }, 404),
             (Fault::Upstream { status: 429 }, 429),
             (Fault::Upstream { status: 407 }, 502),

@@ -17,12 +17,12 @@ use jaq_core::{
 use jaq_json::{Error, Val};
 use serde_json::Value;
 
-use super::stop::Stop;
+use super::{rules::TranslationLimits, stop::Stop};
 
 /// One compiled jq filter. Clones share what was compiled.
 ///
-/// It sees the value as `.`, and `$args`, `$status`, `$headers`, and the captures of the rule's patterns by their
-/// names. What reads the world (`env`, `input`, `now`)
+/// It sees the value as `.`, and `$args`, `$status`, `$headers`, `$answers`, and the captures of the rule's patterns by
+/// their names. What reads the world (`env`, `input`, `now`)
 /// or leaves it (`halt`, `debug`, `stderr`) is not there, so the same reply gives the same result.
 #[derive(Clone)]
 pub struct Jq {
@@ -60,6 +60,8 @@ impl JqError {
 pub struct JqNames<'a> {
     /// The call's arguments, an object.
     pub args: &'a Value,
+    /// What was answered to the questions of the route, an object or null.
+    pub answers: &'a Value,
     /// The reply's HTTP status.
     pub status: u16,
     /// The reply's headers, an object with lower-case names.
@@ -93,7 +95,7 @@ const OPERATOR_LIMIT: usize = 400;
 const COMPILER_STACK_BYTES: usize = 64 << 20;
 /// The written filter's name among the definitions.
 const MAIN: &str = "written";
-const VARIABLES: [&str; 3] = ["$args", "$status", "$headers"];
+const VARIABLES: [&str; 4] = ["$args", "$status", "$headers", "$answers"];
 
 impl Jq {
     /// Compiles a filter.
@@ -220,6 +222,15 @@ impl Jq {
         )
     }
 
+    /// Whether it holds of a call before there is a reply: the arguments are `.` and `$args`. A filter that fails holds:
+    /// it decides whether somebody is asked, and who can't tell asks.
+    pub fn holds_before(&self, args: &Value, answers: &Value) -> bool {
+        let spent = Spent::until(None);
+        let (headers, most_values) = (&Value::Null, TranslationLimits::DEFAULT_VALUES);
+        let names = JqNames { args, answers, status: 0, headers, captures: &[], most_values, stop: None };
+        !matches!(self.run(to_jq(args), names, &spent).next(), None | Some(Ok(Val::Null | Val::Bool(false))))
+    }
+
     fn run<'a>(
         &'a self,
         value: Val,
@@ -230,7 +241,8 @@ impl Jq {
             let found = names.captures.iter().rev().find(|(other, _)| other == name);
             found.map_or(Val::Null, |(_, text)| Val::utf8_str(text.clone()))
         };
-        let variables = [to_jq(names.args), Val::from(names.status as isize), to_jq(names.headers)];
+        let status = Val::from(names.status as isize);
+        let variables = [to_jq(names.args), status, to_jq(names.headers), to_jq(names.answers)];
         let variables = variables.into_iter().chain(self.captures.iter().map(capture));
         let data = Bounded { table: &self.filter.lut, spent };
         let context = Ctx::<bounds::Kind>::new(data, Vars::new(variables));
@@ -390,6 +402,7 @@ mod tests {
         let (args, headers) = (json!({"city": "Oslo"}), json!({}));
         let names = JqNames {
             args: &args,
+            answers: &Value::Null,
             status: 200,
             headers: &headers,
             captures: &[],
@@ -499,6 +512,7 @@ mod tests {
         let empty = json!({});
         let names = JqNames {
             args: &empty,
+            answers: &Value::Null,
             status: 200,
             headers: &empty,
             captures: &[],
@@ -521,6 +535,7 @@ mod tests {
             let (input, empty) = (serde_json::from_str(&long).unwrap(), json!({}));
             let names = JqNames {
                 args: &empty,
+                answers: &Value::Null,
                 status: 200,
                 headers: &empty,
                 captures: &[],
@@ -567,6 +582,7 @@ mod tests {
             (Jq::compile("reduce range(9) as $i (0; . + $i)").unwrap(), Value::Null, Stop::default());
         let names = || JqNames {
             args: &empty,
+            answers: &Value::Null,
             status: 200,
             headers: &empty,
             captures: &[],

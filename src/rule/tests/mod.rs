@@ -50,6 +50,7 @@ fn success(extract: ExtractorKind, structured: Option<&str>, content: Option<&st
         structured,
         content,
         limit: None,
+        sample: None,
     });
     Rule { matcher: Matcher::default(), charset: None, action }
 }

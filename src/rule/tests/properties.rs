@@ -201,7 +201,7 @@ fn any_translator() -> impl Strategy<Value = Translator> {
             let extract = Some(extract);
             let structured = filter.map(|filter| Jq::compile(filter).unwrap());
             let (content, limit) = (shapes::content(content), shapes::limit(limit));
-            let action = Action::Success(SuccessRule { extract, structured, content, limit });
+            let action = Action::Success(SuccessRule { extract, structured, content, limit, sample: None });
             rules.push(Rule { matcher: Matcher::default(), charset: None, action });
         }
         translator(rules, schema)
@@ -235,7 +235,7 @@ proptest! {
         let extract = extract(picked);
         let Some(schema) = extract.as_ref().and_then(Extract::schema) else { return Ok(()) };
         let (schema, content) = (Value::Object(schema), ContentTemplate::Default);
-        let action = Action::Success(SuccessRule { extract, structured: None, content, limit: None });
+        let action = Action::Success(SuccessRule { extract, structured: None, content, limit: None, sample: None });
         let rule = Rule { matcher: Matcher::default(), charset: None, action };
         let result = run(&translator(vec![rule], None), &reply);
         if !result.is_error() {

@@ -1,5 +1,6 @@
 //! The MCP face over a real gateway; only the legacy server is played.
 
+mod ask;
 mod complete;
 mod handshake;
 mod lists;
@@ -297,6 +298,7 @@ fn route(
         completions: Vec::new(),
         tool: Offer::Made,
         resource: None,
+        asking: Default::default(),
         rest: None,
         upstream: upstream.clone(),
         request: RequestTemplate::new(Method::GET, PathTemplate::parse(path).unwrap()),

@@ -94,6 +94,13 @@ impl Client {
         .await
     }
 
+    /// Reads until there are more bytes than these, of this response.
+    pub(crate) async fn read_more_than(&mut self, count: usize) {
+        while self.unread.len() <= count {
+            assert!(self.more().await, "the response ended");
+        }
+    }
+
     /// Everything until the other side closes the connection.
     pub(crate) async fn read_to_end(&mut self) -> String {
         soon("the end of the connection", async { while self.more().await {} }).await;

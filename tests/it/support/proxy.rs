@@ -80,6 +80,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
         completions: Vec::new(),
         tool: Offer::Made,
         resource: None,
+        asking: Default::default(),
         rest: None,
         upstream: "old".parse().unwrap(),
         request: RequestTemplate::new(method.parse().unwrap(), path),

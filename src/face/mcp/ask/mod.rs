@@ -1,0 +1,278 @@
+//! Questions on the way of a request, in both eras.
+//!
+//! In the newer era a request ends with what there is to ask (`input_required`), and the client sends it again with the
+//! answers; what it has answered so far travels with it, sealed. In the older era the client is asked while its request
+//! waits.
+
+mod wire;
+
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{
+    answer::Answer,
+    client::{Client, Unanswered},
+    refusal::Refusal,
+    revision::{Era, Revision},
+};
+use crate::{
+    gateway::{Answering, Asker},
+    route::{Abilities, Asking, Missing, Question, Unfit},
+    seal::{Purpose, Unsealed, fingerprint},
+};
+
+/// Asks the client of a request, and knows afterwards whether the request ends with questions.
+#[derive(Debug)]
+pub(super) struct Questioner<'a> {
+    client: &'a Client<'a>,
+    asking: &'a Asking,
+    abilities: Abilities,
+    /// What the request is for: another one can't take its state.
+    subject: String,
+    /// What has been answered before this request.
+    answered: Map<String, Value>,
+    /// What came with this request, until somebody asks.
+    responses: Option<Map<String, Value>>,
+    end: End,
+}
+
+/// How a request of the newer era ends.
+#[derive(Debug)]
+enum End {
+    /// With its result.
+    Result,
+    /// With these questions, after these answers.
+    Questions(Vec<Question>, Map<String, Value>),
+    /// With an error.
+    Refusal(Refusal),
+}
+
+/// What the client of a request has answered so far, for the request that follows.
+#[derive(Serialize, Deserialize)]
+struct State {
+    subject: String,
+    answers: Map<String, Value>,
+}
+
+impl<'a> Questioner<'a> {
+    /// For a request of `name` with these arguments.
+    ///
+    /// # Errors
+    ///
+    /// When the request brings a state that was not given out for it, or answers that are none.
+    pub(super) fn new(
+        client: &'a Client<'a>,
+        asking: &'a Asking,
+        name: &str,
+        arguments: &Map<String, Value>,
+    ) -> Result<Self, Refusal> {
+        let capabilities = || client.revision.abilities(&client.capabilities());
+        let (abilities, subject, answered, responses) = match client.revision.era() {
+            Era::PerRequest => {
+                let subject = subject(&client.request.method, name, arguments);
+                let answered = opened(client, &subject)?;
+                let responses = client.request.params.input_responses()?.unwrap_or_default();
+                let abilities = if asking.is_empty() { Abilities::default() } else { capabilities() };
+                (abilities, subject, answered, Some(responses))
+            }
+            Era::Handshake => {
+                let can_ask = !asking.is_empty() && client.outbox.is_open();
+                let abilities = if can_ask { capabilities() } else { Abilities::default() };
+                (abilities, String::new(), Map::new(), None)
+            }
+        };
+        Ok(Self { client, asking, abilities, subject, answered, responses, end: End::Result })
+    }
+
+    /// What the request is answered with in place of its result, where that is not to be.
+    ///
+    /// # Errors
+    ///
+    /// When the client can't be asked, or its answers are none.
+    pub(super) fn end(self) -> Result<Option<Answer>, Refusal> {
+        match self.end {
+            End::Result => Ok(None),
+            End::Refusal(refusal) => Err(refusal),
+            End::Questions(questions, answers) => {
+                let revision = self.client.revision;
+                let requests: Map<String, Value> = questions
+                    .iter()
+                    .map(|question| {
+                        let (method, params) = wire::request(question, revision);
+                        (question.name.clone(), json!({ "method": method, "params": params }))
+                    })
+                    .collect();
+                let state = State { subject: self.subject, answers };
+                let state = serde_json::to_vec(&state).expect("its keys are strings");
+                let expires = SystemTime::now() + self.asking.patience;
+                let state = self.client.seal.seal(Purpose::State, &state, expires);
+                let members = json!({ "inputRequests": requests, "requestState": state });
+                Ok(Some(Answer::input_required(self.client.request.id, &members)))
+            }
+        }
+    }
+
+    /// The newer era: takes what came with the request.
+    fn take(&mut self, questions: Vec<Question>) -> Result<Map<String, Value>, String> {
+        /// Nobody reads it: the request ends with questions or a refusal.
+        const PENDING: &str = "The client is asked first.";
+        // They were given to what was asked before; what is asked from now on waits for another request.
+        let mut responses = self.responses.take().unwrap_or_default();
+        let (mut taken, mut open) = (Map::new(), Vec::new());
+        for question in questions {
+            let Some(response) = responses.remove(&question.name) else {
+                open.push(question);
+                continue;
+            };
+            match wire::answer(&question, response).and_then(|answer| question.take(answer)) {
+                Ok(value) => {
+                    taken.insert(question.name, value);
+                }
+                Err(Unfit::Refused(sentence)) => return Err(sentence),
+                Err(Unfit::Wrong(why)) => {
+                    self.end = End::Refusal(Refusal::Params(why.into()));
+                    return Err(PENDING.to_owned());
+                }
+            }
+        }
+        self.answered.extend(taken.clone());
+        if open.is_empty() {
+            return Ok(taken);
+        }
+        self.end = End::Questions(open, self.answered.clone());
+        Err(PENDING.to_owned())
+    }
+
+    /// The older era: asks one after the other, as a person answers.
+    async fn ask_now(&self, questions: Vec<Question>) -> Result<Map<String, Value>, String> {
+        let mut answers = Map::new();
+        for question in questions {
+            let (method, params) = wire::request(&question, self.client.revision);
+            let value = match self.client.outbox.ask(method, &params, self.asking.patience).await {
+                Ok(result) => serde_json::from_str(result.get())
+                    .map_err(|_| Unfit::Wrong("the client's answer can't be read".to_owned()))
+                    .and_then(|result| wire::answer(&question, result))
+                    .and_then(|answer| question.take(answer))
+                    .map_err(|unfit| match unfit {
+                        Unfit::Refused(sentence) => sentence,
+                        Unfit::Wrong(why) => format!("Nothing was done: {why}."),
+                    })?,
+                Err(Unanswered::Refused { .. }) if question.optional => Value::Null,
+                Err(unanswered) => {
+                    return Err(format!("Nothing was done: asked for `{}`, {unanswered}.", question.name));
+                }
+            };
+            answers.insert(question.name, value);
+        }
+        Ok(answers)
+    }
+}
+
+impl Asker for Questioner<'_> {
+    fn abilities(&self) -> Abilities {
+        self.abilities
+    }
+
+    fn answers(&self) -> Map<String, Value> {
+        self.answered.clone()
+    }
+
+    fn ask(&mut self, questions: Vec<Question>) -> Answering<'_> {
+        match self.client.revision.era() {
+            Era::PerRequest => {
+                let taken = self.take(questions);
+                Box::pin(async move { taken })
+            }
+            Era::Handshake => Box::pin(self.ask_now(questions)),
+        }
+    }
+
+    fn unable(&mut self, missing: Vec<Missing>) {
+        match self.client.revision.era() {
+            Era::PerRequest => self.end = End::Refusal(Refusal::Capability { missing }),
+            // A model reads the tool error.
+            Era::Handshake => {}
+        }
+    }
+}
+
+/// What a request is for, in a few bytes.
+fn subject(method: &str, name: &str, arguments: &Map<String, Value>) -> String {
+    let mut written = json!([method, name]).to_string();
+    write_sorted(&Value::Object(arguments.clone()), &mut written);
+    fingerprint(written.as_bytes())
+}
+
+/// JSON with the members of objects by name, so that their order makes no difference.
+fn write_sorted(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_unstable_by_key(|(name, _)| *name);
+            out.push('{');
+            for (name, member) in members {
+                out.push_str(&Value::from(name.as_str()).to_string());
+                write_sorted(member, out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for item in items {
+                write_sorted(item, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            out.push_str(&value.to_string())
+        }
+    }
+}
+
+/// What was answered before, from the state that a request brings back.
+fn opened(client: &Client<'_>, subject: &str) -> Result<Map<String, Value>, Refusal> {
+    let Some(token) = client.request.params.request_state()? else { return Ok(Map::new()) };
+    let refuse =
+        |why: &str| Refusal::Params(format!("`params.requestState`: {why}; call again without it").into());
+    let content = client
+        .seal
+        .open(Purpose::State, &token, SystemTime::now())
+        .map_err(|unsealed: Unsealed| refuse(&unsealed.to_string()))?;
+    let state: State = serde_json::from_slice(&content).map_err(|_| refuse("it was not given out here"))?;
+    match state.subject == subject {
+        true => Ok(state.answers),
+        false => Err(refuse("it was given out for another request")),
+    }
+}
+
+impl Revision {
+    /// What a client of this revision is able to do that declares these capabilities.
+    fn abilities(self, capabilities: &Map<String, Value>) -> Abilities {
+        wire::abilities(self, capabilities)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_is_the_same_whatever_the_order_of_its_arguments() {
+        let of = |name: &str, arguments: Value| subject("tools/call", name, arguments.as_object().unwrap());
+        let one = of("delete", json!({"id": 1, "more": {"a": [1, 2], "b": "x"}}));
+        assert_eq!(one, of("delete", json!({"more": {"b": "x", "a": [1, 2]}, "id": 1})));
+        for other in [
+            of("delete", json!({"id": 2, "more": {"a": [1, 2], "b": "x"}})),
+            of("delete", json!({"id": "1", "more": {"a": [1, 2], "b": "x"}})),
+            of("delete", json!({"id": 1, "more": {"a": [2, 1], "b": "x"}})),
+            of("delete2", json!({"id": 1, "more": {"a": [1, 2], "b": "x"}})),
+            subject("prompts/get", "delete", json!({"id": 1}).as_object().unwrap()),
+        ] {
+            assert_ne!(one, other);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! A form for a person: a flat object of texts, numbers, flags and choices, as MCP lets servers ask for
+//! (2026-07-28, Elicitation, "Requested Schema").
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::tool::{Schema, kind_of};
+
+/// What a person is asked to fill in. Clones share the fields.
+#[derive(Debug, Clone, Default)]
+pub struct Form {
+    fields: Vec<Arc<Field>>,
+}
+
+#[derive(Debug)]
+struct Field {
+    name: String,
+    required: bool,
+    schema: Schema,
+}
+
+/// Why a JSON Schema is no form.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct FormError {
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// Where in the schema, as a JSON Pointer.
+    pub pointer: String,
+    /// What to write.
+    pub help: &'static str,
+}
+
+const TYPES: [&str; 5] = ["string", "integer", "number", "boolean", "array"];
+const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
+/// What every field may have.
+const COMMON: [&str; 4] = ["type", "title", "description", "default"];
+
+impl Form {
+    /// How many fields a form may have: a person fills it in.
+    pub const FIELD_LIMIT: usize = 50;
+
+    /// Reads a schema.
+    ///
+    /// # Errors
+    ///
+    /// [`FormError`] when it is more than clients can make a form of.
+    pub fn compile(document: &Map<String, Value>) -> Result<Self, FormError> {
+        const HELP: &str = "a form is `{ type: object, properties: { … }, required: [ … ] }`";
+        if document.get("type").is_some_and(|kind| kind != "object") {
+            return Err(wrong("/type", "a form is of type `object`", HELP));
+        }
+        let known = |key: &&String| matches!(key.as_str(), "$schema" | "type" | "properties" | "required");
+        if let Some(key) = document.keys().find(|key| !known(key)) {
+            return Err(wrong(&pointer("", key), format!("a form has no `{key}`"), HELP));
+        }
+        let Some(Value::Object(properties)) = document.get("properties") else {
+            return Err(wrong("/properties", "a form has no `properties`", HELP));
+        };
+        if properties.len() > Self::FIELD_LIMIT {
+            let message = format!("a form has at most {} fields", Self::FIELD_LIMIT);
+            return Err(wrong("/properties", message, "ask in several rounds"));
+        }
+        let required: Vec<&str> = match document.get("required") {
+            None => Vec::new(),
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+            Some(_) => return Err(wrong("/required", "`required` is a list of names", HELP)),
+        };
+        if let Some(name) = required.iter().find(|name| !properties.contains_key(**name)) {
+            return Err(wrong(
+                "/required",
+                format!("`{name}` is required, and is no field of the form"),
+                HELP,
+            ));
+        }
+        let field = |(name, field): (&String, &Value)| {
+            let at = pointer("/properties", name);
+            let required = required.contains(&name.as_str());
+            let schema = field_schema(&at, field)?;
+            Ok(Arc::new(Field { name: name.clone(), required, schema }))
+        };
+        Ok(Self { fields: properties.iter().map(field).collect::<Result<_, FormError>>()? })
+    }
+
+    /// Whether nothing is to be filled in: the person says yes or no.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// Whether several of some choices can be taken, which older clients have no field for.
+    pub fn has_lists(&self) -> bool {
+        self.fields
+            .iter()
+            .any(|field| field.schema.document().get("type").is_some_and(|kind| kind == "array"))
+    }
+
+    /// The names of the fields.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().map(|field| field.name.as_str())
+    }
+
+    /// The same with some of its fields only.
+    pub(super) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
+        Self { fields: self.fields.iter().filter(|field| wanted(&field.name)).cloned().collect() }
+    }
+
+    /// The form as JSON Schema.
+    pub fn document(&self) -> Map<String, Value> {
+        let property = |field: &Arc<Field>| (field.name.clone(), field.schema.document().clone().into());
+        let properties: Map<String, Value> = self.fields.iter().map(property).collect();
+        let required = self.fields.iter().filter(|field| field.required);
+        let required: Vec<Value> = required.map(|field| field.name.as_str().into()).collect();
+        let mut document = Map::new();
+        document.insert("type".into(), "object".into());
+        document.insert("properties".into(), properties.into());
+        if !required.is_empty() {
+            document.insert("required".into(), required.into());
+        }
+        document
+    }
+
+    /// Checks what was filled in; what was not asked for is left out.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names each field, what it must be and what was found.
+    pub fn check(&self, mut content: Map<String, Value>) -> Result<Map<String, Value>, String> {
+        const MOST_VIOLATIONS: usize = 3;
+        let (mut checked, mut wrong) = (Map::new(), Vec::new());
+        for field in &self.fields {
+            match content.remove(&field.name) {
+                None | Some(Value::Null) if field.required => {
+                    wrong.push(format!("`{}` is required; found nothing", field.name));
+                }
+                None | Some(Value::Null) => {}
+                Some(value) => {
+                    let violations = field.schema.violations(&value, 1);
+                    wrong.extend(
+                        violations.iter().map(|violation| format!("`{}` {}", field.name, violation.what)),
+                    );
+                    checked.insert(field.name.clone(), value);
+                }
+            }
+        }
+        if wrong.is_empty() {
+            return Ok(checked);
+        }
+        wrong.truncate(MOST_VIOLATIONS);
+        Err(wrong.join(". "))
+    }
+}
+
+/// The schema of one field.
+fn field_schema(at: &str, field: &Value) -> Result<Schema, FormError> {
+    let Value::Object(field) = field else {
+        let message = format!("a field of a form is a map, found {}", kind_of(field));
+        return Err(wrong(at, message, "write `{ type: string }`"));
+    };
+    let kind = field.get("type").and_then(Value::as_str).unwrap_or_default();
+    let more: &[&str] = match kind {
+        "string" => &["minLength", "maxLength", "format", "enum", "enumNames", "oneOf"],
+        "integer" | "number" => &["minimum", "maximum"],
+        "boolean" => &[],
+        "array" => &["minItems", "maxItems", "items"],
+        _ => {
+            let message = format!("a field of a form is of one of the types `{}`", TYPES.join("`, `"));
+            return Err(wrong(&pointer(at, "type"), message, "ask for nested values in several fields"));
+        }
+    };
+    if let Some(key) =
+        field.keys().find(|key| !COMMON.contains(&key.as_str()) && !more.contains(&key.as_str()))
+    {
+        let message = format!("clients have no `{key}` for a field of type `{kind}`");
+        return Err(wrong(&pointer(at, key), message, "leave it out; a rule can look at the answer"));
+    }
+    if let Some(format) = field.get("format")
+        && !FORMATS.iter().any(|known| format == known)
+    {
+        let message = format!("clients know the formats `{}` only", FORMATS.join("`, `"));
+        return Err(wrong(&pointer(at, "format"), message, "leave it out"));
+    }
+    if kind == "array" {
+        let Some(Value::Object(items)) = field.get("items") else {
+            return Err(wrong(at, "a list in a form has `items` to choose from", CHOICES));
+        };
+        let chosen = items.contains_key("enum") || items.contains_key("anyOf");
+        let known = |key: &&String| matches!(key.as_str(), "type" | "enum" | "anyOf");
+        if !chosen || items.keys().any(|key| !known(&key)) {
+            return Err(wrong(&pointer(at, "items"), "a list in a form is of choices", CHOICES));
+        }
+        if let Some(titled) = items.get("anyOf") {
+            check_titles(&pointer(&pointer(at, "items"), "anyOf"), titled)?;
+        }
+    }
+    if let Some(titled) = field.get("oneOf") {
+        check_titles(&pointer(at, "oneOf"), titled)?;
+    }
+    if let (Some(Value::Array(values)), Some(names)) = (field.get("enum"), field.get("enumNames"))
+        && names.as_array().is_none_or(|names| names.len() != values.len())
+    {
+        return Err(wrong(&pointer(at, "enumNames"), "`enumNames` has a name for each of `enum`", CHOICES));
+    }
+    let schema = Schema::compile_with_formats(field).map_err(|error| FormError {
+        message: format!("not a JSON Schema: {}", error.message),
+        pointer: format!("{at}{}", error.pointer),
+        help: "see https://json-schema.org/understanding-json-schema",
+    })?;
+    if let Some(default) = field.get("default")
+        && !schema.admits(default)
+    {
+        return Err(wrong(
+            &pointer(at, "default"),
+            "the default is not what the field takes",
+            "write one that is",
+        ));
+    }
+    Ok(schema)
+}
+
+const CHOICES: &str = "write `enum: [ … ]`, or `oneOf: [ { const: …, title: … } ]`";
+
+fn check_titles(at: &str, choices: &Value) -> Result<(), FormError> {
+    let titled = |choice: &Value| choice["const"].is_string() && choice["title"].is_string();
+    match choices {
+        Value::Array(choices) if !choices.is_empty() && choices.iter().all(titled) => Ok(()),
+        _ => Err(wrong(at, "choices with titles are a list of `{ const: …, title: … }`", CHOICES)),
+    }
+}
+
+fn pointer(at: &str, key: &str) -> String {
+    format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+fn wrong(at: &str, message: impl Into<String>, help: &'static str) -> FormError {
+    FormError { message: message.into(), pointer: at.to_owned(), help }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn form(properties: Value, required: Value) -> Result<Form, FormError> {
+        let document = json!({"type": "object", "properties": properties, "required": required});
+        Form::compile(document.as_object().unwrap())
+    }
+
+    #[track_caller]
+    fn check(properties: Value, required: Value, content: Value, expected: Result<Value, &str>) {
+        let form = form(properties, required).unwrap();
+        let checked = form.check(content.as_object().unwrap().clone()).map(Value::Object);
+        assert_eq!(checked, expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn what_was_filled_in_is_held_against_the_form() {
+        let fields = json!({
+            "name": {"type": "string", "minLength": 2},
+            "age": {"type": "integer", "minimum": 0},
+            "mail": {"type": "string", "format": "email"},
+            "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "maxItems": 1},
+        });
+        let required = json!(["name"]);
+        check(
+            fields.clone(),
+            required.clone(),
+            json!({"name": "Ada", "extra": 1}),
+            Ok(json!({"name": "Ada"})),
+        );
+        check(
+            fields.clone(),
+            required.clone(),
+            json!({"name": "Ada", "age": null}),
+            Ok(json!({"name": "Ada"})),
+        );
+        check(fields.clone(), required.clone(), json!({}), Err("`name` is required; found nothing"));
+        let form = form(fields, required).unwrap();
+        for (content, wrong) in [
+            (json!({"name": "A"}), "`name`"),
+            (json!({"name": "Ada", "age": -1}), "`age`"),
+            (json!({"name": "Ada", "age": "12"}), "`age`"),
+            (json!({"name": "Ada", "mail": "no address"}), "`mail`"),
+            (json!({"name": "Ada", "tags": ["c"]}), "`tags`"),
+            (json!({"name": "Ada", "tags": ["a", "b"]}), "`tags`"),
+        ] {
+            let error = form.check(content.as_object().unwrap().clone()).unwrap_err();
+            assert!(error.contains(wrong), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_form_is_written_as_it_was_read() {
+        let document = json!({
+            "type": "object",
+            "properties": {
+                "one": {"type": "string", "oneOf": [{"const": "a", "title": "A"}], "default": "a"},
+                "old": {"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]},
+                "several": {"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}},
+                "sure": {"type": "boolean", "default": true},
+                "score": {"type": "number", "default": 95.5},
+            },
+            "required": ["one"],
+        });
+        let form = Form::compile(document.as_object().unwrap()).unwrap();
+        assert_eq!(Value::Object(form.document()), document);
+        assert!(form.has_lists() && !form.only(|name| name == "one").has_lists());
+    }
+
+    #[test]
+    fn what_no_client_has_a_field_for_is_refused_with_its_place() {
+        let refused = |properties: Value| form(properties, json!([])).unwrap_err().pointer;
+        for (property, pointer) in [
+            (json!({"type": "object"}), "/properties/x/type"),
+            (json!({}), "/properties/x/type"),
+            (json!("string"), "/properties/x"),
+            (json!({"type": "string", "pattern": "a"}), "/properties/x/pattern"),
+            (json!({"type": "string", "format": "ipv4"}), "/properties/x/format"),
+            (json!({"type": "string", "enum": ["a"], "enumNames": []}), "/properties/x/enumNames"),
+            (json!({"type": "string", "oneOf": [{"const": 1}]}), "/properties/x/oneOf"),
+            (json!({"type": "array", "items": {"type": "string"}}), "/properties/x/items"),
+            (json!({"type": "array"}), "/properties/x"),
+            (json!({"type": "integer", "default": "one"}), "/properties/x/default"),
+            (json!({"type": "integer", "minimum": "one"}), "/properties/x/minimum"),
+        ] {
+            assert_eq!(refused(json!({"x": property})), pointer, "{property}");
+        }
+        assert_eq!(form(json!({}), json!(["x"])).unwrap_err().pointer, "/required");
+    }
+}

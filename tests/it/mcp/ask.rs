@@ -1,0 +1,448 @@
+//! Asking before acting, in both eras and where nobody can be asked.
+
+use glossator::config::{self, Sources};
+use serde_json::{Map, Value, json};
+
+use super::NEWEST;
+use crate::support::{Asked, Client, Loaded, Response, Scripted, Step, reply, soon};
+
+const ROUTES: &str = r#"
+  delete_page:
+    description: Deletes a page.
+    request: DELETE old/pages/{id}
+    confirm: "Really delete page {{ args.id }}?"
+  rename_page:
+    description: Gives a page another name.
+    request:
+      method: POST
+      path: /pages/{id}
+      body: { json: { name: "{{ answers.form.name }}", copies: "{{ answers.form.copies }}", why: "{{ answers.why.text | default('') }}" } }
+    input: { type: object, properties: { id: { type: integer } }, required: [id] }
+    ask:
+      - form:
+          message: "What shall page {{ args.id }} be called?"
+          fields: { name: string, copies: integer? }
+        why: { sample: "Why would anybody rename page {{ args.id }}?", optional: true }
+      - sure: { when: '$answers.form.name == "x"', message: "Really {{ answers.form.name }}?" }
+  find_page:
+    description: Finds a page.
+    request: GET old/pages?q={q}
+    ask:
+      words: { message: What are you looking for?, arguments: [q] }
+  sum_up:
+    description: A page in few words.
+    request: GET old/pages/{id}
+    reply:
+      extract: text
+      sample: { messages: "Sum up: {{ text }}", max_tokens: 50 }
+      content: "In short: {{ answers.sample.text }}"
+  where_am_i:
+    description: Which folders the client works in.
+    request: GET old/pages?n={{ answers.folders | length }}
+    ask: { folders: { roots: true } }
+  sign_in:
+    description: Signs in.
+    request: GET old/session
+    ask: { door: { message: Sign in first., url: "https://example.com/sign-in" } }
+"#;
+
+/// The program before a server that answers with what it was asked.
+async fn start() -> (Loaded, Scripted) {
+    let echo = |asked: &Asked| {
+        let told = format!(
+            "{} {}",
+            asked.line().trim_end_matches(" HTTP/1.1"),
+            String::from_utf8_lossy(&asked.body)
+        );
+        vec![Step::Send(reply("200 OK", "text/plain", told.trim_end()))]
+    };
+    let upstream = Scripted::start(echo).await;
+    let routes = ROUTES.replace(
+        "request: GET old/pages?n={{ answers.folders | length }}",
+        "request: { path: /pages, query: { n: \"{{ answers.folders | length }}\" } }",
+    );
+    let file = format!("upstreams: {{ old: 'http://{}' }}\nroutes:{routes}", upstream.address);
+    let loaded = config::load(&Sources::of_text("ask.yaml", &file));
+    let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    (Loaded::start(&loaded).await, upstream)
+}
+
+fn asked(upstream: &Scripted) -> usize {
+    upstream.state().asked.len()
+}
+
+fn all() -> Value {
+    json!({ "elicitation": { "form": {}, "url": {} }, "sampling": {}, "roots": {} })
+}
+
+/// A request of revision 2026-07-28.
+async fn call_newest(program: &Loaded, capabilities: Value, mut params: Value) -> Response {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": NEWEST,
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    });
+    let name = format!("Mcp-Name: {}", params["name"].as_str().unwrap());
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    let version = format!("MCP-Protocol-Version: {NEWEST}");
+    let headers = [
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+        "Mcp-Method: tools/call",
+        version.as_str(),
+        name.as_str(),
+    ];
+    program.connect().await.ask("POST /mcp", &headers, &body).await
+}
+
+/// The result of a call of revision 2026-07-28.
+async fn newest(program: &Loaded, params: Value) -> Value {
+    let response = call_newest(program, all(), params).await;
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.json()["result"].clone()
+}
+
+fn accept(content: Value) -> Value {
+    json!({ "action": "accept", "content": content })
+}
+
+fn said(text: &str) -> Value {
+    json!({ "role": "assistant", "model": "m", "content": { "type": "text", "text": text } })
+}
+
+/// The text of a result that is one.
+#[track_caller]
+fn told(result: &Value) -> &str {
+    assert_eq!(result["resultType"], "complete", "{result}");
+    result["content"][0]["text"].as_str().unwrap()
+}
+
+/// Whether a result is a tool error that has these words.
+#[track_caller]
+fn refused(result: &Value, words: &str) {
+    assert_eq!(result["isError"], true, "{result}");
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("Nothing was done") && text.contains(words), "{text}");
+}
+
+#[tokio::test]
+async fn a_call_that_needs_a_yes_waits_for_it() {
+    let (program, upstream) = start().await;
+    let call = json!({ "name": "delete_page", "arguments": { "id": "7" } });
+    let first = newest(&program, call.clone()).await;
+    assert_eq!(first["resultType"], "input_required");
+    assert_eq!(
+        first["inputRequests"],
+        json!({ "confirm": {
+            "method": "elicitation/create",
+            "params": { "message": "Really delete page 7?", "requestedSchema": { "type": "object", "properties": {} } },
+        } })
+    );
+    assert_eq!(asked(&upstream), 0);
+    let again = |answer: Value| {
+        let mut call = call.clone();
+        call["inputResponses"] = json!({ "confirm": answer, "stray": 1 });
+        call["requestState"] = first["requestState"].clone();
+        call
+    };
+    for (answer, words) in [("decline", "said no"), ("cancel", "did not answer")] {
+        let result = newest(&program, again(json!({ "action": answer }))).await;
+        refused(&result, words);
+    }
+    assert_eq!(asked(&upstream), 0);
+    let done = newest(&program, again(json!({ "action": "accept" }))).await;
+    assert_eq!(told(&done), "DELETE /pages/7");
+    assert_eq!(asked(&upstream), 1);
+}
+
+#[tokio::test]
+async fn rounds_go_on_with_what_was_answered_before() {
+    let (program, upstream) = start().await;
+    let mut call = json!({ "name": "rename_page", "arguments": { "id": 7 } });
+    let first = newest(&program, call.clone()).await;
+    let mut names: Vec<&String> = first["inputRequests"].as_object().unwrap().keys().collect();
+    names.sort();
+    assert_eq!(names, ["form", "why"]);
+    assert_eq!(first["inputRequests"]["why"]["params"]["maxTokens"], 1000);
+
+    // Half of it: the rest is asked for again, and the answer is not lost.
+    call["requestState"] = first["requestState"].clone();
+    call["inputResponses"] = json!({ "form": accept(json!({ "name": "x", "copies": 2, "stray": true })) });
+    let second = newest(&program, call.clone()).await;
+    assert_eq!(second["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), ["why"]);
+    assert_ne!(second["requestState"], first["requestState"]);
+
+    // An answer to what comes next does not count before it was asked.
+    call["requestState"] = second["requestState"].clone();
+    call["inputResponses"] = json!({ "why": said("a whim"), "sure": accept(json!({})) });
+    let third = newest(&program, call.clone()).await;
+    assert_eq!(third["inputRequests"]["sure"]["params"]["message"], "Really x?");
+
+    call["requestState"] = third["requestState"].clone();
+    call["inputResponses"] = json!({ "sure": accept(json!({})) });
+    assert_eq!(
+        told(&newest(&program, call.clone()).await),
+        r#"POST /pages/7 {"name":"x","copies":2,"why":"a whim"}"#
+    );
+    assert_eq!(asked(&upstream), 1);
+
+    // What nobody can or wants to answer is left out where it is optional.
+    call["requestState"] = Value::Null;
+    call.as_object_mut().unwrap().remove("requestState");
+    call["inputResponses"] = json!({ "form": accept(json!({ "name": "y" })) });
+    let response = call_newest(&program, json!({ "elicitation": {} }), call).await;
+    assert_eq!(told(&response.json()["result"]), r#"POST /pages/7 {"name":"y","why":""}"#);
+}
+
+#[tokio::test]
+async fn a_state_is_for_its_own_call_and_answers_are_what_was_asked_for() {
+    let (program, upstream) = start().await;
+    let call = json!({ "name": "delete_page", "arguments": { "id": "7" } });
+    let state = newest(&program, call.clone()).await["requestState"].as_str().unwrap().to_owned();
+    let yes = json!({ "confirm": { "action": "accept" } });
+    let send = |name: &str, arguments: Value, state: String, responses: Value| {
+        let params = json!({ "name": name, "arguments": arguments, "requestState": state, "inputResponses": responses });
+        call_newest(&program, all(), params)
+    };
+    let error = |response: Response| (response.status, response.json()["error"]["code"].as_i64().unwrap());
+    for response in [
+        send("delete_page", json!({ "id": "8" }), state.clone(), yes.clone()).await,
+        send("find_page", json!({ "id": "7" }), state.clone(), yes.clone()).await,
+        send("delete_page", json!({ "id": "7" }), format!("{state}-TAMPERED"), yes.clone()).await,
+        send("delete_page", json!({ "id": "7" }), "7".into(), yes.clone()).await,
+        send("delete_page", json!({ "id": "7" }), state.clone(), json!(null)).await,
+        send("delete_page", json!({ "id": "7" }), state.clone(), json!({ "confirm": 5 })).await,
+        send("delete_page", json!({ "id": "7" }), state.clone(), json!({ "confirm": { "action": "maybe" } }))
+            .await,
+        send("rename_page", json!({ "id": 7 }), String::new(), json!({})).await,
+    ] {
+        assert_eq!(error(response), (400, -32602));
+    }
+    let wrong = json!({ "form": accept(json!({ "name": 5 })) });
+    let params = json!({ "name": "rename_page", "arguments": { "id": 7 }, "inputResponses": wrong });
+    let response = call_newest(&program, all(), params).await;
+    assert!(response.text().contains("`name` must be a string"), "{}", response.text());
+    assert_eq!(error(response), (400, -32602));
+    // Arguments come first: nobody is asked about a call that can't be.
+    let params = json!({ "name": "rename_page", "arguments": { "id": "seven" } });
+    let result = newest(&program, params).await;
+    assert_eq!((result["resultType"].as_str(), result["isError"].as_bool()), (Some("complete"), Some(true)));
+    assert_eq!(asked(&upstream), 0);
+}
+
+#[tokio::test]
+async fn a_client_is_not_asked_for_what_it_has_not_declared() {
+    let (program, upstream) = start().await;
+    for (tool, arguments, missing) in [
+        ("delete_page", json!({ "id": "7" }), json!({ "elicitation": { "form": {} } })),
+        ("sum_up", json!({ "id": "7" }), json!({ "sampling": {} })),
+        ("where_am_i", json!({}), json!({ "roots": {} })),
+        ("sign_in", json!({}), json!({ "elicitation": { "url": {} } })),
+    ] {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let response = call_newest(&program, json!({}), params).await;
+        let error = &response.json()["error"];
+        assert_eq!((response.status, error["code"].as_i64()), (400, Some(-32021)), "{error}");
+        assert_eq!(error["data"]["requiredCapabilities"], missing);
+    }
+    let rest = program.connect().await;
+    let mut rest = rest;
+    let response =
+        rest.ask("POST /tools/delete_page", &["Content-Type: application/json"], r#"{"id": "7"}"#).await;
+    assert_eq!(response.status, 403);
+    assert!(
+        response.told().contains("`elicitation`") && response.told().contains("no argument"),
+        "{}",
+        response.told()
+    );
+    assert_eq!(asked(&upstream), 0);
+}
+
+#[tokio::test]
+async fn arguments_that_are_missing_are_asked_for() {
+    let (program, _upstream) = start().await;
+    let call = json!({ "name": "find_page", "arguments": {} });
+    let first = newest(&program, call.clone()).await;
+    let schema = &first["inputRequests"]["words"]["params"]["requestedSchema"];
+    assert_eq!(
+        schema,
+        &json!({ "type": "object", "properties": { "q": { "type": "string" } }, "required": ["q"] })
+    );
+    let mut again = call;
+    again["inputResponses"] = json!({ "words": accept(json!({ "q": "cats & dogs" })) });
+    assert_eq!(told(&newest(&program, again).await), "GET /pages?q=cats%20%26%20dogs");
+    let given = json!({ "name": "find_page", "arguments": { "q": "cats" } });
+    assert_eq!(told(&newest(&program, given).await), "GET /pages?q=cats");
+}
+
+#[tokio::test]
+async fn a_rule_has_the_clients_model_sum_a_reply_up() {
+    let (program, upstream) = start().await;
+    let call = json!({ "name": "sum_up", "arguments": { "id": "7" } });
+    let first = newest(&program, call.clone()).await;
+    let request = &first["inputRequests"]["sample"];
+    assert_eq!(request["method"], "sampling/createMessage");
+    assert_eq!(request["params"]["messages"][0]["content"]["text"], "Sum up: GET /pages/7");
+    assert_eq!(request["params"]["maxTokens"], 50);
+    let mut again = call;
+    again["requestState"] = first["requestState"].clone();
+    again["inputResponses"] = json!({ "sample": said("a page") });
+    assert_eq!(told(&newest(&program, again).await), "In short: a page");
+    assert_eq!(asked(&upstream), 2, "the reply is asked for again with the answer");
+}
+
+#[tokio::test]
+async fn roots_and_addresses_are_asked_for_too() {
+    let (program, _upstream) = start().await;
+    let folders =
+        json!({ "folders": { "roots": [{ "uri": "file:///a" }, { "uri": "file:///b", "name": "B" }] } });
+    let params = json!({ "name": "where_am_i", "arguments": {}, "inputResponses": folders });
+    assert_eq!(told(&newest(&program, params).await), "GET /pages?n=2");
+    let first = newest(&program, json!({ "name": "sign_in", "arguments": {} })).await;
+    let door = &first["inputRequests"]["door"]["params"];
+    assert_eq!(
+        door,
+        &json!({ "mode": "url", "message": "Sign in first.", "url": "https://example.com/sign-in" })
+    );
+    let params = json!({ "name": "sign_in", "inputResponses": { "door": { "action": "accept" } } });
+    assert_eq!(told(&newest(&program, params).await), "GET /session");
+}
+
+/// A client that has shaken hands on a revision of the older era.
+struct Older {
+    connection: Client,
+    aside: Client,
+    headers: Vec<String>,
+}
+
+impl Older {
+    async fn connect(program: &Loaded, version: &str, capabilities: Value) -> Self {
+        let headers = vec![
+            "Content-Type: application/json".to_owned(),
+            "Accept: application/json, text/event-stream".to_owned(),
+            format!("MCP-Protocol-Version: {version}"),
+        ];
+        let (connection, aside) = (program.connect().await, program.connect().await);
+        let mut client = Self { connection, aside, headers };
+        let info = json!({ "name": "test", "version": "1" });
+        let params = json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": info });
+        let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+        let response = client.send(&hello).await;
+        let session = response.header("mcp-session-id").unwrap();
+        client.headers.push(format!("Mcp-Session-Id: {session}"));
+        client
+    }
+
+    /// A message beside the call that waits.
+    async fn send(&mut self, message: &Value) -> Response {
+        let headers: Vec<&str> = self.headers.iter().map(String::as_str).collect();
+        self.aside.ask("POST /mcp", &headers, &message.to_string()).await
+    }
+
+    /// Calls a tool, and answers each question that comes on its stream.
+    async fn call(&mut self, tool: &str, arguments: Value, answers: Vec<(&str, Value)>) -> Value {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string();
+        let mut request =
+            format!("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n", body.len());
+        self.headers.iter().for_each(|header| request.push_str(&format!("{header}\r\n")));
+        self.connection.write(format!("{request}\r\n{body}")).await;
+        for (count, (method, answer)) in answers.into_iter().enumerate() {
+            let question = self.message(count).await;
+            assert_eq!(question["method"], method, "{question}");
+            let mut message = json!({ "jsonrpc": "2.0", "id": question["id"] });
+            message.as_object_mut().unwrap().extend::<Map<String, Value>>(match answer {
+                Value::Object(answer) if answer.contains_key("error") => answer,
+                result => Map::from_iter([("result".to_owned(), result)]),
+            });
+            assert_eq!(self.send(&message).await.status, 202);
+        }
+        let response = soon("the result", self.connection.read(false)).await;
+        let text = response.text();
+        let last = text.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap_or(text);
+        serde_json::from_str::<Value>(last).unwrap()["result"].clone()
+    }
+
+    /// The n-th message on the stream of the call that waits.
+    async fn message(&mut self, count: usize) -> Value {
+        loop {
+            let text = self.connection.read_until("\"method\":").await;
+            let data: Vec<&str> = text.split("data: ").skip(1).filter(|data| data.contains("\n\n")).collect();
+            if let Some(data) = data.get(count) {
+                return serde_json::from_str(data.split_once('\n').unwrap().0).unwrap();
+            }
+            let seen = text.len();
+            soon("another message", self.connection.read_more_than(seen)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_older_client_is_asked_while_its_call_waits() {
+    let (program, upstream) = start().await;
+    for version in ["2025-06-18", "2025-11-25"] {
+        let mut client = Older::connect(&program, version, all()).await;
+        let accepted = json!({ "action": "accept", "content": {} });
+        let result =
+            client.call("delete_page", json!({ "id": "7" }), vec![("elicitation/create", accepted)]).await;
+        assert_eq!(result["content"][0]["text"], "DELETE /pages/7");
+    }
+    assert_eq!(asked(&upstream), 2);
+    let mut client = Older::connect(&program, "2025-11-25", all()).await;
+    let answers = vec![
+        ("elicitation/create", accept(json!({ "name": "x" }))),
+        ("sampling/createMessage", said("a whim")),
+        ("elicitation/create", accept(json!({}))),
+    ];
+    let result = client.call("rename_page", json!({ "id": 7 }), answers).await;
+    assert_eq!(result["content"][0]["text"], r#"POST /pages/7 {"name":"x","why":"a whim"}"#);
+    let result =
+        client.call("sum_up", json!({ "id": "7" }), vec![("sampling/createMessage", said("a page"))]).await;
+    assert_eq!(result["content"][0]["text"], "In short: a page");
+    assert_eq!(asked(&upstream), 4, "the reply is still there when the answer comes");
+    let roots = json!({ "roots": [{ "uri": "file:///a" }] });
+    let result = client.call("where_am_i", json!({}), vec![("roots/list", roots)]).await;
+    assert_eq!(result["content"][0]["text"], "GET /pages?n=1");
+}
+
+#[tokio::test]
+async fn an_older_client_that_says_no_or_can_not_be_asked_is_told_so() {
+    let (program, upstream) = start().await;
+    let mut client = Older::connect(&program, "2025-11-25", all()).await;
+    for (answer, words) in [
+        (json!({ "action": "decline" }), "said no"),
+        (json!({ "action": "cancel" }), "did not answer"),
+        (json!({ "action": "maybe" }), "`action`"),
+        (json!({ "error": { "code": -1, "message": "no such window" } }), "no such window"),
+    ] {
+        let result =
+            client.call("delete_page", json!({ "id": "7" }), vec![("elicitation/create", answer)]).await;
+        refused(&result, words);
+    }
+    let mut mute = Older::connect(&program, "2025-11-25", json!({ "sampling": {} })).await;
+    refused(&mute.call("delete_page", json!({ "id": "7" }), vec![]).await, "`elicitation`");
+    let mut oldest = Older::connect(&program, "2025-03-26", all()).await;
+    refused(&oldest.call("delete_page", json!({ "id": "7" }), vec![]).await, "`elicitation`");
+    let mut before_addresses = Older::connect(&program, "2025-06-18", all()).await;
+    refused(&before_addresses.call("sign_in", json!({}), vec![]).await, "`elicitation.url`");
+    let mut deaf = Older::connect(&program, "2025-11-25", all()).await;
+    deaf.headers[1] = "Accept: application/json".to_owned();
+    refused(&deaf.call("delete_page", json!({ "id": "7" }), vec![]).await, "`elicitation`");
+    assert_eq!(asked(&upstream), 0);
+}
+
+#[tokio::test]
+async fn a_person_who_does_not_answer_in_time_is_not_waited_for() {
+    let upstream = Scripted::start(|_: &Asked| vec![]).await;
+    let file = format!(
+        "upstreams: {{ old: 'http://{}' }}\nroutes:\n  wipe:\n    description: x\n    request: DELETE old/all\n    \
+         confirm: Sure?\n    answer_within: 1s\n",
+        upstream.address
+    );
+    let loaded = config::load(&Sources::of_text("ask.yaml", &file)).unwrap();
+    let program = Loaded::start(&loaded).await;
+    let mut client = Older::connect(&program, "2025-11-25", all()).await;
+    refused(&client.call("wipe", json!({}), vec![]).await, "no answer came within 1s");
+    assert_eq!(asked(&upstream), 0);
+}
