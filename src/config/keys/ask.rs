@@ -6,7 +6,7 @@ use super::*;
 pub(in crate::config) const ASK: Takes = OneOrMore(&Map(&Section(&QUESTION)));
 
 /// What `answer_within` takes.
-pub(in crate::config) const ANSWER_WITHIN: Takes = Duration(SECOND, 24 * HOUR);
+pub(in crate::config) const ANSWER_WITHIN: Takes = Duration(SECOND, HOUR);
 
 /// What `sample` takes.
 pub(in crate::config) const SAMPLE_FORM: Takes = Either(&[Text, Section(&SAMPLE)]);

@@ -139,7 +139,7 @@ fn a_person_is_sent_to_web_addresses_only() {
     let link = |url: &str| QuestionTemplate {
         inquiry: InquiryTemplate::Link {
             message: Template::compile("Sign in").unwrap(),
-            url: Template::compile(url).unwrap(),
+            url: Template::compile_for_address(url).unwrap(),
         },
         ..question("key", "", None)
     };
