@@ -230,11 +230,12 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let input = input?;
     let mut asking = questions?.finish(report, &input)?;
     asking.sampled = samples;
-    if let (Some(Some(job)), Some(entry), false) = (&job, section.entry("job"), asking.is_empty())
+    if let (Some(Some(job)), Some(entry), Some(_)) = (&job, section.entry("job"), samples)
         && job.task.offer != TaskOffer::Off
     {
-        let message = "a route that asks can't hand its work over as a task: the answers would be lost";
-        report.error(entry.key.span, message, "leave `task` out: the job is followed within the `deadline`");
+        let message = "a rule with `sample` can't stand beside a job that is handed over as a task: \
+                       whoever asks for its result can't be asked";
+        report.error(entry.key.span, message, "write `task: off`: the job is followed within the `deadline`");
         return None;
     }
     warn_of_impossible_examples(report, &section, &input, &tests);

@@ -10,7 +10,7 @@ use super::{
     audience::Telling,
     finished,
     job::{Ended, Following, Step},
-    questions::Nobody,
+    questions::{Asker, Nobody},
     record::Record,
     sentences,
 };
@@ -34,6 +34,8 @@ pub enum Called {
 pub struct OpenJob {
     /// The call's arguments, as they were checked.
     pub arguments: Map<String, Value>,
+    /// What its client was asked before the job began, and has answered.
+    pub answers: Map<String, Value>,
     /// Where it is asked about.
     pub place: JobPlace,
     /// What it is doing.
@@ -65,13 +67,23 @@ pub enum JobState {
     },
 }
 
+impl OpenJob {
+    /// How long the answers of a job may be that is handed over, in bytes; one with longer answers is followed here.
+    pub(super) const ANSWERS_LIMIT_BYTES: usize = 1 << 10;
+}
+
 impl Snapshot {
     /// Calls the tool of a route. A job that takes longer than its rule says is handed over to the caller.
-    pub async fn call_or_hand_over(&self, route: &Arc<Route>, call: Call<'_>) -> Called {
+    pub async fn call_or_hand_over(
+        &self,
+        route: &Arc<Route>,
+        call: Call<'_>,
+        asker: &mut dyn Asker,
+    ) -> Called {
         let request_id = call.request_id.clone();
         let mut record = Record::begin(&route.definition.name, call.face, &request_id);
         let after = route.job.as_ref().map(|job| job.task.after);
-        match self.answer(route, call, &mut Nobody, &mut record, after, &mut None).await {
+        match self.answer(route, call, asker, &mut record, after, &mut None).await {
             Ok(Answered::Job(job)) => {
                 record.end_open();
                 Called::Job(*job)
@@ -82,13 +94,19 @@ impl Snapshot {
     }
 
     /// Asks once about a job that was handed over. `call` has the arguments that came with it.
-    pub async fn ask_job(&self, route: &Arc<Route>, call: Call<'_>, place: &JobPlace) -> JobState {
+    pub async fn ask_job(
+        &self,
+        route: &Arc<Route>,
+        call: Call<'_>,
+        answers: Map<String, Value>,
+        place: &JobPlace,
+    ) -> JobState {
         let Some(job) = &route.job else { return JobState::Lost { why: sentences::JOB_LOST.to_owned() } };
         let mut record = Record::begin(&route.definition.name, call.face, &call.request_id);
         let mut telling = Telling::new(None, route.definition.name.as_str());
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
-        let (arguments, due) = (Arguments::from(call.arguments), Due::after(route.deadline));
-        let (headers, trace) = (call.headers, trace.as_ref());
+        let arguments = Arguments::from(call.arguments).with_answers(answers);
+        let (headers, trace, due) = (call.headers, trace.as_ref(), Due::after(route.deadline));
         let asking = Asking { snapshot: self, route, arguments: &arguments, headers, trace, due };
         let ended = match (Following { asking, job }).step(place, &mut record, &mut telling).await {
             Ok(Step::Running { stand, wait, .. }) => {
@@ -116,11 +134,17 @@ impl Snapshot {
     }
 
     /// Tells the upstream to end a job that was handed over, where its route says how, and waits until it has heard.
-    pub async fn end_job(&self, route: &Arc<Route>, call: Call<'_>, place: &JobPlace) {
+    pub async fn end_job(
+        &self,
+        route: &Arc<Route>,
+        call: Call<'_>,
+        answers: Map<String, Value>,
+        place: &JobPlace,
+    ) {
         let Some(job) = &route.job else { return };
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
-        let (arguments, due) = (Arguments::from(call.arguments), Due::after(route.deadline));
-        let (headers, trace) = (call.headers, trace.as_ref());
+        let arguments = Arguments::from(call.arguments).with_answers(answers);
+        let (headers, trace, due) = (call.headers, trace.as_ref(), Due::after(route.deadline));
         let asking = Asking { snapshot: self, route, arguments: &arguments, headers, trace, due };
         if let Some(ending) = (Following { asking, job }).ending(place) {
             ending.await;

@@ -301,7 +301,11 @@ impl Snapshot {
             arguments = checked(route, arguments)?;
         }
         let due = Due::after(route.deadline);
-        let hand_over = hand_over.map(|after| Due::after(after).at);
+        let told =
+            |answers: &Map<String, Value>| serde_json::to_vec(answers).map_or(usize::MAX, |json| json.len());
+        let hand_over = hand_over
+            .filter(|_| told(arguments.answers()) <= OpenJob::ANSWERS_LIMIT_BYTES)
+            .map(|after| Due::after(after).at);
         let mut telling = Telling::new(call.audience, route.definition.name.as_str());
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
         let request = build(route, &arguments, call.headers)?;
@@ -322,8 +326,15 @@ impl Snapshot {
         let ended = match (ended, &route.job) {
             (Ended::HandedOver { stand, place, wait }, Some(job)) => {
                 let (message, life) = (stand.in_words(), job.task.life);
-                let arguments = arguments.as_map().clone();
-                return Ok(Answered::Job(Box::new(OpenJob { arguments, place, message, wait, life })));
+                let (arguments, answers) = (arguments.as_map().clone(), arguments.answers().clone());
+                return Ok(Answered::Job(Box::new(OpenJob {
+                    arguments,
+                    answers,
+                    place,
+                    message,
+                    wait,
+                    life,
+                })));
             }
             (ended, _) => ended,
         };

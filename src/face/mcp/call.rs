@@ -36,7 +36,7 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
     let call = Call { audience: Some(&listening), ..client.call(arguments) };
     // Dropped with the connection: the upstream's request ends with its client's.
     let mut result = if may_be_task {
-        match snapshot.call_or_hand_over(route, call).await {
+        match snapshot.call_or_hand_over(route, call, &mut questioner).await {
             Called::Result(result) => result,
             Called::Job(job) => return Ok(tasks::created(protocol, client, &tool, job)),
         }

@@ -32,6 +32,7 @@ const LIMIT_BYTES: usize = 2048;
 struct Task {
     tool: String,
     arguments: Map<String, Value>,
+    answers: Map<String, Value>,
     place: String,
     /// Milliseconds since 1970.
     created: i64,
@@ -79,6 +80,7 @@ pub(super) fn created(protocol: &Protocol, client: &Client<'_>, tool: &str, job:
     let task = Task {
         tool: tool.to_owned(),
         arguments: job.arguments,
+        answers: job.answers,
         place: job.place.to_text(),
         created: Timestamp::try_from(now).map_or(0, Timestamp::as_millisecond),
         life: milliseconds(life),
@@ -94,21 +96,23 @@ pub(super) fn created(protocol: &Protocol, client: &Client<'_>, tool: &str, job:
 /// `tasks/get`: how a task stands, and its result once there is one.
 pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let Asked { id, task, place, route, snapshot } = Asked::by(protocol, client)?;
-    let (mut result, members) =
-        match snapshot.ask_job(&route, client.call(task.arguments.clone()), &place).await {
-            JobState::Running { message, wait } => {
-                let mut members = task.told(&id, "working", message.as_deref());
-                members.insert("pollIntervalMs".into(), milliseconds(wait).into());
-                (None, members)
-            }
-            JobState::Cancelled => (None, task.told(&id, "cancelled", None)),
-            JobState::Lost { why } => {
-                let mut members = task.told(&id, "failed", Some(&why));
-                members.insert("error".into(), json!({ "code": -32603, "message": why }));
-                (None, members)
-            }
-            JobState::Done(result) => (Some(result), task.told(&id, "completed", None)),
-        };
+    let (mut result, members) = match snapshot
+        .ask_job(&route, client.call(task.arguments.clone()), task.answers.clone(), &place)
+        .await
+    {
+        JobState::Running { message, wait } => {
+            let mut members = task.told(&id, "working", message.as_deref());
+            members.insert("pollIntervalMs".into(), milliseconds(wait).into());
+            (None, members)
+        }
+        JobState::Cancelled => (None, task.told(&id, "cancelled", None)),
+        JobState::Lost { why } => {
+            let mut members = task.told(&id, "failed", Some(&why));
+            members.insert("error".into(), json!({ "code": -32603, "message": why }));
+            (None, members)
+        }
+        JobState::Done(result) => (Some(result), task.told(&id, "completed", None)),
+    };
     let revision = client.revision;
     if let Some(result) = &mut result {
         revision.adapt(result);
@@ -136,7 +140,7 @@ pub(super) fn update(protocol: &Protocol, client: &Client<'_>) -> Result<Answer,
 /// `tasks/cancel`: the upstream is told, where the route says how; what comes of it the next `tasks/get` tells.
 pub(super) async fn cancel(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let Asked { task, place, route, snapshot, .. } = Asked::by(protocol, client)?;
-    snapshot.end_job(&route, client.call(task.arguments), &place).await;
+    snapshot.end_job(&route, client.call(task.arguments), task.answers, &place).await;
     acknowledged(protocol, client)
 }
 

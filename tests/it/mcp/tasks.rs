@@ -57,7 +57,8 @@ async fn telling(states: &'static [&'static str]) -> Scripted {
 async fn post(program: &Loaded, knows_tasks: bool, method: &str, name: &str, mut params: Value) -> Response {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEWEST.into();
     let extensions = if knows_tasks { json!({ EXTENSION: {} }) } else { json!({}) };
-    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({ "extensions": extensions });
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+        json!({ "elicitation": {}, "extensions": extensions });
     let headers = [
         "Content-Type: application/json",
         "Accept: application/json, text/event-stream",
@@ -123,6 +124,36 @@ async fn a_job_becomes_a_task_that_any_replica_answers_for() {
     assert_eq!(done["result"]["isError"], false);
     let asked: Vec<String> = upstream.state().asked.iter().map(|asked| asked.line().to_owned()).collect();
     assert_eq!(asked[1], "GET /jobs/7?year=2026 HTTP/1.1", "{asked:?}");
+}
+
+#[tokio::test]
+async fn what_was_asked_before_a_task_is_known_at_its_end() {
+    let upstream = telling(&[r#"{"state": "done", "rows": 12}"#]).await;
+    let keys = format!(
+        "{JOB}ask: {{ person: {{ message: Who are you?, fields: {{ name: string }} }} }}\n\
+         reply: {{ content: 'for {{{{ answers.person.name }}}}' }}\n"
+    );
+    let (one, other) = (start(&upstream, &keys, SECRET).await, start(&upstream, &keys, SECRET).await);
+    let ask = async |program: &Loaded, more: Value| {
+        let mut params = json!({ "name": "make_report", "arguments": { "year": "2026" } });
+        for (name, value) in more.as_object().unwrap() {
+            params[name] = value.clone();
+        }
+        post(program, true, "tools/call", "make_report", params).await.json()["result"].clone()
+    };
+    let asked = ask(&one, json!({})).await;
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    assert!(asked.get("taskId").is_none() && upstream.state().asked.is_empty(), "{asked}");
+    let answer = json!({ "person": { "action": "accept", "content": { "name": "Ada" } } });
+    let created =
+        ask(&other, json!({ "inputResponses": answer, "requestState": asked["requestState"] })).await;
+    assert_eq!(created["resultType"], "task", "{created}");
+    assert!(created.get("requestState").is_none() && created.get("inputRequests").is_none(), "{created}");
+    let done = about(&one, "tasks/get", created["taskId"].as_str().unwrap()).await["result"].clone();
+    assert_eq!(
+        (&done["status"], &done["result"]["content"][0]["text"]),
+        (&json!("completed"), &json!("for Ada"))
+    );
 }
 
 #[tokio::test]
