@@ -10,7 +10,7 @@ use super::{
     node::{Entry, Kind, Node},
     reply::whole,
     report::Report,
-    schemas::Asked,
+    schemas::{Asked, AskedAnswer},
     section::{self, Section},
     source::Span,
     suggest,
@@ -183,6 +183,25 @@ impl Written {
             sampled: None,
             patience: self.patience.unwrap_or(Asking::DEFAULT_PATIENCE),
         })
+    }
+}
+
+/// An answer that nobody was asked for is never there.
+pub(super) fn refuse_unknown_answers<'a>(
+    report: &Report<'_>,
+    who: &str,
+    named: impl Iterator<Item = &'a AskedAnswer>,
+    names: &[&str],
+) {
+    for answer in named.filter(|answer| !names.contains(&answer.name.as_str())) {
+        let name = &answer.name;
+        let help = match names {
+            [] => Some(format!("{who} asks nothing: write `ask: {{ {name}: {{ message: \"…\" }} }}`")),
+            _ => suggest::help(name, "its questions", names.iter().copied()),
+        };
+        report.within(answer.context.clone(), || {
+            report.error(answer.span, format!("there is no answer `{name}`"), help);
+        });
     }
 }
 

@@ -92,8 +92,9 @@ pub(super) fn refuse_unknown(
     }
 }
 
-/// Notes the arguments of a template.
+/// Notes the arguments and answers of a template.
 pub(super) fn note(report: &Report<'_>, template: &crate::rule::Template, span: Span, asked: &mut Asked) {
+    asked.add_answers(report, template, span);
     match language::arguments_of(template) {
         None => asked.all = true,
         Some(arguments) => arguments

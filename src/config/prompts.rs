@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value, json};
+
 use super::{
+    ask,
     calls::{self, Routes, WrittenCall},
     complete, content,
     examples::Position,
@@ -18,7 +21,7 @@ use super::{
 };
 use crate::{
     prompt::{Part, PartTemplate, Prompt, PromptArgument, PromptName, Role},
-    route::{Completion, JsonTemplate},
+    route::{Completion, InputSchema, JsonTemplate},
     rule::{Template, template_names},
     tool::Arguments,
 };
@@ -33,7 +36,7 @@ pub struct PromptFile {
 }
 
 /// Names that the templates of a prompt may use.
-const NAMES: [&str; 1] = ["args"];
+const NAMES: [&str; 2] = ["args", "answers"];
 
 /// A part, where it stands, and the call that it makes.
 struct ReadPart {
@@ -55,6 +58,7 @@ pub(super) fn read(report: &Report<'_>, routes: Routes<'_>, entry: &Entry) -> Op
         written.iter().filter_map(|entry| argument(report, routes, entry, &names)).collect();
     let mut asked = Asked::default();
     let parts = messages(&section, routes, &mut asked);
+    let questions = ask::read(&section, &mut asked);
     let (title, description) = (section.text("title"), section.text("description"));
     if section.get("description").is_none() && !section.is_misspelt() {
         report.warning(
@@ -67,6 +71,11 @@ pub(super) fn read(report: &Report<'_>, routes: Routes<'_>, entry: &Entry) -> Op
     calls::refuse_unknown(report, &asked, &names, "the prompt has no argument", |name| {
         format!("name it under `arguments`: `{name}:`")
     });
+    if let Some(questions) = &questions {
+        let names: Vec<&str> = questions.names().collect();
+        ask::refuse_unknown_answers(report, "the prompt", asked.answers.iter(), &names);
+        questions.arguments().for_each(|(name, span)| asked.add(name, true, *span));
+    }
     // What could not be read may be what uses it.
     let is_whole = report.errors() == before;
     for unused in written.iter().filter(|entry| is_whole && !asked.names(&entry.key.text)) {
@@ -78,7 +87,11 @@ pub(super) fn read(report: &Report<'_>, routes: Routes<'_>, entry: &Entry) -> Op
     if report.errors() > before {
         return None;
     }
-    parts.iter().for_each(|part| refuse_what_can_not_be_filled_in(report, part, &arguments));
+    let asking = questions?.finish(report, &texts(&arguments))?;
+    // What an answer will be is not known yet.
+    if asking.is_empty() {
+        parts.iter().for_each(|part| refuse_what_can_not_be_filled_in(report, part, &arguments));
+    }
     for argument in arguments.iter_mut().filter(|argument| argument.completion.is_none()) {
         argument.completion = listed_by_a_route(&argument.name, &parts, routes).map(Completion::Listed);
     }
@@ -87,10 +100,22 @@ pub(super) fn read(report: &Report<'_>, routes: Routes<'_>, entry: &Entry) -> Op
         title: title.map(str::to_owned),
         description: description.map(|text| text.trim_end().to_owned()),
         arguments,
+        asking,
         parts: parts.into_iter().map(|part| part.template).collect(),
     };
     let position = Position::of(report, entry.key.span);
     (report.errors() == before).then(|| PromptFile { prompt: Arc::new(prompt), position })
+}
+
+/// The arguments as a schema: each is a text.
+fn texts(arguments: &[PromptArgument]) -> InputSchema {
+    let text = |argument: &PromptArgument| (argument.name.clone(), json!({ "type": "string" }));
+    let properties: Map<String, Value> = arguments.iter().map(text).collect();
+    let required = arguments.iter().filter(|argument| argument.required);
+    let required: Vec<&str> = required.map(|argument| argument.name.as_str()).collect();
+    let document = json!({ "type": "object", "properties": properties, "required": required });
+    let Value::Object(document) = document else { unreachable!("it is written as an object") };
+    InputSchema::new(&document).expect("a schema of texts is one")
 }
 
 fn argument(
@@ -312,7 +337,7 @@ fn refuse_what_can_not_be_filled_in(report: &Report<'_>, part: &ReadPart, argume
     let given = |only_required: bool| -> Arguments {
         let given = arguments.iter().filter(|argument| argument.required || !only_required);
         let given = given.map(|argument| (argument.name.clone(), "1".into()));
-        given.collect::<serde_json::Map<_, _>>().into()
+        given.collect::<Map<_, _>>().into()
     };
     for (only_required, when) in [(false, ""), (true, " when what may be left out is")] {
         let given = given(only_required);

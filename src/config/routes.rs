@@ -19,7 +19,7 @@ use super::{
     report::Report,
     request, resource,
     rules::RuleSets,
-    schemas::{self, Asked, AskedAnswer, AskedArgument},
+    schemas::{self, Asked, AskedArgument},
     section::Section,
     short_lists,
     source::Span,
@@ -155,7 +155,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if let Some(questions) = &questions {
         let names: Vec<&str> = questions.names().chain(samples.map(|_| SAMPLE)).collect();
         let named = [&asked, &in_questions, &in_job, &in_rules].into_iter().flat_map(|asked| &asked.answers);
-        refuse_unknown_answers(report, named, &names);
+        ask::refuse_unknown_answers(report, "the route", named, &names);
     }
     let input = if request_is_good && rules.is_some() {
         schemas::input(report, section.entry("input"), &asked, &used)
@@ -374,24 +374,6 @@ fn sampled(rules: &[Compiled]) -> Option<Sampled> {
             (Sampled::Needed, _) | (_, Sampled::Needed) => Sampled::Needed,
         },
     )
-}
-
-/// An answer that nobody was asked for is never there.
-fn refuse_unknown_answers<'a>(
-    report: &Report<'_>,
-    named: impl Iterator<Item = &'a AskedAnswer>,
-    names: &[&str],
-) {
-    for answer in named.filter(|answer| !names.contains(&answer.name.as_str())) {
-        let name = &answer.name;
-        let help = match names {
-            [] => Some(format!("the route asks nothing: write `ask: {{ {name}: {{ message: \"…\" }} }}`")),
-            _ => suggest::help(name, "its questions", names.iter().copied()),
-        };
-        report.within(answer.context.clone(), || {
-            report.error(answer.span, format!("there is no answer `{name}`"), help);
-        });
-    }
 }
 
 /// The rules of a route.

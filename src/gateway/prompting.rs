@@ -93,11 +93,9 @@ impl Snapshot {
     ) -> Result<ToolResult, PromptError> {
         let result = self.call_on_behalf(route_call, arguments, call).await.map_err(PromptError::Failed)?;
         let Outcome::Error(fault) = result.outcome else { return Ok(result) };
-        let texts = result.content.iter().filter_map(|content| content.block.text(None));
-        let said = texts.collect::<Vec<_>>().join(" ");
         Err(match fault {
-            Fault::Arguments => PromptError::Arguments(said),
-            _ => PromptError::Failed(said),
+            Fault::Arguments => PromptError::Arguments(result.told()),
+            _ => PromptError::Failed(result.told()),
         })
     }
 

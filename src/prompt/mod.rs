@@ -11,7 +11,10 @@ mod table;
 
 use serde_json::{Map, Value, json};
 
-use crate::{route::Completion, tool::Arguments};
+use crate::{
+    route::{Asking, Completion},
+    tool::Arguments,
+};
 
 pub use message::{Message, Part, PartTemplate, Role};
 pub use name::{PromptName, PromptNameError};
@@ -28,6 +31,8 @@ pub struct Prompt {
     pub description: Option<String>,
     /// What a person is asked for.
     pub arguments: Vec<PromptArgument>,
+    /// What is asked before its messages are made.
+    pub asking: Asking,
     /// What its messages are made of, in order.
     pub parts: Vec<PartTemplate>,
 }
@@ -140,6 +145,7 @@ mod tests {
             title: None,
             description: None,
             arguments: vec![argument("city", true), argument("tone", false)],
+            asking: Asking::default(),
             parts: Vec::new(),
         };
         let found = prompt.check(given.as_object().unwrap().clone()).map(|_| ());
@@ -162,6 +168,7 @@ mod tests {
             title: None,
             description: None,
             arguments: Vec::new(),
+            asking: Asking::default(),
             parts: Vec::new(),
         };
         assert_eq!(prompt.check(many).unwrap_err().matches("takes none").count(), 5);

@@ -148,6 +148,12 @@ pub struct Annotations {
 }
 
 impl ToolResult {
+    /// The texts of its blocks, in one: the sentence of a tool error.
+    pub fn told(&self) -> String {
+        let texts = self.content.iter().filter_map(|content| content.block.text(None));
+        texts.collect::<Vec<_>>().join(" ")
+    }
+
     /// A success with one text block and no structure.
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(Outcome::Success, vec![Content::text(text)])

@@ -13,6 +13,17 @@ pub(in crate::config) static PROMPT: Keys = Keys {
             Map(&Either(&[Nothing, Section(&PROMPT_ARGUMENT)])),
             "What a person is asked for, by name.",
         ),
+        key(
+            "confirm",
+            Text,
+            "A question that a person says yes to before the messages are made: a template.",
+        ),
+        key(
+            "ask",
+            ASK,
+            "What a person, or the client's model, is asked before that; a list is asked one after the other.",
+        ),
+        key("answer_within", ANSWER_WITHIN, "How long an answer may take. Default `10m`."),
         key("messages", List(&Section(&PROMPT_MESSAGE)), "What it says, in order."),
     ],
 };

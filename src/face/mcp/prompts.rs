@@ -1,8 +1,10 @@
 //! `prompts/list` and `prompts/get`.
 
-use super::{answer::Answer, client::Client, protocol::Protocol, refusal::Refusal, revision::Era};
+use super::{
+    answer::Answer, ask::Questioner, client::Client, protocol::Protocol, refusal::Refusal, revision::Era,
+};
 use crate::{
-    gateway::Snapshot,
+    gateway::{PromptError, Snapshot, ask_first},
     prompt::{Message, Prompt},
     tool::{Arguments, write_block, write_escaped},
 };
@@ -28,7 +30,13 @@ pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answ
     let snapshot = protocol.gateway.snapshot();
     let prompt = snapshot.prompts.by_name(&name);
     let prompt = prompt.ok_or_else(|| Refusal::UnknownPrompt { prompt: name.into_owned() })?;
-    let arguments = prompt.check(arguments).map_err(|sentence| Refusal::Prompt(sentence.into()))?;
+    let mut questioner = Questioner::new(client, &prompt.asking, prompt.name.as_str(), &arguments)?;
+    let checked = prompt.check(arguments).map_err(|sentence| Refusal::Prompt(sentence.into()))?;
+    let answered = ask_first(&prompt.asking, checked, &mut questioner).await;
+    if let Some(questions) = questioner.end()? {
+        return Ok(questions);
+    }
+    let arguments = answered.map_err(|unanswered| PromptError::Failed(unanswered.told()))?;
     messages(protocol, client, &snapshot, prompt, &arguments).await
 }
 

@@ -46,6 +46,16 @@ const ROUTES: &str = r#"
     ask: { door: { message: Sign in first., url: "https://example.com/sign-in" } }
 "#;
 
+const PROMPTS: &str = r#"
+prompts:
+  write_page:
+    description: Writes a page.
+    arguments: { title: { required: true } }
+    ask: { about: { message: "What is {{ args.title }} about?", fields: { topic: string } } }
+    messages:
+      - user: "Write {{ args.title }}, a page about {{ answers.about.topic }}."
+"#;
+
 /// The program before a server that answers with what it was asked.
 async fn start() -> (Loaded, Scripted) {
     let echo = |asked: &Asked| {
@@ -61,7 +71,7 @@ async fn start() -> (Loaded, Scripted) {
         "request: GET old/pages?n={{ answers.folders | length }}",
         "request: { path: /pages, query: { n: \"{{ answers.folders | length }}\" } }",
     );
-    let file = format!("upstreams: {{ old: 'http://{}' }}\nroutes:{routes}", upstream.address);
+    let file = format!("upstreams: {{ old: 'http://{}' }}\nroutes:{routes}{PROMPTS}", upstream.address);
     let loaded = config::load(&Sources::of_text("ask.yaml", &file));
     let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
@@ -77,19 +87,24 @@ fn all() -> Value {
 }
 
 /// A request of revision 2026-07-28.
-async fn call_newest(program: &Loaded, capabilities: Value, mut params: Value) -> Response {
+async fn call_newest(program: &Loaded, capabilities: Value, params: Value) -> Response {
+    ask_newest(program, "tools/call", capabilities, params).await
+}
+
+async fn ask_newest(program: &Loaded, method: &str, capabilities: Value, mut params: Value) -> Response {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": NEWEST,
         "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
         "io.modelcontextprotocol/clientCapabilities": capabilities,
     });
     let name = format!("Mcp-Name: {}", params["name"].as_str().unwrap());
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+    let method = format!("Mcp-Method: {method}");
     let version = format!("MCP-Protocol-Version: {NEWEST}");
     let headers = [
         "Content-Type: application/json",
         "Accept: application/json, text/event-stream",
-        "Mcp-Method: tools/call",
+        method.as_str(),
         version.as_str(),
         name.as_str(),
     ];
@@ -342,8 +357,19 @@ impl Older {
 
     /// Calls a tool, and answers each question that comes on its stream.
     async fn call(&mut self, tool: &str, arguments: Value, answers: Vec<(&str, Value)>) -> Value {
-        let params = json!({ "name": tool, "arguments": arguments });
-        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string();
+        self.request("tools/call", tool, arguments, answers).await["result"].clone()
+    }
+
+    /// The same for another method, and the whole answer.
+    async fn request(
+        &mut self,
+        method: &str,
+        name: &str,
+        arguments: Value,
+        answers: Vec<(&str, Value)>,
+    ) -> Value {
+        let params = json!({ "name": name, "arguments": arguments });
+        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
         let mut request =
             format!("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n", body.len());
         self.headers.iter().for_each(|header| request.push_str(&format!("{header}\r\n")));
@@ -361,7 +387,7 @@ impl Older {
         let response = soon("the result", self.connection.read(false)).await;
         let text = response.text();
         let last = text.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap_or(text);
-        serde_json::from_str::<Value>(last).unwrap()["result"].clone()
+        serde_json::from_str(last).unwrap()
     }
 
     /// The n-th message on the stream of the call that waits.
@@ -404,6 +430,40 @@ async fn an_older_client_is_asked_while_its_call_waits() {
     let roots = json!({ "roots": [{ "uri": "file:///a" }] });
     let result = client.call("where_am_i", json!({}), vec![("roots/list", roots)]).await;
     assert_eq!(result["content"][0]["text"], "GET /pages?n=1");
+}
+
+#[tokio::test]
+async fn a_prompt_asks_before_its_messages_are_made() {
+    let (program, upstream) = start().await;
+    let params = json!({ "name": "write_page", "arguments": { "title": "Home" } });
+    let get = async |capabilities: Value, params: &Value| {
+        ask_newest(&program, "prompts/get", capabilities, params.clone()).await.json()
+    };
+    let first = get(all(), &params).await["result"].clone();
+    assert_eq!(first["resultType"], "input_required", "{first}");
+    let question = &first["inputRequests"]["about"]["params"];
+    assert_eq!(question["message"], "What is Home about?");
+    let mut answered = params.clone();
+    answered["requestState"] = first["requestState"].clone();
+    answered["inputResponses"] = json!({ "about": accept(json!({ "topic": "trains" })) });
+    let written = json!("Write Home, a page about trains.");
+    assert_eq!(get(all(), &answered).await["result"]["messages"][0]["content"]["text"], written);
+    answered["inputResponses"] = json!({ "about": { "action": "decline" } });
+    assert_eq!(get(all(), &answered).await["error"]["code"], -32603);
+    answered["arguments"]["title"] = "Start".into();
+    assert_eq!(get(all(), &answered).await["error"]["code"], -32602, "the state of another request");
+    assert_eq!(get(json!({}), &params).await["error"]["code"], -32021);
+    assert_eq!(get(all(), &json!({ "name": "write_page" })).await["error"]["code"], -32602);
+
+    let mut client = Older::connect(&program, "2025-11-25", all()).await;
+    let arguments = json!({ "title": "Home" });
+    let answers = vec![("elicitation/create", accept(json!({ "topic": "trains" })))];
+    let answer = client.request("prompts/get", "write_page", arguments.clone(), answers).await;
+    assert_eq!(answer["result"]["messages"][0]["content"]["text"], written, "{answer}");
+    let mut client = Older::connect(&program, "2025-11-25", json!({})).await;
+    let answer = client.request("prompts/get", "write_page", arguments, Vec::new()).await;
+    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    assert_eq!(asked(&upstream), 0);
 }
 
 #[tokio::test]
