@@ -7,7 +7,7 @@
 //! [`OutputSchema`], shortens it ([`Limit`]) and shows it ([`ContentTemplate`]); `failure` makes a tool error, of what an
 //! MCP server calls one `told` does, and `verdict` of what no rule looked for. [`Redaction`] is the one way out for the
 //! words of errors. `names` are what [`Template`]s see.
-//! [`look`] asks questions of a reply that is no result yet. A [`Stop`] ends what nobody waits for.
+//! [`look()`] asks questions of a reply that is no result yet. A [`Stop`] ends what nobody waits for.
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 
