@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     McpSettings,
-    decode::Params,
+    params::Params,
     refusal::Refusal,
     revision::{Era, Revision},
     tasks,

@@ -5,7 +5,8 @@ use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use serde_json::{Map, Value};
 
 use super::{
-    decode::{Form, Id},
+    accept::Form,
+    decode::Id,
     header::SESSION_ID,
     refusal::Refusal,
     revision::{Era, Revision, UnknownId},

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     answer::Answer,
     client::Client,
-    decode::Reference,
+    params::Reference,
     protocol::Protocol,
     refusal::{Refusal, Short},
 };

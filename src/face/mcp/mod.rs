@@ -1,7 +1,8 @@
 //! The Model Context Protocol over Streamable HTTP: five revisions at once on one endpoint.
 //!
 //! In reading order: [`Mcp`] takes an HTTP request through the door and reads its body once; `protocol` takes a message
-//! to its answer, whatever brought it (`carrier`); `decode` finds one JSON-RPC message in a body; `revision` says which
+//! to its answer, whatever brought it (`carrier`); `accept` is in which form the
+//! answer goes back; `decode` finds one JSON-RPC message in a body, and `params` what a request says; `revision` says which
 //! revision it speaks and holds everything in which they differ; `header` holds the headers of 2026-07-28 against the
 //! body; `client` is who waits for the result, and how to tell or ask it something before that (`questions`, whose
 //! answers may reach a `peer`, and `telling` with the `levels` of log lines that a session wants); `ask` takes the
@@ -17,6 +18,7 @@
 //! `tests/it/mcp/sdk.rs`.
 
 mod about;
+mod accept;
 mod answer;
 mod ask;
 mod batch;
@@ -30,6 +32,7 @@ mod in_flight;
 mod peer;
 mod levels;
 mod prompts;
+mod params;
 mod protocol;
 mod questions;
 mod refusal;
@@ -52,9 +55,9 @@ use axum::body::Body;
 use http::{Request, Response, StatusCode, header::ORIGIN, request::Parts};
 
 use self::{
+    accept::Form,
     carrier::Carrier,
     client::Outbox,
-    decode::Form,
     protocol::Protocol,
     refusal::Refusal,
     revision::{Era, Revision},
@@ -118,7 +121,7 @@ impl Mcp {
         };
         let carrier = Carrier::Http(head);
         let session = match (carrier.revision().map(Revision::era), carrier.session_to_check()) {
-            (Ok(Era::Handshake), Ok(Some(session))) if decode::takes_stream(&head.headers) => session,
+            (Ok(Era::Handshake), Ok(Some(session))) if accept::takes_stream(&head.headers) => session,
             (Ok(_), Ok(_)) => return answer::wrong_method(METHODS_WITHOUT_STREAM),
             (Err(refusal), _) | (_, Err(refusal)) => return refuse(refusal),
         };
@@ -177,7 +180,7 @@ impl Mcp {
     }
 
     async fn post(&self, head: Parts, body: Body) -> Response<Body> {
-        let form = match decode::form(&head.headers) {
+        let form = match accept::form(&head.headers) {
             Ok(form) => form,
             Err(unfit) => return answer::turned_away(&head, unfit.status(), &unfit),
         };
