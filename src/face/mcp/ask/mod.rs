@@ -71,7 +71,13 @@ impl<'a> Questioner<'a> {
         let capabilities = || client.revision.abilities(&client.capabilities());
         let (abilities, subject, answered, responses) = match client.revision.era() {
             Era::PerRequest => {
-                let subject = subject(&client.request.method, name, arguments);
+                // Most tools ask nothing, and nothing is brought back to them.
+                let is_of_account = !asking.is_empty() || client.request.params.request_state()?.is_some();
+                let subject = if is_of_account {
+                    subject(&client.request.method, name, arguments)
+                } else {
+                    String::new()
+                };
                 let answered = opened(client, &subject)?;
                 let responses = client.request.params.input_responses()?.unwrap_or_default();
                 let abilities = if asking.is_empty() { Abilities::default() } else { capabilities() };
