@@ -16,7 +16,7 @@ use super::{
 use crate::{
     config::{Loaded, RouteFile},
     reply::{Choice, Recording, Reply},
-    route::{Route, RouteTable},
+    route::{Route, RouteTable, UpstreamRequest},
     rule::{Facts, Step, Trace, Translation, translate},
     tool::{Arguments, Fault, Shapes, ToolResult, write_result},
 };
@@ -217,6 +217,7 @@ fn explain_request(
             screen.json(&written);
         }
         Ok(request) => {
+            let UpstreamRequest::Http(request) = request;
             let headers: Map<String, Value> = request
                 .headers
                 .iter()

@@ -7,7 +7,6 @@ use super::{
     calls::Routes,
     keys::{DEFAULTS, FILE, LOG, SERVER},
     node::{Entry, Kind, Node},
-    policies,
     problem::Problem,
     process::{self, Flag, ProcessSettings},
     prompts::{self, PromptFile},
@@ -86,7 +85,7 @@ pub(super) fn compile(
     warn_unused(report, &names, &routes, passthrough.as_ref());
     refuse_conflicts(report, &routes);
     let passthrough = passthrough.map(|name| {
-        let upstream = upstreams.iter().find(|file| file.settings.name == name);
+        let upstream = upstreams.iter().find(|file| *file.settings.name() == name);
         let settings = PassthroughSettings {
             deadline: upstream.and_then(|file| file.deadline).unwrap_or(route_defaults.deadline),
             idle_timeout: PassthroughSettings::IDLE_TIMEOUT_DEFAULT,
@@ -170,7 +169,7 @@ fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
     };
     let upstreams = UpstreamDefaults {
         connect_timeout: section.duration("connect_timeout"),
-        policy: policies::read(section, PolicySettings::default()),
+        policy: upstreams::policies::read(section, PolicySettings::default()),
     };
     (routes, upstreams)
 }

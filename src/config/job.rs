@@ -16,7 +16,9 @@ use super::{
     when,
 };
 use crate::{
-    route::{CancelRule, JobPlaceRule, JobRule, RequestTemplate, TaskOffer, TaskRule, UpstreamName},
+    route::{
+        CancelRule, HttpTemplate, JobPlaceRule, JobRule, RequestTemplate, TaskOffer, TaskRule, UpstreamName,
+    },
     rule::{Jq, Matcher},
 };
 
@@ -162,8 +164,8 @@ fn task(section: &Section<'_, '_>) -> TaskRule {
 
 /// What a `Location` of the route's upstream is resolved against.
 fn base(context: &Context<'_>) -> Option<Uri> {
-    let upstream = context.upstreams.iter().find(|file| Some(&file.settings.name) == context.upstream)?;
-    upstream.settings.address.join(&PathAndQuery::from_static("/")).ok()
+    let upstream = context.upstreams.iter().find(|file| Some(file.settings.name()) == context.upstream)?;
+    upstream.settings.http()?.address.join(&PathAndQuery::from_static("/")).ok()
 }
 
 /// jq over the value, or a map of conditions.
@@ -196,7 +198,7 @@ struct Requests<'a, 'r, 'f> {
 }
 
 impl Requests<'_, '_, '_> {
-    fn read(&mut self, entry: &Entry) -> Option<RequestTemplate> {
+    fn read(&mut self, entry: &Entry) -> Option<HttpTemplate> {
         let mut asked = Asked::default();
         let compiled =
             request::read(self.report, self.context.names, &entry.value, entry.key.span, &mut asked)?;
@@ -216,6 +218,8 @@ impl Requests<'_, '_, '_> {
             }
         }
         self.asked.answers.extend(asked.answers);
-        Some(compiled.template)
+        match compiled.template {
+            RequestTemplate::Http(template) => Some(template),
+        }
     }
 }

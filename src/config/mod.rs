@@ -3,7 +3,7 @@
 //! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in which
 //! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `cost` is what its repetitions take; `keys` lists every key
 //! there is, `section` reads them; `compile` makes one configuration of the trees, with a file for each part
-//! (`upstreams` with their `tls` and `policies`, `routes`, `request`, `job`, `resource`, `log_lines`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
+//! (`upstreams` of each kind, with their `policies`, `routes`, `request`, `job`, `resource`, `log_lines`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
 //! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`) and
 //! `language` for patterns, jq and templates; `process` layers `server` and `log` with the environment and the
 //! command line, a `setting` at a time. [`Problem`] tells what is wrong, `suggest` what was probably meant,
@@ -31,7 +31,6 @@ mod limit;
 mod log_lines;
 mod mirror;
 mod node;
-mod policies;
 mod problem;
 mod process;
 mod promise;
@@ -52,7 +51,6 @@ mod short_lists;
 mod source;
 mod suggest;
 mod syntax;
-mod tls;
 mod units;
 mod upstreams;
 pub mod yaml;

@@ -17,7 +17,8 @@ use super::{
 use crate::{
     face::rest::RESERVED,
     route::{
-        BodyTemplate, JsonTemplate, PathTemplate, RequestTemplate, RestEndpoint, UpstreamName, ValueTemplate,
+        BodyTemplate, HttpTemplate, JsonTemplate, PathTemplate, RequestTemplate, RestEndpoint, UpstreamName,
+        ValueTemplate,
     },
     rule::Template,
 };
@@ -93,9 +94,9 @@ impl Reader<'_, '_> {
             name => self.upstream(language::words_in(self.report, span, name), name),
         };
         let (path, query) = self.target(node, if path.is_empty() { "/" } else { path })?;
-        let mut template = RequestTemplate::new(method?, path);
+        let mut template = HttpTemplate::new(method?, path);
         template.query = query;
-        Some(Compiled { upstream: upstream?, template })
+        Some(Compiled { upstream: upstream?, template: RequestTemplate::Http(template) })
     }
 
     fn map(&mut self, node: &Node, place: Span) -> Option<Compiled> {
@@ -125,13 +126,13 @@ impl Reader<'_, '_> {
         }
         let (path, mut query) = target?;
         query.extend(more?);
-        let mut template = RequestTemplate::new(method, path);
+        let mut template = HttpTemplate::new(method, path);
         (template.query, template.headers) = (query, headers?);
         template.body = match body {
             Some(body) => Some(body?),
             None => None,
         };
-        Some(Compiled { upstream: upstream?, template })
+        Some(Compiled { upstream: upstream?, template: RequestTemplate::Http(template) })
     }
 
     fn only_upstream(&self, span: Span) -> Option<UpstreamName> {

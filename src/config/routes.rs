@@ -28,8 +28,8 @@ use super::{
 };
 use crate::{
     route::{
-        Completion, Envelope, ErrorStatus, InputSchema, Offer, Route, Sampled, TaskOffer, Traces,
-        UpstreamName,
+        Completion, Envelope, ErrorStatus, InputSchema, Offer, RequestTemplate, Route, Sampled, TaskOffer,
+        Traces, UpstreamName,
     },
     rule::{
         Action, Otherwise, Redaction, SAMPLE, SecretPattern, SecretPatternError, SuccessRule,
@@ -240,8 +240,10 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     }
     warn_of_impossible_examples(report, &section, &input, &tests);
     let mut request = request?;
-    request.template.forwarded = forward;
-    if samples.is_some() && !repeatable.unwrap_or_else(|| request.template.method.is_idempotent()) {
+    match &mut request.template {
+        RequestTemplate::Http(template) => template.forwarded = forward,
+    }
+    if samples.is_some() && !repeatable.unwrap_or_else(|| request.template.is_idempotent()) {
         let message = "`sample` asks the model when the reply is there, and clients of revision 2026-07-28 then call again";
         report.error(
             entry.key.span,
@@ -259,7 +261,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if report.errors() > before {
         return None;
     }
-    let upstream = around.upstreams.iter().find(|upstream| upstream.settings.name == request.upstream);
+    let upstream = around.upstreams.iter().find(|upstream| *upstream.settings.name() == request.upstream);
     let defaults = around.defaults;
     let reply_limit_bytes =
         reply_limit.or_else(|| upstream?.reply_limit_bytes).unwrap_or(defaults.reply_limit_bytes);

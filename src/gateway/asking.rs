@@ -59,8 +59,10 @@ impl Asking<'_> {
 
     /// A request as its upstream's policies take it.
     pub(super) fn ask_of(self, mut request: UpstreamRequest, repeatable: bool, due: Due) -> Ask {
-        if let (Some(trace), Traces::Forwarded) = (self.trace, self.route.traces) {
-            trace.write(&mut request.headers);
+        if let (Some(trace), Traces::Forwarded) = (self.trace, self.route.traces)
+            && let Some(headers) = request.headers_mut()
+        {
+            trace.write(headers);
         }
         Ask { request, reply_limit_bytes: self.route.reply_limit_bytes, due, repeatable, meanwhile: None }
     }

@@ -11,7 +11,7 @@ use super::{asking::Asking, audience::Telling, record::Record, sentences, transl
 use crate::{
     observe::Chain,
     reply::Reply,
-    route::{Begun, JobFacts, JobPlace, JobRule, LogLevel, RequestError, Stand, Turn, UpstreamRequest},
+    route::{Begun, HttpRequest, JobFacts, JobPlace, JobRule, LogLevel, RequestError, Stand, Turn},
     rule::{Facts, Stop},
     tool::{Fault, ToolResult},
     upstream::{Due, UpstreamError},
@@ -71,7 +71,7 @@ impl Following<'_> {
     /// Follows what a first reply may have begun. Dropping the future ends the job, where the route says how.
     pub(super) async fn to_the_end(
         self,
-        asked: UpstreamRequest,
+        asked: HttpRequest,
         reply: Reply,
         hand_over: Option<Instant>,
         record: &mut Record<'_>,
@@ -172,12 +172,12 @@ impl Following<'_> {
 
     async fn ask(
         self,
-        request: UpstreamRequest,
+        request: HttpRequest,
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
     ) -> Result<Reply, Lost> {
         let repeatable = request.method.is_idempotent();
-        let reply = self.asking.ask(request, repeatable, record, telling).await;
+        let reply = self.asking.ask(request.into(), repeatable, record, telling).await;
         reply.map_err(|error| Lost {
             in_passing: matches!(
                 error,
@@ -236,7 +236,7 @@ impl Following<'_> {
         let request = self.job.ask_end(place, arguments, headers)?;
         let (upstream, tool) = (self.asking.upstream(), route.definition.name.clone());
         let repeatable = request.method.is_idempotent();
-        let ask = self.asking.ask_of(request, repeatable, Due::after(END_DEADLINE));
+        let ask = self.asking.ask_of(request.into(), repeatable, Due::after(END_DEADLINE));
         Some(async move {
             match upstream.oneshot(ask).await {
                 Ok(reply) => {

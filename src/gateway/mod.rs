@@ -312,11 +312,14 @@ impl Snapshot {
         let (headers, trace) = (call.headers, trace.as_ref());
         let asking = Asking { snapshot: self, route, arguments: &arguments, headers, trace, due };
         tell_lines(route, &arguments, None, &mut telling);
-        let method = request.method.clone();
-        let asked = route.job.is_some().then(|| request.clone());
-        let repeatable = route.repeatable.unwrap_or_else(|| method.is_idempotent());
+        let is_safe = request.is_safe();
+        let asked = match (&route.job, &request) {
+            (Some(_), UpstreamRequest::Http(request)) => Some(request.clone()),
+            _ => None,
+        };
+        let repeatable = route.repeatable.unwrap_or_else(|| request.is_idempotent());
         let reply = asking.ask(request, repeatable, record, &mut telling).await;
-        let reply = reply.map_err(|error| Box::new(sentences::of(&error, &method)))?;
+        let reply = reply.map_err(|error| Box::new(sentences::of(&error, is_safe)))?;
         let ended = match (&route.job, asked) {
             (Some(job), Some(asked)) => {
                 Following { asking, job }.to_the_end(asked, reply, hand_over, record, &mut telling).await?

@@ -166,7 +166,7 @@ pub(super) fn read_of(
         text.clear();
     }
     let mut freshness = head.map_or(Freshness::NONE, |head| head.freshness);
-    if !route.request.forwarded.is_empty() {
+    if route.request.forwards_headers() {
         // What callers send may be what decides.
         freshness.scope = CacheScope::Private;
     }

@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-use http::Method;
-
 use crate::{
     route::{Ability, Missing},
     tool::{Fault, ToolResult},
@@ -17,9 +15,9 @@ pub(super) const UNREADABLE: &str =
     "The service's reply could not be read. Other arguments may give a reply that can be.";
 
 /// The tool error of a failure.
-pub(super) fn of(error: &UpstreamError, method: &Method) -> ToolResult {
+pub(super) fn of(error: &UpstreamError, is_safe: bool) -> ToolResult {
     // A request that reached the service may have had its effect, which the one who repeats it should know.
-    let effect = if method.is_safe() { "" } else { " It may have taken effect: check before repeating it." };
+    let effect = if is_safe { "" } else { " It may have taken effect: check before repeating it." };
     match error {
         UpstreamError::Connect { .. } => ToolResult::error(
             Fault::Unreachable,
@@ -216,8 +214,8 @@ mod tests {
     use super::*;
     use crate::tool::{Block, Text};
 
-    fn words(error: &UpstreamError, method: &Method) -> String {
-        match &of(error, method).content[0].block {
+    fn words(error: &UpstreamError, is_safe: bool) -> String {
+        match &of(error, is_safe).content[0].block {
             Block::Text(Text::Plain(text)) => text.clone(),
             other => panic!("no plain text: {other:?}"),
         }
@@ -240,7 +238,7 @@ mod tests {
             UpstreamError::Resting { upstream: upstream(), rest: Duration::from_millis(4200) },
             UpstreamError::Unsendable { upstream: upstream(), source: source() },
         ];
-        let told: Vec<String> = errors.iter().map(|error| words(error, &Method::GET)).collect();
+        let told: Vec<String> = errors.iter().map(|error| words(error, true)).collect();
         for (index, sentence) in told.iter().enumerate() {
             assert!(!sentence.contains("secret") && !sentence.contains("10.0"), "{sentence}");
             assert!(!told[..index].contains(sentence), "told twice: {sentence}");
@@ -252,7 +250,7 @@ mod tests {
     #[test]
     fn an_unsafe_request_that_was_cut_off_is_not_to_be_repeated_blindly() {
         let error = UpstreamError::CutOff { upstream: "old".parse().unwrap(), source: "eof".into() };
-        assert!(words(&error, &Method::POST).contains("may have taken effect"));
-        assert!(words(&error, &Method::GET).contains("Try again"));
+        assert!(words(&error, false).contains("may have taken effect"));
+        assert!(words(&error, true).contains("Try again"));
     }
 }

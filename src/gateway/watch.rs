@@ -24,7 +24,7 @@ use super::{
 use crate::{
     observe::Chain,
     policy::spread,
-    route::Route,
+    route::{Route, UpstreamRequest},
     tool::{ResourceBody, ResourceContents},
     upstream::{Ask, Due},
 };
@@ -215,10 +215,12 @@ impl Snapshot {
         let request = route.request.build(&arguments, &HeaderMap::new());
         let mut request = request.map_err(|error| error.to_string())?;
         let known = known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, route)));
-        if let Some(known) = known.filter(|_| request.method == Method::GET) {
+        if let (Some(known), UpstreamRequest::Http(request)) = (known, &mut request)
+            && request.method == Method::GET
+        {
             known.ask_for_what_is_new(&mut request.headers);
         }
-        let repeatable = route.repeatable.unwrap_or_else(|| request.method.is_idempotent());
+        let repeatable = route.repeatable.unwrap_or_else(|| request.is_idempotent());
         let upstream =
             self.upstreams.get(&route.upstream).expect("a snapshot has the upstream of every route").clone();
         let ask =

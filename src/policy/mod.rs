@@ -123,7 +123,7 @@ mod mock {
 
     use crate::{
         reply::Reply,
-        route::{Under, UpstreamName, UpstreamRequest},
+        route::{HttpRequest, Under, UpstreamName},
         upstream::{Ask, Due, UpstreamError},
     };
 
@@ -147,14 +147,20 @@ mod mock {
     }
 
     pub(super) fn ask(deadline: Duration) -> Ask {
-        let request = UpstreamRequest {
+        let request = HttpRequest {
             method: Method::GET,
             under: Under::Address,
             path_and_query: PathAndQuery::from_static("/"),
             headers: HeaderMap::new(),
             body: Bytes::new(),
         };
-        Ask { request, reply_limit_bytes: 100, due: Due::after(deadline), repeatable: true, meanwhile: None }
+        Ask {
+            request: request.into(),
+            reply_limit_bytes: 100,
+            due: Due::after(deadline),
+            repeatable: true,
+            meanwhile: None,
+        }
     }
 
     pub(super) fn answering_after(

@@ -19,7 +19,10 @@ use tokio::{
 use super::Gate;
 use crate::{
     route::UpstreamName,
-    upstream::{self, Upstream, UpstreamError},
+    upstream::{
+        UpstreamError,
+        http::{self as upstream, HttpUpstream},
+    },
 };
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -28,7 +31,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// on how long it takes as long as some of it comes.
 #[derive(Debug, Clone)]
 pub struct Passthrough {
-    upstream: Upstream,
+    upstream: HttpUpstream,
     gate: Arc<Gate>,
     settings: PassthroughSettings,
 }
@@ -49,7 +52,7 @@ impl PassthroughSettings {
 
 impl Passthrough {
     /// Puts the guards round an upstream.
-    pub fn new(upstream: Upstream, gate: Arc<Gate>, settings: PassthroughSettings) -> Self {
+    pub fn new(upstream: HttpUpstream, gate: Arc<Gate>, settings: PassthroughSettings) -> Self {
         Self { upstream, gate, settings }
     }
 
@@ -58,7 +61,7 @@ impl Passthrough {
         self.upstream.name()
     }
 
-    /// Hands a request through ([`Upstream::stream`]). Its place is taken until the reply's body has ended or is
+    /// Hands a request through ([`HttpUpstream::stream`]). Its place is taken until the reply's body has ended or is
     /// dropped.
     ///
     /// # Errors

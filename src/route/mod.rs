@@ -50,7 +50,8 @@ pub use log::{LogLevel, LogLine};
 pub use name::{UpstreamName, UpstreamNameError};
 pub use path::{PathError, PathTemplate};
 pub use request::{
-    BodyTemplate, JsonTemplate, RequestError, RequestTemplate, Under, UpstreamRequest, ValueTemplate,
+    BodyTemplate, HttpRequest, HttpTemplate, JsonTemplate, RequestError, RequestTemplate, Under,
+    UpstreamRequest, ValueTemplate,
 };
 pub use resource::ResourceDefinition;
 pub use table::{Conflict, EndpointMatch, RouteTable};

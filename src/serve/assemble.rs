@@ -122,7 +122,7 @@ impl Fixed {
 /// The upstreams of a configuration: those of `now` where they are the same.
 fn ask(loaded: &Loaded, now: &HashMap<UpstreamName, Asked>) -> HashMap<UpstreamName, Asked> {
     let asked = loaded.upstreams.iter().map(|file| {
-        let name = file.settings.name.clone();
+        let name = file.settings.name().clone();
         let kept = now.get(&name).filter(|asked| {
             asked.file.policy == file.policy && asked.file.settings.is_certainly(&file.settings)
         });
@@ -135,7 +135,7 @@ impl Asked {
     fn new(file: &UpstreamFile) -> Self {
         let upstream = Upstream::new(file.settings.clone());
         // Shared by calls and what is handed through, as the connections are.
-        let gate = Arc::new(Gate::new(file.settings.name.clone(), file.policy));
+        let gate = Arc::new(Gate::new(file.settings.name().clone(), file.policy));
         let guarded = guard(upstream.clone(), gate.clone(), file.policy);
         Self { file: file.clone(), upstream, gate, guarded }
     }
@@ -146,7 +146,7 @@ fn snapshot(loaded: &Loaded, upstreams: &HashMap<UpstreamName, Asked>) -> Result
     let guarded = upstreams.iter().map(|(name, asked)| (name.clone(), asked.guarded.clone())).collect();
     let passthrough = loaded.passthrough.as_ref().and_then(|(name, settings)| {
         let asked = upstreams.get(name)?;
-        Some(Passthrough::new(asked.upstream.clone(), asked.gate.clone(), *settings))
+        Some(Passthrough::new(asked.upstream.http()?.clone(), asked.gate.clone(), *settings))
     });
     let prompts = loaded.prompts.iter().map(|file| Arc::clone(&file.prompt)).collect();
     Ok(Snapshot::new(table, guarded, passthrough).with_prompts(PromptTable::new(prompts)))

@@ -129,8 +129,8 @@ impl UpstreamError {
         match find::<hyper::Error>(&error) {
             Some(cause) if cause.is_parse_too_large() => Self::HeadTooLong {
                 upstream,
-                limit_bytes: super::client::HEAD_LIMIT_BYTES,
-                limit_count: super::client::HEADER_COUNT_LIMIT,
+                limit_bytes: super::http::HEAD_LIMIT_BYTES,
+                limit_count: super::http::HEADER_COUNT_LIMIT,
             },
             Some(cause) if cause.is_parse() || cause.is_parse_version_h2() => {
                 Self::NotHttp { upstream, source: error.into() }

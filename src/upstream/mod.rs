@@ -1,112 +1,106 @@
 //! Asks a legacy server and reads what it answers, whole or streamed.
 //!
-//! In reading order: [`Address`] says where it is and [`ClientTls`] whom to take it for; `connector` connects;
-//! [`Upstream`] sends an [`Ask`] over pooled connections, `redirect` decides whether to follow, `body` reads to a limit, `headers` drops what belongs to one
-//! connection; [`UpstreamError`] says why there is no reply; [`Meanwhile`] tells what happens before there is one; `stream` hands a request through unread.
-//!
-//! The only room that names the HTTP client.
+//! In reading order: an [`Upstream`] takes an [`Ask`] and gives the whole reply; [`UpstreamError`] says why there is
+//! none; [`Meanwhile`] tells what happens before there is one. [`http`] is the kind that speaks HTTP.
 
-mod address;
-mod body;
-mod client;
-mod connector;
 mod error;
-mod headers;
+pub mod http;
 mod meanwhile;
-mod redirect;
-mod stream;
-mod tls;
 
-use std::{future::Future, pin::Pin, time::Duration};
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use http::HeaderMap;
 use tokio::time::Instant;
+use tower::Service;
 
+use self::http::{HttpSettings, HttpUpstream};
 use crate::{
     reply::Reply,
     route::{UpstreamName, UpstreamRequest},
 };
 
-pub use address::{Address, AddressError};
-pub use client::Upstream;
 pub use error::UpstreamError;
-pub use headers::remove_hop_by_hop;
 pub use meanwhile::{Happened, Hearing, Meanwhile};
-pub use stream::{Streamed, StreamedBody};
-pub use tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
 
-/// One legacy server, and how it is reached.
+/// One legacy server, of one kind or another. Clones share its connections.
+///
+/// As a `tower::Service` it takes an [`Ask`] and gives the whole [`Reply`]. It is always ready, keeps no deadline but
+/// the one of connecting, and tries once: everything else is `policy`. Dropping the future ends what was asked for.
 #[derive(Debug, Clone)]
-pub struct UpstreamSettings {
-    /// What routes call it.
-    pub name: UpstreamName,
-    /// Where it is.
-    pub address: Address,
-    /// Which HTTP it speaks.
-    pub protocol: Protocol,
-    /// Whom it is taken for; there for `https://` addresses, and for no others.
-    pub tls: Option<ClientTls>,
-    /// How long finding its address and connecting may take, the handshake of TLS included.
-    pub connect_timeout: Duration,
-    /// Headers of every request that a route sends to it, over whatever the route says. Values that are secret
-    /// are marked so (`HeaderValue::set_sensitive`). They are not added to requests that are passed through.
-    pub headers: HeaderMap,
-    /// How many redirects are followed, to the same origin only; 0 follows none.
-    pub redirects: u8,
-    /// How many connections are kept open for later requests.
-    pub idle_connections: usize,
+pub enum Upstream {
+    /// A server that speaks HTTP.
+    Http(HttpUpstream),
 }
 
-impl UpstreamSettings {
-    /// Whether these are the same as others, as far as can be told: of TLS it can't.
-    pub fn is_certainly(&self, other: &Self) -> bool {
-        let Self { name, address, protocol, tls, connect_timeout, headers, redirects, idle_connections } =
-            self;
-        tls.is_none()
-            && other.tls.is_none()
-            && *name == other.name
-            && *address == other.address
-            && *protocol == other.protocol
-            && *connect_timeout == other.connect_timeout
-            && *headers == other.headers
-            && *redirects == other.redirects
-            && *idle_connections == other.idle_connections
+/// What one legacy server is, and how it is reached.
+#[derive(Debug, Clone)]
+pub enum UpstreamSettings {
+    /// A server that speaks HTTP.
+    Http(HttpSettings),
+}
+
+impl Upstream {
+    /// Makes the client; nothing is connected or started yet.
+    pub fn new(settings: UpstreamSettings) -> Self {
+        match settings {
+            UpstreamSettings::Http(settings) => Self::Http(HttpUpstream::new(settings)),
+        }
+    }
+
+    /// What routes call it.
+    pub fn name(&self) -> &UpstreamName {
+        match self {
+            Self::Http(upstream) => upstream.name(),
+        }
+    }
+
+    /// The client, where it speaks HTTP.
+    pub fn http(&self) -> Option<&HttpUpstream> {
+        match self {
+            Self::Http(upstream) => Some(upstream),
+        }
     }
 }
 
-/// Which HTTP an upstream speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Protocol {
-    /// HTTP/2 where it is agreed on in the handshake of TLS, else HTTP/1.1.
-    #[default]
-    Auto,
-    /// HTTP/1.0, asked in its words: a connection a request, and no chunked bodies.
-    Http10,
-    /// HTTP/1.1; replies in HTTP/1.0 are understood.
-    Http1,
-    /// HTTP/2, without TLS by prior knowledge (RFC 9113, section 3.3).
-    Http2,
+impl Service<Ask> for Upstream {
+    type Response = Reply;
+    type Error = UpstreamError;
+    type Future = PendingReply;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, ask: Ask) -> Self::Future {
+        match self {
+            Self::Http(upstream) => upstream.call(ask),
+        }
+    }
 }
 
 impl UpstreamSettings {
-    /// For [`connect_timeout`](Self::connect_timeout).
-    pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-    /// For [`redirects`](Self::redirects).
-    pub const REDIRECTS_DEFAULT: u8 = 0;
-    /// For [`idle_connections`](Self::idle_connections): as many as there may be calls in flight.
-    pub const IDLE_CONNECTIONS_DEFAULT: usize = 128;
+    /// What routes call it.
+    pub fn name(&self) -> &UpstreamName {
+        match self {
+            Self::Http(settings) => &settings.name,
+        }
+    }
 
-    /// An upstream with every default; with an `https://` address it needs [`tls`](Self::tls) yet.
-    pub fn new(name: UpstreamName, address: Address) -> Self {
-        Self {
-            name,
-            address,
-            protocol: Protocol::Auto,
-            tls: None,
-            connect_timeout: Self::CONNECT_TIMEOUT_DEFAULT,
-            headers: HeaderMap::new(),
-            redirects: Self::REDIRECTS_DEFAULT,
-            idle_connections: Self::IDLE_CONNECTIONS_DEFAULT,
+    /// How an HTTP server is reached.
+    pub fn http(&self) -> Option<&HttpSettings> {
+        match self {
+            Self::Http(settings) => Some(settings),
+        }
+    }
+
+    /// Whether these are the same as others, as far as can be told.
+    pub fn is_certainly(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Http(settings), Self::Http(other)) => settings.is_certainly(other),
         }
     }
 }

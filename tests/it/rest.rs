@@ -10,7 +10,7 @@ use glossator::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Proxy, Response, RouteExt, Scripted, Setup, reply, route};
+use crate::support::{Proxy, Response, RouteExt, Scripted, Setup, http_of, reply, route};
 
 const JSON: &str = "Content-Type: application/json";
 
@@ -22,7 +22,7 @@ async fn echo(endpoint: &str, schema: Value) -> (Proxy, Scripted) {
     })
     .await;
     let mut echo = route("echo", "POST /echo").at(endpoint).taking(schema);
-    echo.request.body = Some(BodyTemplate::Json(JsonTemplate::AllArguments));
+    http_of(&mut echo).body = Some(BodyTemplate::Json(JsonTemplate::AllArguments));
     let mut setup = Setup::new(upstream.address);
     setup.routes = vec![echo];
     (setup.start().await, upstream)

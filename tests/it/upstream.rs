@@ -6,7 +6,7 @@ use glossator::policy::PolicySettings;
 use http::{HeaderValue, header};
 use serde_json::json;
 
-use crate::support::{Gate, Response, Scripted, Setup, Step, reply};
+use crate::support::{Gate, Response, Scripted, Setup, Step, http_of, reply};
 
 /// A tool error with a safe sentence.
 #[track_caller]
@@ -214,7 +214,8 @@ async fn an_upstream_is_sent_what_its_settings_say_and_nothing_of_ours() {
     let mut setup = Setup::new(upstream.address);
     setup.upstream.address = format!("http://{}/base/", upstream.address).parse().unwrap();
     setup.upstream.headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
-    setup.routes[0].request.forwarded = vec![header::AUTHORIZATION, header::COOKIE, header::ACCEPT_LANGUAGE];
+    http_of(&mut setup.routes[0]).forwarded =
+        vec![header::AUTHORIZATION, header::COOKIE, header::ACCEPT_LANGUAGE];
     let headers = ["Authorization: Basic callers", "Accept-Language: nb", "X-Other: no", "Cookie: a=b"];
     let response = setup.start().await.ask("POST /tools/get_thing", &headers, "").await;
     assert_eq!(response.status, 200);

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
-use glossator::upstream::{ClientTls, ClientTlsOptions, Identity, Protocol, Trust};
+use glossator::upstream::http::{ClientTls, ClientTlsOptions, Identity, Protocol, Trust};
 use http::{Request, Response, Version, header};
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};

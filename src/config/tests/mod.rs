@@ -141,7 +141,11 @@ fn defaults_are_those_that_the_table_names() {
             "error_text_limit",
             format!("`{}`", units::show_size(route.translator.limits.error_text_bytes as u64)),
         ),
-        (&keys::DEFAULTS, "connect_timeout", format!("`{}`", millis(upstream.settings.connect_timeout))),
+        (
+            &keys::DEFAULTS,
+            "connect_timeout",
+            format!("`{}`", millis(upstream.settings.http().unwrap().connect_timeout)),
+        ),
         (&keys::DEFAULTS, "in_flight", upstream.policy.in_flight_limit.to_string()),
     ];
     for (section, key, value) in found {
@@ -155,7 +159,7 @@ fn secrets_go_into_headers_and_nowhere_else() {
     let text = "upstreams: { a: { url: \"http://127.0.0.1:${PORT}\", headers: { Authorization: \"Bearer ${TOKEN}\" } } }\n\
         routes: { t: { description: x, request: GET a/ } }";
     let loaded = loaded(text);
-    let value = &loaded.upstreams[0].settings.headers["authorization"];
+    let value = &loaded.upstreams[0].settings.http().unwrap().headers["authorization"];
     assert_eq!(value, "Bearer s3cr3t");
     assert!(value.is_sensitive());
     assert!(!format!("{loaded:?}").contains("s3cr3t"));

@@ -3,7 +3,7 @@
 use http::{HeaderValue, StatusCode, header, response::Parts};
 use serde_json::json;
 
-use crate::upstream::remove_hop_by_hop;
+use crate::upstream::http::remove_hop_by_hop;
 
 /// The head of a response, with the empty line behind it.
 ///

@@ -16,7 +16,7 @@ use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, h
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use super::Input;
-use crate::{face::Peer, gateway::Face, upstream::remove_hop_by_hop};
+use crate::{face::Peer, gateway::Face, upstream::http::remove_hop_by_hop};
 
 /// The path under which a web server has us (`SCRIPT_NAME`), without a slash at its end; the request's extensions hold
 /// it, and what is told of endpoints begins with it.

@@ -19,9 +19,12 @@ use tracing::warn;
 use super::header::{PROTOCOL_VERSION, SESSION_ID};
 use crate::{
     observe::Chain,
-    route::{Under, UpstreamRequest},
+    route::{HttpRequest, Under},
     seal::{Purpose, Seal, random_id},
-    upstream::{Address, Ask, Due, Protocol, Upstream, UpstreamSettings},
+    upstream::{
+        Ask, Due,
+        http::{Address, HttpSettings, HttpUpstream, Protocol},
+    },
 };
 
 /// How long a question's id opens.
@@ -99,7 +102,7 @@ impl Peers {
             .filter_map(|name| Some((name.clone(), head.headers.get(name)?.clone())))
             .collect();
         headers.insert(HANDED_ON, HeaderValue::from_static("1"));
-        let request = UpstreamRequest {
+        let request = HttpRequest {
             under: Under::Address,
             method: Method::POST,
             path_and_query: PathAndQuery::from_static("/mcp"),
@@ -107,13 +110,13 @@ impl Peers {
             body: Bytes::copy_from_slice(body),
         };
         let ask = Ask {
-            request,
+            request: request.into(),
             reply_limit_bytes: REPLY_LIMIT_BYTES,
             due: Due::after(PATIENCE),
             repeatable: false,
             meanwhile: None,
         };
-        let peer = Upstream::new(UpstreamSettings {
+        let peer = HttpUpstream::new(HttpSettings {
             name: "peer".parse().expect("a word is a name"),
             address: asker.address,
             protocol: Protocol::Http1,

@@ -18,7 +18,7 @@ use crate::{
     gateway::Face,
     observe::{Chain, RequestId},
     policy::Passthrough,
-    upstream::{UpstreamError, remove_hop_by_hop},
+    upstream::{UpstreamError, http::remove_hop_by_hop},
 };
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

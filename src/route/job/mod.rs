@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method, StatusCode, Uri, header, uri::PathAndQuery};
 use serde_json::Value;
 
-use super::{RequestError, RequestTemplate, Under, UpstreamRequest, location};
+use super::{HttpRequest, HttpTemplate, RequestError, Under, location};
 use crate::{
     reply::Reply,
     rule::{Facts, Jq, Look, Matcher, Redaction, TranslationLimits, extract::Extract, look},
@@ -30,7 +30,7 @@ pub struct JobRule {
     /// When it was ended before it was done.
     pub cancelled: Option<Matcher>,
     /// What is asked for the result; without it, the reply that said that the job is done is it.
-    pub result: Option<RequestTemplate>,
+    pub result: Option<HttpTemplate>,
     /// What ends a job that nobody waits for.
     pub cancel: Option<CancelRule>,
     /// How long to wait between two questions, where the upstream does not say it.
@@ -85,7 +85,7 @@ pub enum JobPlaceRule {
         /// Finds a text or a number.
         id: Jq,
         /// Asks how the job stands.
-        status: Box<RequestTemplate>,
+        status: Box<HttpTemplate>,
     },
 }
 
@@ -95,7 +95,7 @@ pub enum CancelRule {
     /// A method, such as `DELETE`, at the place where it is asked about.
     Method(Method),
     /// A request in which the argument `job` is its name.
-    Request(RequestTemplate),
+    Request(HttpTemplate),
 }
 
 /// Where one job is asked about.
@@ -182,7 +182,7 @@ impl JobRule {
     const LONGEST_MESSAGE: usize = 300;
 
     /// What the first reply to a call says; `asked` is what was asked.
-    pub fn begun(&self, asked: &UpstreamRequest, facts: JobFacts<'_>, reply: &Reply) -> Begun {
+    pub fn begun(&self, asked: &HttpRequest, facts: JobFacts<'_>, reply: &Reply) -> Begun {
         let wait = retry_after(reply).unwrap_or(self.poll);
         match &self.place {
             JobPlaceRule::Location => {
@@ -221,7 +221,7 @@ impl JobRule {
         place: &JobPlace,
         arguments: &Arguments,
         caller: &HeaderMap,
-    ) -> Result<UpstreamRequest, RequestError> {
+    ) -> Result<HttpRequest, RequestError> {
         match (place, &self.place) {
             (JobPlace::Named(name), JobPlaceRule::Named { status, .. }) => {
                 status.build(&with_name(arguments, name), caller)
@@ -241,7 +241,7 @@ impl JobRule {
         place: &JobPlace,
         arguments: &Arguments,
         caller: &HeaderMap,
-    ) -> Result<Option<UpstreamRequest>, RequestError> {
+    ) -> Result<Option<HttpRequest>, RequestError> {
         let Some(result) = &self.result else { return Ok(None) };
         let arguments = match place {
             JobPlace::Named(name) => with_name(arguments, name),
@@ -256,11 +256,11 @@ impl JobRule {
         place: &JobPlace,
         arguments: &Arguments,
         caller: &HeaderMap,
-    ) -> Option<UpstreamRequest> {
+    ) -> Option<HttpRequest> {
         match self.cancel.as_ref()? {
             CancelRule::Method(method) => {
                 let asked = self.ask(place, arguments, caller).ok()?;
-                Some(UpstreamRequest { method: method.clone(), ..asked })
+                Some(HttpRequest { method: method.clone(), ..asked })
             }
             CancelRule::Request(request) => {
                 let arguments = match place {
@@ -273,13 +273,7 @@ impl JobRule {
     }
 
     /// What a reply to [`ask`](Self::ask) says; `asked` is what was asked.
-    pub fn turn(
-        &self,
-        place: &JobPlace,
-        asked: &UpstreamRequest,
-        facts: JobFacts<'_>,
-        reply: &Reply,
-    ) -> Turn {
+    pub fn turn(&self, place: &JobPlace, asked: &HttpRequest, facts: JobFacts<'_>, reply: &Reply) -> Turn {
         let wait = retry_after(reply);
         if reply.status.is_redirection() && reply.headers.contains_key(header::LOCATION) {
             let place = self.whole_path(asked).and_then(|from| self.located(&from, reply));
@@ -341,7 +335,7 @@ impl JobRule {
     }
 
     /// The URI of a request.
-    fn whole_path(&self, asked: &UpstreamRequest) -> Option<Uri> {
+    fn whole_path(&self, asked: &HttpRequest) -> Option<Uri> {
         let base = match asked.under {
             Under::Address => self.base.path().trim_end_matches('/'),
             Under::Root => "",
@@ -395,9 +389,9 @@ impl JobPlace {
 
 const NO_LONGER: &str = "the job was begun when this tool was another";
 
-fn at(method: Method, path_and_query: PathAndQuery) -> UpstreamRequest {
+fn at(method: Method, path_and_query: PathAndQuery) -> HttpRequest {
     let (headers, body) = Default::default();
-    UpstreamRequest { method, under: Under::Root, path_and_query, headers, body }
+    HttpRequest { method, under: Under::Root, path_and_query, headers, body }
 }
 
 fn with_name(arguments: &Arguments, name: &str) -> Arguments {

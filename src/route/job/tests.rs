@@ -28,7 +28,7 @@ fn by_location() -> JobRule {
 fn named() -> JobRule {
     let jq = |source| Some(Jq::compile(source).unwrap());
     let value = |source| Some(Matcher { value: jq(source), ..Matcher::default() });
-    let status = Box::new(RequestTemplate::new(Method::GET, PathTemplate::parse("/jobs/{job}").unwrap()));
+    let status = Box::new(HttpTemplate::new(Method::GET, PathTemplate::parse("/jobs/{job}").unwrap()));
     JobRule {
         place: JobPlaceRule::Named { id: Jq::compile(".id").unwrap(), status },
         done: value(r#".state == "done""#),
@@ -49,8 +49,8 @@ fn reply(status: u16, headers: &[(&str, &str)], body: &str) -> Reply {
     Reply { status, headers: headers.collect(), body }
 }
 
-fn asked() -> UpstreamRequest {
-    UpstreamRequest { under: Under::Address, ..at(Method::POST, PathAndQuery::from_static("/reports")) }
+fn asked() -> HttpRequest {
+    HttpRequest { under: Under::Address, ..at(Method::POST, PathAndQuery::from_static("/reports")) }
 }
 
 fn with_facts<T>(look: impl FnOnce(JobFacts<'_>) -> T) -> T {
@@ -187,7 +187,7 @@ fn a_job_is_ended_where_it_is_asked_about_or_by_a_request_of_its_own() {
     assert_eq!(ended(&by_location(), &path("/jobs/7")), None);
     let rule = JobRule { cancel: Some(CancelRule::Method(Method::DELETE)), ..by_location() };
     assert_eq!(ended(&rule, &path("/jobs/7")).as_deref(), Some("DELETE /jobs/7"));
-    let request = RequestTemplate::new(Method::POST, PathTemplate::parse("/jobs/{job}/stop").unwrap());
+    let request = HttpTemplate::new(Method::POST, PathTemplate::parse("/jobs/{job}/stop").unwrap());
     let rule = JobRule { cancel: Some(CancelRule::Request(request)), ..named() };
     assert_eq!(ended(&rule, &name("7")).as_deref(), Some("POST /jobs/7/stop"));
 }

@@ -30,8 +30,8 @@ use glossator::{
     policy::Guarded,
     reply::Reply,
     route::{
-        Envelope, ErrorStatus, InputSchema, Offer, PathTemplate, RequestTemplate, Route, RouteTable, Traces,
-        UpstreamName,
+        Envelope, ErrorStatus, HttpTemplate, InputSchema, Offer, PathTemplate, Route, RouteTable, Traces,
+        UpstreamName, UpstreamRequest,
     },
     rule::{Otherwise, OutputSchema, TranslationLimits, Translator, Wrap},
     tool::{ErrorFormat, ToolDefinition},
@@ -224,7 +224,8 @@ async fn legacy(ask: Ask, silent: mpsc::UnboundedSender<Silent>) -> Result<Reply
         headers.insert("content-type", http::HeaderValue::from_static(media_type));
         Ok(Reply { status: StatusCode::from_u16(status).unwrap(), headers, body: body.into() })
     };
-    let path = ask.request.path_and_query.path();
+    let UpstreamRequest::Http(request) = &ask.request;
+    let path = request.path_and_query.path();
     match path {
         "/array" => reply(200, "application/json", "[1, 2.50]".into()),
         "/down" => reply(500, "text/plain", "panic at /srv/app.py:7, password=hunter2".into()),
@@ -301,7 +302,7 @@ fn route(
         asking: Default::default(),
         rest: None,
         upstream: upstream.clone(),
-        request: RequestTemplate::new(Method::GET, PathTemplate::parse(path).unwrap()),
+        request: HttpTemplate::new(Method::GET, PathTemplate::parse(path).unwrap()).into(),
         job: None,
         log: Vec::new(),
         traces: Traces::Forwarded,

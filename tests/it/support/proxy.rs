@@ -12,13 +12,16 @@ use glossator::{
     gateway::{Gateway, Snapshot},
     policy::{self, Gate, Passthrough, PassthroughSettings, PolicySettings},
     route::{
-        Envelope, ErrorStatus, InputSchema, Offer, PathTemplate, RequestTemplate, RestEndpoint, Route,
-        RouteTable, Traces,
+        Envelope, ErrorStatus, HttpTemplate, InputSchema, Offer, PathTemplate, RequestTemplate, RestEndpoint,
+        Route, RouteTable, Traces,
     },
     rule::{Otherwise, TranslationLimits, Translator, Wrap},
     serve::{self, Drained},
     tool::{ErrorFormat, ToolDefinition},
-    upstream::{Upstream, UpstreamSettings},
+    upstream::{
+        Upstream,
+        http::{HttpSettings, HttpUpstream},
+    },
 };
 use serde_json::{Value, json};
 use tokio::{sync::oneshot, task::JoinHandle};
@@ -29,7 +32,7 @@ use super::{Client, Response, soon};
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) routes: Vec<Route>,
-    pub(crate) upstream: UpstreamSettings,
+    pub(crate) upstream: HttpSettings,
     pub(crate) policy: PolicySettings,
     pub(crate) passthrough: bool,
     pub(crate) patience: PassthroughSettings,
@@ -43,7 +46,7 @@ impl Setup {
         let address = format!("http://{upstream}").parse().unwrap();
         Self {
             routes: vec![route("get_thing", "GET /thing")],
-            upstream: UpstreamSettings::new("old".parse().unwrap(), address),
+            upstream: HttpSettings::new("old".parse().unwrap(), address),
             policy: PolicySettings::default(),
             passthrough: false,
             patience: PassthroughSettings {
@@ -83,7 +86,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
         asking: Default::default(),
         rest: None,
         upstream: "old".parse().unwrap(),
-        request: RequestTemplate::new(method.parse().unwrap(), path),
+        request: HttpTemplate::new(method.parse().unwrap(), path).into(),
         job: None,
         log: Vec::new(),
         traces: Traces::Forwarded,
@@ -141,9 +144,9 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     async fn start(setup: Setup) -> Self {
-        let upstream = Upstream::new(setup.upstream);
+        let upstream = HttpUpstream::new(setup.upstream);
         let gate = Arc::new(Gate::new(upstream.name().clone(), setup.policy));
-        let guarded = policy::guard(upstream.clone(), gate.clone(), setup.policy);
+        let guarded = policy::guard(Upstream::Http(upstream.clone()), gate.clone(), setup.policy);
         let upstreams = HashMap::from([(upstream.name().clone(), guarded)]);
         let table = RouteTable::new(setup.routes.into_iter().map(Arc::new).collect()).unwrap();
         let passthrough = setup.passthrough.then(|| Passthrough::new(upstream, gate, setup.patience));
@@ -188,5 +191,12 @@ impl Proxy {
     /// Waits until it has.
     pub(crate) async fn ended(self) -> Drained {
         soon("the end of the server", self.ended).await.unwrap()
+    }
+}
+
+/// What a route asks by HTTP.
+pub(crate) fn http_of(route: &mut Route) -> &mut HttpTemplate {
+    match &mut route.request {
+        RequestTemplate::Http(template) => template,
     }
 }

@@ -1,12 +1,12 @@
 //! `tls` of an upstream: whom to take it for, and who we are.
 
-use super::{
+use crate::config::{
     report::Report,
     secret::{self, Environment},
     section::Section,
     source::Span,
 };
-use crate::upstream::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
+use crate::upstream::http::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
 
 /// TLS with every default, for an `https://` address in the place of the whole upstream.
 pub(super) fn plain(report: &Report<'_>, span: Span) -> Option<ClientTls> {

@@ -5,7 +5,7 @@ use http::{HeaderValue, Request, Response, header, uri::PathAndQuery};
 use http_body_util::{BodyExt, Either, combinators::UnsyncBoxBody};
 
 use super::{
-    Upstream, UpstreamError,
+    HttpUpstream, UpstreamError,
     client::{BoxError, Outgoing},
     remove_hop_by_hop,
 };
@@ -16,7 +16,7 @@ pub use hyper::body::Incoming as StreamedBody;
 /// A reply that is passed through: its headers read, its body not.
 pub type Streamed = Response<StreamedBody>;
 
-impl Upstream {
+impl HttpUpstream {
     /// Sends a request as it is and gives the reply as it comes: nothing is buffered, limited or understood.
     ///
     /// Method, path, query, body and end-to-end headers cross unchanged; headers of one hop do not, nor does

@@ -22,7 +22,7 @@ use tokio::net::UnixStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tower::Service;
 
-use super::{ClientTls, Protocol, UpstreamSettings, client::BoxError, error::ConnectTimedOut};
+use super::{ClientTls, ConnectTimedOut, HttpSettings, Protocol, client::BoxError};
 
 /// How often the kernel asks after a silent peer.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
@@ -42,7 +42,7 @@ enum Way {
 }
 
 impl Connector {
-    pub(super) fn new(settings: &UpstreamSettings) -> Self {
+    pub(super) fn new(settings: &HttpSettings) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_KEEPALIVE));

@@ -1,6 +1,6 @@
 //! How carefully an upstream is asked, in `defaults` and at the upstream itself.
 
-use super::{
+use crate::config::{
     keys::{BREAKER, RETRY},
     node::Kind,
     section::{self, Section},
@@ -8,7 +8,7 @@ use super::{
 use crate::policy::PolicySettings;
 
 /// Reads the policies of a section over those that hold where it says nothing.
-pub(super) fn read(section: &Section<'_, '_>, base: PolicySettings) -> PolicySettings {
+pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -> PolicySettings {
     let mut settings = base;
     if let Some(in_flight) = section.count("in_flight") {
         settings.in_flight_limit = usize::try_from(in_flight).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! Arguments to an upstream request.
+//! Arguments to an HTTP request.
 //!
 //! Every part is put together from a template and then made safe for the place it lands in: path segments and
 //! query values are percent-encoded, header values may not have line breaks, JSON and form bodies are written
@@ -9,15 +9,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery
 use percent_encoding::utf8_percent_encode;
 use serde_json::{Map, Value};
 
-use super::path::{ESCAPED, PathTemplate, scalar};
+use super::RequestError;
 use crate::{
+    route::path::{ESCAPED, PathTemplate, scalar},
     rule::{Template, template_names},
     tool::Arguments,
 };
 
-/// How the request to the upstream is made of a call's arguments.
+/// How an HTTP request is made of a call's arguments.
 #[derive(Debug)]
-pub struct RequestTemplate {
+pub struct HttpTemplate {
     /// The method.
     pub method: Method,
     /// The path under the upstream's address.
@@ -78,9 +79,9 @@ pub enum JsonTemplate {
     Object(Vec<(String, Self)>),
 }
 
-/// What an upstream is asked.
+/// What an upstream is asked by HTTP.
 #[derive(Debug, Clone)]
-pub struct UpstreamRequest {
+pub struct HttpRequest {
     /// The method.
     pub method: Method,
     /// What the path is under.
@@ -102,18 +103,7 @@ pub enum Under {
     Root,
 }
 
-/// Why arguments can't be put into a request. The text is for the model.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct RequestError(String);
-
-impl RequestError {
-    pub(super) fn new(sentence: &str) -> Self {
-        Self(sentence.to_owned())
-    }
-}
-
-impl RequestTemplate {
+impl HttpTemplate {
     /// How long path and query may be together, in bytes; many servers refuse more.
     const TARGET_LIMIT_BYTES: usize = 8 * 1024;
 
@@ -127,7 +117,7 @@ impl RequestTemplate {
     /// # Errors
     ///
     /// [`RequestError`] when an argument is missing or can't be written where it belongs.
-    pub fn build(&self, arguments: &Arguments, caller: &HeaderMap) -> Result<UpstreamRequest, RequestError> {
+    pub fn build(&self, arguments: &Arguments, caller: &HeaderMap) -> Result<HttpRequest, RequestError> {
         let mut filling = Filling { arguments, names: None };
         let mut headers = HeaderMap::new();
         for name in &self.forwarded {
@@ -150,13 +140,7 @@ impl RequestTemplate {
                 bytes
             }
         };
-        Ok(UpstreamRequest {
-            method: self.method.clone(),
-            under: Under::Address,
-            path_and_query,
-            headers,
-            body,
-        })
+        Ok(HttpRequest { method: self.method.clone(), under: Under::Address, path_and_query, headers, body })
     }
 
     fn target(&self, filling: &mut Filling<'_>) -> Result<PathAndQuery, RequestError> {
@@ -300,11 +284,11 @@ mod tests {
         Template::compile(template).unwrap()
     }
 
-    fn template() -> RequestTemplate {
-        RequestTemplate::new(Method::POST, PathTemplate::parse("/v1/{city}").unwrap())
+    fn template() -> HttpTemplate {
+        HttpTemplate::new(Method::POST, PathTemplate::parse("/v1/{city}").unwrap())
     }
 
-    fn build(template: &RequestTemplate, arguments: Value) -> Result<UpstreamRequest, RequestError> {
+    fn build(template: &HttpTemplate, arguments: Value) -> Result<HttpRequest, RequestError> {
         let mut caller = HeaderMap::new();
         caller.insert("x-tenant", HeaderValue::from_static("blue"));
         caller.insert("cookie", HeaderValue::from_static("secret"));

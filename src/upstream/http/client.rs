@@ -18,21 +18,21 @@ use hyper_util::{
 use tower::Service;
 
 use super::{
-    Address, Ask, Meanwhile, PendingReply, Protocol, UpstreamError, UpstreamSettings,
+    Address, Ask, HttpSettings, Meanwhile, PendingReply, Protocol, UpstreamError,
     body::{self, BodyError},
     connector::Connector,
     redirect, remove_hop_by_hop,
 };
 use crate::{
     reply::Reply,
-    route::{Under, UpstreamName},
+    route::{Under, UpstreamName, UpstreamRequest},
 };
 
 /// The longest status line and headers of a reply that are read.
-pub(super) const HEAD_LIMIT_BYTES: usize = 128 << 10;
+pub(in crate::upstream) const HEAD_LIMIT_BYTES: usize = 128 << 10;
 
 /// The largest number of headers of a reply that are read.
-pub(super) const HEADER_COUNT_LIMIT: usize = 256;
+pub(in crate::upstream) const HEADER_COUNT_LIMIT: usize = 256;
 
 /// How long a connection is kept for a next request. Shorter than the servers' own patience (5 s for Apache and
 /// Node), so that requests seldom meet a connection that is just being closed.
@@ -54,19 +54,19 @@ pub(super) type Outgoing = Either<Full<Bytes>, UnsyncBoxBody<Bytes, BoxError>>;
 /// deadline but the one of connecting, and tries once: everything else is `policy`. Dropping the
 /// future closes the connection, so the upstream sees that no one waits any more.
 #[derive(Debug, Clone)]
-pub struct Upstream {
+pub struct HttpUpstream {
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    settings: UpstreamSettings,
+    settings: HttpSettings,
     client: Client<Connector, Outgoing>,
 }
 
-impl Upstream {
+impl HttpUpstream {
     /// Makes the client; nothing is connected yet.
-    pub fn new(mut settings: UpstreamSettings) -> Self {
+    pub fn new(mut settings: HttpSettings) -> Self {
         remove_hop_by_hop(&mut settings.headers);
         settings.headers.remove(header::CONTENT_LENGTH);
         let connector = Connector::new(&settings);
@@ -118,6 +118,7 @@ impl Upstream {
     async fn ask(self, ask: Ask) -> Result<Reply, UpstreamError> {
         let settings = &self.shared.settings;
         let Ask { request, reply_limit_bytes, due: _, repeatable: _, meanwhile } = ask;
+        let UpstreamRequest::Http(request) = request;
         let mut headers = request.headers;
         remove_hop_by_hop(&mut headers);
         // The client writes the length that the body has.
@@ -192,7 +193,7 @@ impl Upstream {
     }
 }
 
-impl Service<Ask> for Upstream {
+impl Service<Ask> for HttpUpstream {
     type Response = Reply;
     type Error = UpstreamError;
     type Future = PendingReply;

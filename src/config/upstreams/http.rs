@@ -1,0 +1,159 @@
+//! An upstream that speaks HTTP: its address, whom it is taken for, and what every request has.
+
+use http::{HeaderMap, HeaderValue};
+
+use super::{UpstreamDefaults, header_name, scalar, tls};
+use crate::{
+    config::{
+        keys::TLS,
+        node::{Entry, Node},
+        report::Report,
+        secret::{self, Environment},
+        section::{self, Section},
+    },
+    policy::PolicySettings,
+    route::UpstreamName,
+    upstream::http::{Address, AddressError, HttpSettings, Protocol},
+};
+
+/// An upstream that is nothing but its address.
+pub(super) fn line(
+    report: &Report<'_>,
+    environment: &Environment,
+    defaults: UpstreamDefaults,
+    node: &Node,
+    text: &str,
+) -> Option<impl FnOnce(UpstreamName) -> HttpSettings> {
+    let address = address(report, environment, node, text)?;
+    let tls = if address.is_tls() { Some(tls::plain(report, node.span)?) } else { None };
+    Some(move |name| HttpSettings { tls, ..plain(name, address, defaults, &defaults.policy) })
+}
+
+/// An upstream with keys. `None` when something is wrong with it; that has been reported then.
+pub(super) fn read(
+    section: &Section<'_, '_>,
+    environment: &Environment,
+    defaults: UpstreamDefaults,
+    policy: &PolicySettings,
+) -> Option<impl FnOnce(UpstreamName) -> HttpSettings> {
+    let report = section.report;
+    let url = section.required("url", "write `url: http://127.0.0.1:9000`");
+    let address = url.and_then(|node| {
+        let text = section::text_of(report, node, "`url`")?;
+        address(report, environment, node, text)
+    });
+    let (connect_timeout, redirects) = (section.duration("connect_timeout"), section.count("redirects"));
+    let headers = headers(section, environment);
+    let protocol = section.word("protocol").map_or(Protocol::Auto, |word| match word {
+        "http1.0" => Protocol::Http10,
+        "http1" => Protocol::Http1,
+        "http2" => Protocol::Http2,
+        _ => Protocol::Auto,
+    });
+    let own_tls = section.section("tls", &TLS).map(|section| tls::read(&section, environment));
+    let address = address?;
+    let tls = match (address.is_tls(), section.entry("tls")) {
+        (true, Some(_)) => Some(own_tls??),
+        (true, None) => Some(tls::plain(report, url?.span)?),
+        (false, None) => None,
+        (false, Some(entry)) => {
+            let help = "write an `https://` address, or leave `tls` out";
+            report.error(entry.key.span, "`tls` has no effect: the address is not `https://`", help);
+            return None;
+        }
+    };
+    let redirects = redirects.map(|redirects| u8::try_from(redirects).unwrap_or(u8::MAX));
+    let policy = *policy;
+    Some(move |name| {
+        let plain = plain(name, address, defaults, &policy);
+        HttpSettings {
+            protocol,
+            tls,
+            connect_timeout: connect_timeout.unwrap_or(plain.connect_timeout),
+            redirects: redirects.unwrap_or(plain.redirects),
+            headers,
+            ..plain
+        }
+    })
+}
+
+fn plain(
+    name: UpstreamName,
+    address: Address,
+    defaults: UpstreamDefaults,
+    policy: &PolicySettings,
+) -> HttpSettings {
+    let settings = HttpSettings::new(name, address);
+    HttpSettings {
+        connect_timeout: defaults.connect_timeout.unwrap_or(settings.connect_timeout),
+        // Fewer would close, after every burst, connections that the next one opens again.
+        idle_connections: policy.in_flight_limit,
+        ..settings
+    }
+}
+
+fn address(report: &Report<'_>, environment: &Environment, node: &Node, text: &str) -> Option<Address> {
+    let expanded = secret::expand(report, environment, node.span, text)?;
+    let text = expanded.text.trim();
+    let error = match text.parse::<Address>() {
+        Ok(address) => return Some(address),
+        Err(error) => error,
+    };
+    let subject = if expanded.foreign { "with its variables put in, the URL" } else { "the URL" };
+    let (message, help) = match error {
+        AddressError::Scheme => {
+            ("is not `http://`, `https://` or `unix:`".to_owned(), "write `http://HOST:PORT`".to_owned())
+        }
+        AddressError::Socket => (
+            "names no socket".to_owned(),
+            "write it from the root on: `unix:/run/app.sock`, or `unix:/run/app.sock:/base`".to_owned(),
+        ),
+        AddressError::Credentials => (
+            "has a user or password in it".to_owned(),
+            "leave them out, and write `headers: { Authorization: \"Basic ${NAME}\" }`".to_owned(),
+        ),
+        AddressError::Query => (
+            "has a query or a fragment in it".to_owned(),
+            "leave it out; queries belong to routes".to_owned(),
+        ),
+        AddressError::NotAUrl => {
+            let guess = text.split(['/', '?']).next().unwrap_or_default();
+            let help = match guess.parse::<http::uri::Authority>() {
+                Ok(_) if !expanded.foreign && !text.contains("://") => format!("write `http://{text}`"),
+                _ => "write `http://HOST:PORT`, with a port from 1 to 65535".to_owned(),
+            };
+            ("is no URL that can be reached".to_owned(), help)
+        }
+    };
+    report.error(node.span, format!("{subject} {message}"), help);
+    None
+}
+
+fn headers(section: &Section<'_, '_>, environment: &Environment) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for Entry { key, value } in section.map("headers").unwrap_or_default() {
+        let name = header_name(section.report, &key.text, key.span);
+        let text = scalar(section.report, value, &format!("the header `{}`", key.text));
+        let (Some(name), Some(text)) = (name, text) else { continue };
+        let Some(expanded) = secret::expand_secret(section.report, environment, value.span, &text) else {
+            continue;
+        };
+        let Ok(mut content) = HeaderValue::from_str(&expanded.text) else {
+            section.report.error(
+                value.span,
+                format!("the value of the header `{name}` has line breaks or characters that are not ASCII"),
+                "look for a line break at the end of the secret",
+            );
+            continue;
+        };
+        content.set_sensitive(expanded.foreign || value.secret || secret::is_secret_name(&key.text));
+        if headers.insert(name, content).is_some() {
+            section.report.error(
+                key.span,
+                format!("the header `{}` is here twice", key.text),
+                "keep one of them",
+            );
+        }
+    }
+    headers
+}

@@ -1,0 +1,126 @@
+//! `upstreams`: where the legacy servers are, and how each is asked.
+//!
+//! What holds for every kind of upstream is read here, with its `policies`; `http` reads where one is that speaks
+//! HTTP, with its `tls`.
+
+mod http;
+pub(super) mod policies;
+mod tls;
+
+use std::time::Duration;
+
+use ::http::HeaderName;
+
+use super::{
+    keys::UPSTREAM,
+    node::{Entry, Kind, Node},
+    report::Report,
+    secret::Environment,
+    section::Section,
+    source::Span,
+};
+use crate::{policy::PolicySettings, route::UpstreamName, upstream::UpstreamSettings};
+
+/// One legacy server, and how carefully it is asked.
+#[derive(Debug, Clone)]
+pub struct UpstreamFile {
+    /// What it is, and how it is reached.
+    pub settings: UpstreamSettings,
+    /// The guards round it.
+    pub policy: PolicySettings,
+    /// What its routes take where they say nothing.
+    pub(super) deadline: Option<Duration>,
+    pub(super) reply_limit_bytes: Option<usize>,
+    pub(super) value_limit: Option<usize>,
+}
+
+/// What upstreams take where they say nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct UpstreamDefaults {
+    pub(super) connect_timeout: Option<Duration>,
+    pub(super) policy: PolicySettings,
+}
+
+/// Headers that belong to the message or the connection, not to whoever writes a file.
+pub(super) const OWN_HEADERS: [&str; 9] = [
+    "connection",
+    "content-length",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Reads one upstream. `None` when something is wrong with it; that has been reported then.
+pub(super) fn read(
+    report: &Report<'_>,
+    environment: &Environment,
+    defaults: UpstreamDefaults,
+    entry: &Entry,
+) -> Option<UpstreamFile> {
+    let name = match entry.key.text.parse::<UpstreamName>() {
+        Ok(name) => Some(name),
+        Err(error) => {
+            report.error(
+                entry.key.span,
+                error.to_string(),
+                "the name is yours to choose: `weather`, `billing-v1`",
+            );
+            None
+        }
+    };
+    if let Some(text) = entry.value.as_text() {
+        let settings = http::line(report, environment, defaults, &entry.value, text)?;
+        let settings = UpstreamSettings::Http(settings(name?));
+        return Some(UpstreamFile {
+            settings,
+            policy: defaults.policy,
+            deadline: None,
+            reply_limit_bytes: None,
+            value_limit: None,
+        });
+    }
+    if !matches!(entry.value.kind, Kind::Map(_)) {
+        let message = format!("an upstream is a URL or a map, found {}", entry.value.found());
+        report.error(entry.value.span, message, "write `NAME: http://127.0.0.1:9000`");
+        return None;
+    }
+    let section = Section::open(report, entry.key.span, &entry.value, &UPSTREAM)?;
+    let policy = policies::read(&section, defaults.policy);
+    let (deadline, reply_limit_bytes) = (section.duration("deadline"), section.size("reply_limit"));
+    let value_limit = section.count("value_limit").and_then(|count| usize::try_from(count).ok());
+    let settings = http::read(&section, environment, defaults, &policy)?;
+    let settings = UpstreamSettings::Http(settings(name?));
+    Some(UpstreamFile { settings, policy, deadline, reply_limit_bytes, value_limit })
+}
+
+/// The name of a header that a file may set or let through.
+pub(super) fn header_name(report: &Report<'_>, text: &str, span: Span) -> Option<HeaderName> {
+    let Ok(name) = text.parse::<HeaderName>() else {
+        report.error(
+            span,
+            format!("`{text}` is no name of a header"),
+            "write letters, digits and `-`: `X-Request-Id`",
+        );
+        return None;
+    };
+    if OWN_HEADERS.contains(&name.as_str()) {
+        let message =
+            format!("the header `{name}` belongs to the connection and is written by the proxy itself");
+        report.error(span, message, "leave it out");
+        return None;
+    }
+    Some(name)
+}
+
+/// A text, number or flag, as text.
+pub(super) fn scalar(report: &Report<'_>, node: &Node, what: &str) -> Option<String> {
+    let text = node.scalar();
+    if text.is_none() {
+        report.error(node.span, format!("{what} takes a text, found {}", node.found()), None);
+    }
+    text
+}

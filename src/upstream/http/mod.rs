@@ -1,0 +1,106 @@
+//! Servers that speak HTTP, over the network or a socket of this machine.
+//!
+//! In reading order: [`Address`] says where one is and [`ClientTls`] whom to take it for; `connector` connects;
+//! [`HttpUpstream`] sends an [`Ask`] over pooled connections, `redirect` decides whether to follow, `body` reads to a
+//! limit, `headers` drops what belongs to one connection; `stream` hands a request through unread.
+//!
+//! The only place that names the HTTP client.
+
+mod address;
+mod body;
+mod client;
+mod connector;
+mod headers;
+mod redirect;
+mod stream;
+mod tls;
+
+use std::time::Duration;
+
+use http::HeaderMap;
+
+use super::{Ask, Happened, Meanwhile, PendingReply, UpstreamError, error::ConnectTimedOut};
+use crate::route::UpstreamName;
+
+pub use address::{Address, AddressError};
+pub use client::HttpUpstream;
+pub(super) use client::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
+pub use headers::remove_hop_by_hop;
+pub use stream::{Streamed, StreamedBody};
+pub use tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
+
+/// One server, and how it is reached.
+#[derive(Debug, Clone)]
+pub struct HttpSettings {
+    /// What routes call it.
+    pub name: UpstreamName,
+    /// Where it is.
+    pub address: Address,
+    /// Which HTTP it speaks.
+    pub protocol: Protocol,
+    /// Whom it is taken for; there for `https://` addresses, and for no others.
+    pub tls: Option<ClientTls>,
+    /// How long finding its address and connecting may take, the handshake of TLS included.
+    pub connect_timeout: Duration,
+    /// Headers of every request that a route sends to it, over whatever the route says. Values that are secret
+    /// are marked so (`HeaderValue::set_sensitive`). They are not added to requests that are passed through.
+    pub headers: HeaderMap,
+    /// How many redirects are followed, to the same origin only; 0 follows none.
+    pub redirects: u8,
+    /// How many connections are kept open for later requests.
+    pub idle_connections: usize,
+}
+
+impl HttpSettings {
+    /// Whether these are the same as others, as far as can be told: of TLS it can't.
+    pub fn is_certainly(&self, other: &Self) -> bool {
+        let Self { name, address, protocol, tls, connect_timeout, headers, redirects, idle_connections } =
+            self;
+        tls.is_none()
+            && other.tls.is_none()
+            && *name == other.name
+            && *address == other.address
+            && *protocol == other.protocol
+            && *connect_timeout == other.connect_timeout
+            && *headers == other.headers
+            && *redirects == other.redirects
+            && *idle_connections == other.idle_connections
+    }
+}
+
+/// Which HTTP an upstream speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// HTTP/2 where it is agreed on in the handshake of TLS, else HTTP/1.1.
+    #[default]
+    Auto,
+    /// HTTP/1.0, asked in its words: a connection a request, and no chunked bodies.
+    Http10,
+    /// HTTP/1.1; replies in HTTP/1.0 are understood.
+    Http1,
+    /// HTTP/2, without TLS by prior knowledge (RFC 9113, section 3.3).
+    Http2,
+}
+
+impl HttpSettings {
+    /// For [`connect_timeout`](Self::connect_timeout).
+    pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+    /// For [`redirects`](Self::redirects).
+    pub const REDIRECTS_DEFAULT: u8 = 0;
+    /// For [`idle_connections`](Self::idle_connections): as many as there may be calls in flight.
+    pub const IDLE_CONNECTIONS_DEFAULT: usize = 128;
+
+    /// An upstream with every default; with an `https://` address it needs [`tls`](Self::tls) yet.
+    pub fn new(name: UpstreamName, address: Address) -> Self {
+        Self {
+            name,
+            address,
+            protocol: Protocol::Auto,
+            tls: None,
+            connect_timeout: Self::CONNECT_TIMEOUT_DEFAULT,
+            headers: HeaderMap::new(),
+            redirects: Self::REDIRECTS_DEFAULT,
+            idle_connections: Self::IDLE_CONNECTIONS_DEFAULT,
+        }
+    }
+}
