@@ -141,7 +141,7 @@ fn by_location(base: Uri) -> JobRule {
     }
 }
 
-/// `task`, `task_after` and `task_life`.
+/// `task` and what belongs to it.
 fn task(section: &Section<'_, '_>) -> TaskRule {
     let default = TaskRule::default();
     let offer = match section.word("task") {
@@ -150,7 +150,8 @@ fn task(section: &Section<'_, '_>) -> TaskRule {
         Some(_) | None => default.offer,
     };
     let (after, life) = (section.duration("task_after"), section.duration("task_life"));
-    for name in ["task_after", "task_life"] {
+    let asks = section.flag("task_asks");
+    for name in ["task_after", "task_life", "task_asks"] {
         if let Some(entry) = section.entry(name).filter(|_| offer == TaskOffer::Off) {
             section.report.warning(
                 entry.key.span,
@@ -159,7 +160,12 @@ fn task(section: &Section<'_, '_>) -> TaskRule {
             );
         }
     }
-    TaskRule { offer, after: after.unwrap_or(default.after), life: life.unwrap_or(default.life) }
+    TaskRule {
+        offer,
+        after: after.unwrap_or(default.after),
+        life: life.unwrap_or(default.life),
+        asks: asks.unwrap_or(default.asks),
+    }
 }
 
 /// What a `Location` of the route's upstream is resolved against.

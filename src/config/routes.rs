@@ -238,6 +238,13 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         report.error(entry.key.span, message, "write `task: off`: the job is followed within the `deadline`");
         return None;
     }
+    if let (Some(Some(job)), Some(entry), true) = (&job, section.entry("job"), asking.rounds.is_empty())
+        && job.task.asks
+    {
+        let help = "say what to ask, with `ask` or `confirm`, or leave it out";
+        report.error(entry.key.span, "`task_asks` has nothing to ask", help);
+        return None;
+    }
     warn_of_impossible_examples(report, &section, &input, &tests);
     let mut request = request?;
     match &mut request.template {

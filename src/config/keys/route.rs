@@ -218,6 +218,11 @@ pub(in crate::config) static JOB: Keys = Keys {
             Duration(SECOND, 7 * 24 * HOUR),
             "How long a task can be asked about. Default `1h`.",
         ),
+        key(
+            "task_asks",
+            Flag,
+            "Whether the call becomes a task at once where there is something to `ask`, and the task asks it. Default: the call asks, and its answer begins the task.",
+        ),
     ],
 };
 

@@ -1,6 +1,7 @@
 //! What goes back to a client: results written straight into one buffer, JSON-RPC errors, HTTP statuses.
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use serde_json::{Map, Value};
 
@@ -103,6 +104,11 @@ impl Answer {
         serde_json::to_writer(&mut body, &error).expect("an error has string keys only");
         body.push(b'}');
         Self { status: revision.status(refusal), body, session: None }
+    }
+
+    /// What another replica answered.
+    pub(super) fn of_peer(status: StatusCode, body: Bytes) -> Self {
+        Self { status, body: body.into(), session: None }
     }
 
     /// The answers of a batch, at least one, in one message.

@@ -31,6 +31,9 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
         Era::Handshake => false,
         Era::PerRequest => tasks::may_be(route, client, &arguments)?,
     };
+    if may_be_task && let Some(answer) = tasks::asking(protocol, client, route, &arguments).await {
+        return Ok(answer);
+    }
     let mut questioner = Questioner::new(client, &route.asking, &tool, &arguments)?;
     let listening = Listening::of(protocol, client)?;
     let call = Call { audience: Some(&listening), ..client.call(arguments) };

@@ -34,6 +34,8 @@ pub(super) struct Request<'a> {
     pub(super) method: Cow<'a, str>,
     pub(super) params: Params<'a>,
     pub(super) meta: Meta<'a>,
+    /// All of it, as it came.
+    pub(super) message: &'a [u8],
 }
 
 /// A request's id as the client wrote it: a JSON string or an integer of any size.
@@ -94,7 +96,7 @@ pub(super) fn message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
                 .ok_or_else(|| reject(Refusal::NotAMessage("`method` must be a string".into())))?;
             let params = Params::of(envelope.params).map_err(reject)?;
             let meta = params.meta().map_err(reject)?;
-            Ok(Message::Request(Request { id, method, params, meta }))
+            Ok(Message::Request(Request { id, method, params, meta, message: body }))
         }
         (Some(_), None) => Ok(Message::Notification),
         (None, Some(id)) => match (envelope.result, envelope.error) {

@@ -19,11 +19,12 @@ use tracing::warn;
 use super::header::{PROTOCOL_VERSION, SESSION_ID};
 use crate::{
     observe::Chain,
+    reply::Reply,
     route::{HttpRequest, Under},
     seal::{Purpose, Seal, random_id},
     upstream::{
         Ask, Due,
-        http::{Address, HttpSettings, HttpUpstream, Protocol},
+        http::{Address, HttpSettings, HttpUpstream, Protocol, remove_hop_by_hop},
     },
 };
 
@@ -35,6 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How much of what it says to that is read.
 const REPLY_LIMIT_BYTES: usize = 64 << 10;
+
+/// How much of what it answers to a request is read: a result, and what stands round it.
+const RESULT_LIMIT_BYTES: usize = 256 << 20;
 
 /// Marks an answer that was handed on, so that it is not again.
 const HANDED_ON: HeaderName = HeaderName::from_static("glossator-handed-on");
@@ -91,52 +95,72 @@ impl Peers {
         PeerAddress::parse(written).filter(|asker| Some(asker) != self.own.as_ref())
     }
 
+    /// Where other replicas reach this one.
+    pub(super) fn own(&self) -> Option<&str> {
+        self.own.as_ref().map(|own| own.written.as_str())
+    }
+
     /// Hands an answer on to the replica that asked; whether that took it.
     pub(super) async fn hand_on(&self, id: &str, head: &Parts, body: &[u8]) -> bool {
-        if head.headers.contains_key(HANDED_ON) {
-            return false;
-        }
         let Some(asker) = self.asker(id) else { return false };
-        let mut headers: HeaderMap = CARRIED
-            .into_iter()
-            .filter_map(|name| Some((name.clone(), head.headers.get(name)?.clone())))
-            .collect();
-        headers.insert(HANDED_ON, HeaderValue::from_static("1"));
-        let request = HttpRequest {
-            under: Under::Address,
-            method: Method::POST,
-            path_and_query: PathAndQuery::from_static("/mcp"),
-            headers,
-            body: Bytes::copy_from_slice(body),
-        };
-        let ask = Ask {
-            request: request.into(),
-            reply_limit_bytes: REPLY_LIMIT_BYTES,
-            due: Due::after(PATIENCE),
-            repeatable: false,
-            meanwhile: None,
-        };
-        let peer = HttpUpstream::new(HttpSettings {
-            name: "peer".parse().expect("a word is a name"),
-            address: asker.address,
-            protocol: Protocol::Http1,
-            tls: None,
-            connect_timeout: PATIENCE,
-            headers: HeaderMap::new(),
-            redirects: 0,
-            // An answer is a seldom thing, and each may be for another replica.
-            idle_connections: 0,
-        });
-        match timeout(PATIENCE, peer.oneshot(ask)).await {
-            Ok(Ok(reply)) => reply.status == StatusCode::ACCEPTED,
-            Ok(Err(error)) => {
-                warn!(peer = %asker.written, error = %Chain(&error), "an answer could not be handed on");
-                false
-            }
-            Err(_) => {
-                warn!(peer = %asker.written, after = ?PATIENCE, "an answer was not taken in time");
-                false
-            }
+        let carried =
+            CARRIED.into_iter().filter_map(|name| Some((name.clone(), head.headers.get(name)?.clone())));
+        let reply = send(asker, head, carried.collect(), body, REPLY_LIMIT_BYTES).await;
+        reply.is_some_and(|reply| reply.status == StatusCode::ACCEPTED)
+    }
+
+    /// Hands a request on to the replica of this address, and gives its answer. `None` where that is this one, or it
+    /// does not answer.
+    pub(super) async fn pass(&self, address: &str, head: &Parts, body: &[u8]) -> Option<Reply> {
+        let peer = PeerAddress::parse(address).filter(|peer| Some(peer) != self.own.as_ref())?;
+        let mut headers = head.headers.clone();
+        remove_hop_by_hop(&mut headers);
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        send(peer, head, headers, body, RESULT_LIMIT_BYTES).await
+    }
+}
+
+/// Sends a message to another replica, unless it was sent on before.
+async fn send(
+    peer: PeerAddress,
+    head: &Parts,
+    mut headers: HeaderMap,
+    body: &[u8],
+    reply_limit_bytes: usize,
+) -> Option<Reply> {
+    if head.headers.contains_key(HANDED_ON) {
+        return None;
+    }
+    headers.insert(HANDED_ON, HeaderValue::from_static("1"));
+    let request = HttpRequest {
+        under: Under::Address,
+        method: Method::POST,
+        path_and_query: PathAndQuery::from_static("/mcp"),
+        headers,
+        body: Bytes::copy_from_slice(body),
+    };
+    let (due, request) = (Due::after(PATIENCE), request.into());
+    let ask = Ask { request, reply_limit_bytes, due, repeatable: false, meanwhile: None };
+    let upstream = HttpUpstream::new(HttpSettings {
+        name: "peer".parse().expect("a word is a name"),
+        address: peer.address,
+        protocol: Protocol::Http1,
+        tls: None,
+        connect_timeout: PATIENCE,
+        headers: HeaderMap::new(),
+        redirects: 0,
+        // It is a seldom thing, and each may be for another replica.
+        idle_connections: 0,
+    });
+    match timeout(PATIENCE, upstream.oneshot(ask)).await {
+        Ok(Ok(reply)) => Some(reply),
+        Ok(Err(error)) => {
+            warn!(peer = %peer.written, error = %Chain(&error), "a message could not be handed on");
+            None
+        }
+        Err(_) => {
+            warn!(peer = %peer.written, after = ?PATIENCE, "a message that was handed on had no answer in time");
+            None
         }
     }
 }

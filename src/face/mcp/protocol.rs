@@ -26,7 +26,8 @@ use super::{
     sessions::{Sessions, Strangers},
     streams::Streams,
     subscribed::Subscribed,
-    subscriptions, tasks,
+    subscriptions,
+    tasks::{self, AskingTasks},
 };
 use crate::{gateway::Gateway, seal::Seal};
 
@@ -37,6 +38,7 @@ pub(super) struct Protocol {
     pub(super) about: About,
     pub(super) seal: Seal,
     pub(super) questions: Arc<Questions>,
+    pub(super) asking_tasks: Arc<AskingTasks>,
     pub(super) levels: Levels,
     pub(super) sessions: Sessions,
     pub(super) streams: Arc<Streams>,
@@ -56,6 +58,7 @@ impl Protocol {
             about: About::new(settings),
             seal,
             questions: Arc::new(Questions::among(peers)),
+            asking_tasks: Arc::default(),
             levels: Levels::default(),
             in_flight: InFlight::default(),
             sessions,
@@ -280,7 +283,7 @@ impl Protocol {
             Method::Complete => complete::complete(self, client).await,
             Method::Listen => subscriptions::listen(self, client).await,
             Method::GetTask => tasks::get(self, client).await,
-            Method::UpdateTask => tasks::update(self, client),
+            Method::UpdateTask => tasks::update(self, client).await,
             Method::CancelTask => tasks::cancel(self, client).await,
             Method::ListResources => resources::list(self, client),
             Method::ListResourceTemplates => resources::list_templates(self, client),

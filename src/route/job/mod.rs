@@ -56,6 +56,8 @@ pub struct TaskRule {
     pub after: Duration,
     /// How long a task can be asked for.
     pub life: Duration,
+    /// Whether the task asks what is to be asked before the work begins; else the call does.
+    pub asks: bool,
 }
 
 /// For whom there are tasks.
@@ -71,7 +73,12 @@ pub enum TaskOffer {
 
 impl Default for TaskRule {
     fn default() -> Self {
-        Self { offer: TaskOffer::Offered, after: Duration::from_secs(2), life: Duration::from_secs(60 * 60) }
+        Self {
+            offer: TaskOffer::Offered,
+            after: Duration::from_secs(2),
+            life: Duration::from_secs(60 * 60),
+            asks: false,
+        }
     }
 }
 

@@ -27,14 +27,26 @@ job:
 
 /// A replica before an upstream, with one tool `make_report`, whose keys these are.
 async fn start(upstream: &Scripted, keys: &str, secret: &str) -> Loaded {
+    Loaded::start(&load(upstream, keys, &format!("secret: '{secret}'"))).await
+}
+
+/// The same, where other replicas reach it.
+async fn start_as_peer(upstream: &Scripted, keys: &str) -> Loaded {
+    let listener = glossator::serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let loaded = load(upstream, keys, &format!("secret: '{SECRET}', peer: 'http://{address}'"));
+    Loaded::start_on(listener, &loaded)
+}
+
+fn load(upstream: &Scripted, keys: &str, server: &str) -> config::Loaded {
     let keys: String = keys.trim().lines().map(|line| format!("    {}\n", line.trim_end())).collect();
     let file = format!(
-        "server: {{ secret: '{secret}' }}\nupstreams: {{ old: 'http://{}' }}\nroutes:\n  make_report:\n    \
+        "server: {{ {server} }}\nupstreams: {{ old: 'http://{}' }}\nroutes:\n  make_report:\n    \
          description: A report.\n{keys}",
         upstream.address
     );
     let loaded = config::load(&Sources::of_text("tasks.yaml", &file));
-    Loaded::start(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).await
+    loaded.unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// An upstream that answers questions about its job with this.
@@ -272,4 +284,162 @@ async fn a_call_with_too_much_to_keep_waits_for_its_result() {
     let params = json!({ "name": "make_report", "arguments": { "year": "2".repeat(3000) } });
     let result = post(&program, true, "tools/call", "make_report", params).await.json();
     assert_eq!(result["result"]["structuredContent"]["rows"], 12, "{result}");
+}
+
+const ASKING: &str = r#"
+request: POST old/reports/{year}
+ask:
+  owner: { message: Whose report?, fields: { name: string } }
+  reader: { message: For whom?, fields: { name: string } }
+job:
+  id: .id
+  status: GET old/jobs/{job}
+  done: .state == "done"
+  cancel: DELETE
+  task_asks: true
+  task_after: 0ms
+reply: { content: "by {{ answers.owner.name }}, for {{ answers.reader.name }}" }
+"#;
+
+fn named(question: &str, name: &str) -> Value {
+    json!({ question: { "action": "accept", "content": { "name": name } } })
+}
+
+async fn update(program: &Loaded, id: &str, responses: Value) -> Value {
+    let params = json!({ "taskId": id, "inputResponses": responses });
+    post(program, true, "tasks/update", id, params).await.json()
+}
+
+/// The names of what a task asks.
+fn open(task: &Value) -> Vec<&str> {
+    assert_eq!(task["status"], "input_required", "{task}");
+    task["inputRequests"].as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+/// Asks until the upstream has been asked for the first time.
+async fn begun_at(upstream: &Scripted) {
+    while upstream.state().asked.is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_task_asks_before_its_work_begins_and_takes_answers_one_by_one() {
+    let upstream = telling(&[r#"{"state": "done"}"#]).await;
+    let program = start(&upstream, ASKING, SECRET).await;
+    let created = call(&program, true).await["result"].clone();
+    assert_eq!((&created["resultType"], open(&created).len()), (&json!("task"), 2), "{created}");
+    let id = created["taskId"].as_str().unwrap();
+    let first = about(&program, "tasks/get", id).await["result"].clone();
+    assert_eq!(open(&first), ["owner", "reader"]);
+    assert_eq!(first["inputRequests"]["owner"]["method"], "elicitation/create");
+
+    let wrong =
+        update(&program, id, json!({ "owner": { "action": "accept", "content": { "name": 7 } } })).await;
+    assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
+    let acknowledged = update(&program, id, named("owner", "Ada")).await["result"].clone();
+    assert!(
+        acknowledged.get("status").is_none() && acknowledged["resultType"] == "complete",
+        "{acknowledged}"
+    );
+    assert_eq!(open(&about(&program, "tasks/get", id).await["result"]), ["reader"]);
+    // What is answered, or was never asked, is ignored.
+    for late in [named("owner", "Bob"), named("nobody", "Bob")] {
+        assert!(update(&program, id, late).await["error"].is_null());
+    }
+    assert_eq!(open(&about(&program, "tasks/get", id).await["result"]), ["reader"]);
+    assert!(upstream.state().asked.is_empty(), "nothing begins before everything is answered");
+
+    update(&program, id, named("reader", "Cy")).await;
+    begun_at(&upstream).await;
+    let done = loop {
+        let task = about(&program, "tasks/get", id).await["result"].clone();
+        if task["status"] != "working" {
+            break task;
+        }
+    };
+    assert_eq!(
+        (&done["status"], &done["result"]["content"][0]["text"]),
+        (&json!("completed"), &json!("by Ada, for Cy")),
+        "{done}"
+    );
+    let begun = upstream.state().asked.iter().filter(|asked| asked.line().starts_with("POST")).count();
+    assert_eq!(begun, 1);
+}
+
+#[tokio::test]
+async fn who_declines_or_cancels_ends_a_task_that_asks() {
+    let upstream = telling(&[r#"{"state": "done"}"#]).await;
+    let program = start(&upstream, ASKING, SECRET).await;
+    let id = begun(&program).await;
+    update(&program, &id, json!({ "owner": { "action": "decline" } })).await;
+    let declined = about(&program, "tasks/get", &id).await["result"].clone();
+    assert_eq!((&declined["status"], &declined["result"]["isError"]), (&json!("completed"), &json!(true)));
+    let words = declined["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(words.starts_with("Nothing was done:") && words.ends_with("said no."), "{words}");
+
+    let id = begun(&program).await;
+    assert!(about(&program, "tasks/cancel", &id).await["error"].is_null());
+    assert_eq!(about(&program, "tasks/get", &id).await["result"]["status"], "cancelled");
+    update(&program, &id, named("owner", "Ada")).await;
+    update(&program, &id, named("reader", "Ada")).await;
+    assert_eq!(about(&program, "tasks/get", &id).await["result"]["status"], "cancelled");
+    assert!(upstream.state().asked.is_empty());
+}
+
+#[tokio::test]
+async fn a_task_whose_work_is_done_at_once_keeps_its_result() {
+    let upstream =
+        Scripted::answering(reply("404 Not Found", "application/json", r#"{"error": "no such year"}"#)).await;
+    let program = start(&upstream, ASKING, SECRET).await;
+    let id = begun(&program).await;
+    let mut both = named("owner", "Ada");
+    both["reader"] = named("reader", "Cy")["reader"].clone();
+    update(&program, &id, both).await;
+    let done = loop {
+        let task = about(&program, "tasks/get", &id).await["result"].clone();
+        if task["status"] != "working" {
+            break task;
+        }
+    };
+    assert_eq!(done["status"], "completed", "{done}");
+    assert_eq!(done["result"]["content"][0]["text"], "no such year", "{done}");
+    assert_eq!(about(&program, "tasks/get", &id).await["result"]["result"], done["result"]);
+}
+
+#[tokio::test]
+async fn who_can_not_be_asked_by_a_task_is_asked_by_the_call_or_turned_away() {
+    let upstream = telling(&[r#"{"state": "done"}"#]).await;
+    let program = start(&upstream, ASKING, SECRET).await;
+    let asked = call(&program, false).await["result"].clone();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    assert!(asked["requestState"].is_string(), "{asked}");
+    let other = start(&upstream, ASKING, SECRET).await;
+    let id = begun(&program).await;
+    let unknown = about(&other, "tasks/get", &id).await;
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+}
+
+#[tokio::test]
+async fn every_replica_answers_for_a_task_that_asks_as_long_as_one_does() {
+    let upstream = telling(&[r#"{"state": "done"}"#]).await;
+    let (one, other) = (start_as_peer(&upstream, ASKING).await, start_as_peer(&upstream, ASKING).await);
+    let id = begun(&one).await;
+    assert_eq!(open(&about(&other, "tasks/get", &id).await["result"]), ["owner", "reader"]);
+    update(&other, &id, named("owner", "Ada")).await;
+    assert_eq!(open(&about(&one, "tasks/get", &id).await["result"]), ["reader"]);
+    update(&one, &id, named("reader", "Cy")).await;
+    begun_at(&upstream).await;
+    let done = loop {
+        let task = about(&other, "tasks/get", &id).await["result"].clone();
+        if task["status"] != "working" {
+            break task;
+        }
+    };
+    assert_eq!(done["result"]["content"][0]["text"], "by Ada, for Cy", "{done}");
+
+    let id = begun(&one).await;
+    drop(one);
+    let lost = about(&other, "tasks/get", &id).await;
+    assert_eq!(lost["error"]["code"], -32602, "{lost}");
 }

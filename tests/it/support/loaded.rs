@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use glossator::{config, gateway::Gateway, serve};
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
 use super::{Client, soon};
 
@@ -20,8 +20,12 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// Serves a configuration on a free port, whatever it says itself.
     pub(crate) async fn start(loaded: &config::Loaded) -> Self {
+        Self::start_on(serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap(), loaded)
+    }
+
+    /// Serves a configuration that knows where.
+    pub(crate) fn start_on(listener: TcpListener, loaded: &config::Loaded) -> Self {
         let assembled = serve::assemble(loaded).unwrap();
-        let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(serve::serve(listener, assembled.settings, assembled.router, async {

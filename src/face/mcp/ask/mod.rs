@@ -4,6 +4,7 @@
 //! answers; what it has answered so far travels with it, sealed. In the older era the client is asked while its request
 //! waits.
 
+mod round;
 mod wire;
 
 use std::time::SystemTime;
@@ -17,36 +18,24 @@ use super::{
     refusal::Refusal,
     revision::{Era, Revision},
 };
+
 use crate::{
     gateway::{Answering, Asker},
     route::{Abilities, Asking, Missing, Question, Unfit},
     seal::{Purpose, Unsealed, fingerprint},
 };
 
+pub(super) use self::round::{Outcome, Round};
+
 /// Asks the client of a request, and knows afterwards whether the request ends with questions.
 #[derive(Debug)]
 pub(super) struct Questioner<'a> {
     client: &'a Client<'a>,
     asking: &'a Asking,
-    abilities: Abilities,
     /// What the request is for: another one can't take its state.
     subject: String,
-    /// What has been answered before this request.
-    answered: Map<String, Value>,
-    /// What came with this request, until somebody asks.
-    responses: Option<Map<String, Value>>,
-    end: End,
-}
-
-/// How a request of the newer era ends.
-#[derive(Debug)]
-enum End {
-    /// With its result.
-    Result,
-    /// With these questions, after these answers.
-    Questions(Vec<Question>, Map<String, Value>),
-    /// With an error.
-    Refusal(Refusal),
+    /// What came with it (the newer era).
+    round: Round,
 }
 
 /// What the client of a request has answered so far, for the request that follows.
@@ -81,15 +70,15 @@ impl<'a> Questioner<'a> {
                 let answered = opened(client, &subject)?;
                 let responses = client.request.params.input_responses()?.unwrap_or_default();
                 let abilities = if asking.is_empty() { Abilities::default() } else { capabilities() };
-                (abilities, subject, answered, Some(responses))
+                (abilities, subject, answered, responses)
             }
             Era::Handshake => {
                 let can_ask = !asking.is_empty() && client.outbox.is_open();
                 let abilities = if can_ask { capabilities() } else { Abilities::default() };
-                (abilities, String::new(), Map::new(), None)
+                (abilities, String::new(), Map::new(), Map::new())
             }
         };
-        Ok(Self { client, asking, abilities, subject, answered, responses, end: End::Result })
+        Ok(Self { client, asking, subject, round: Round::new(abilities, answered, responses) })
     }
 
     /// What the request is answered with in place of its result, where that is not to be.
@@ -98,19 +87,13 @@ impl<'a> Questioner<'a> {
     ///
     /// When the client can't be asked, or its answers are none.
     pub(super) fn end(self) -> Result<Option<Answer>, Refusal> {
-        match self.end {
-            End::Result => Ok(None),
-            End::Refusal(refusal) => Err(refusal),
-            End::Questions(questions, answers) => {
-                let revision = self.client.revision;
-                let requests: Map<String, Value> = questions
-                    .iter()
-                    .map(|question| {
-                        let (method, params) = wire::request(question, revision);
-                        (question.name.clone(), json!({ "method": method, "params": params }))
-                    })
-                    .collect();
-                let state = State { subject: self.subject, answers };
+        match self.round.outcome {
+            Outcome::Settled => Ok(None),
+            Outcome::Wrong(why) => Err(Refusal::Params(why.into())),
+            Outcome::Unable(missing) => Err(Refusal::Capability { missing }),
+            Outcome::Open(questions) => {
+                let requests = requests(&questions, self.client.revision);
+                let state = State { subject: self.subject, answers: self.round.answered };
                 let state = serde_json::to_vec(&state).expect("its keys are strings");
                 let expires = SystemTime::now() + self.asking.patience;
                 let state = self.client.seal.seal(Purpose::State, &state, expires);
@@ -118,37 +101,6 @@ impl<'a> Questioner<'a> {
                 Ok(Some(Answer::input_required(self.client.request.id, &members)))
             }
         }
-    }
-
-    /// The newer era: takes what came with the request.
-    fn take(&mut self, questions: Vec<Question>) -> Result<Map<String, Value>, String> {
-        /// Nobody reads it: the request ends with questions or a refusal.
-        const PENDING: &str = "The client is asked first.";
-        // They were given to what was asked before; what is asked from now on waits for another request.
-        let mut responses = self.responses.take().unwrap_or_default();
-        let (mut taken, mut open) = (Map::new(), Vec::new());
-        for question in questions {
-            let Some(response) = responses.remove(&question.name) else {
-                open.push(question);
-                continue;
-            };
-            match wire::answer(&question, response).and_then(|answer| question.take(answer)) {
-                Ok(value) => {
-                    taken.insert(question.name, value);
-                }
-                Err(Unfit::Refused(sentence)) => return Err(sentence),
-                Err(Unfit::Wrong(why)) => {
-                    self.end = End::Refusal(Refusal::Params(why.into()));
-                    return Err(PENDING.to_owned());
-                }
-            }
-        }
-        self.answered.extend(taken.clone());
-        if open.is_empty() {
-            return Ok(taken);
-        }
-        self.end = End::Questions(open, self.answered.clone());
-        Err(PENDING.to_owned())
     }
 
     /// The older era: asks one after the other, as a person answers.
@@ -178,30 +130,36 @@ impl<'a> Questioner<'a> {
 
 impl Asker for Questioner<'_> {
     fn abilities(&self) -> Abilities {
-        self.abilities
+        self.round.abilities()
     }
 
     fn answers(&self) -> Map<String, Value> {
-        self.answered.clone()
+        self.round.answers()
     }
 
     fn ask(&mut self, questions: Vec<Question>) -> Answering<'_> {
         match self.client.revision.era() {
-            Era::PerRequest => {
-                let taken = self.take(questions);
-                Box::pin(async move { taken })
-            }
+            Era::PerRequest => self.round.ask(questions),
             Era::Handshake => Box::pin(self.ask_now(questions)),
         }
     }
 
     fn unable(&mut self, missing: Vec<Missing>) {
         match self.client.revision.era() {
-            Era::PerRequest => self.end = End::Refusal(Refusal::Capability { missing }),
+            Era::PerRequest => self.round.unable(missing),
             // A model reads the tool error.
             Era::Handshake => {}
         }
     }
+}
+
+/// Questions by name, as the newer era asks them.
+pub(super) fn requests(questions: &[Question], revision: Revision) -> Map<String, Value> {
+    let requests = questions.iter().map(|question| {
+        let (method, params) = wire::request(question, revision);
+        (question.name.clone(), json!({ "method": method, "params": params }))
+    });
+    requests.collect()
 }
 
 /// What a request is for, in a few bytes.
@@ -257,7 +215,7 @@ fn opened(client: &Client<'_>, subject: &str) -> Result<Map<String, Value>, Refu
 
 impl Revision {
     /// What a client of this revision is able to do that declares these capabilities.
-    fn abilities(self, capabilities: &Map<String, Value>) -> Abilities {
+    pub(super) fn abilities(self, capabilities: &Map<String, Value>) -> Abilities {
         wire::abilities(self, capabilities)
     }
 }

@@ -1,0 +1,428 @@
+//! Tasks (the extension `io.modelcontextprotocol/tasks` of 2026-07-28): work that a client asks about itself.
+//!
+//! A task is a job that the upstream keeps. Its id is sealed and holds where the job is asked about, and what the call
+//! was; so any replica answers for it, and none keeps anything. Only a task that asks its client (`asking`) is kept by
+//! the replica where it began, to which the others hand on what they are asked about it.
+
+mod asking;
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{
+    answer::Answer, ask, client::Client, peer::Peers, protocol::Protocol, refusal::Refusal,
+    revision::Revision,
+};
+use crate::{
+    gateway::{Call, JobState, OpenJob, Snapshot},
+    route::{JobPlace, JobRule, Question, Route, TaskOffer},
+    seal::Purpose,
+    tool::{ToolResult, write_result_fields},
+};
+
+pub(super) use self::asking::AskingTasks;
+use self::asking::{AskingTask, Left, Stand, Work};
+
+/// The extension's name, among the capabilities of both sides.
+pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+/// How long what is kept of a call may be, in bytes: a task's id goes into a header. A call that has more to keep waits
+/// for its result instead.
+const LIMIT_BYTES: usize = 2048;
+
+const GONE: &str = "unknown task: it was not begun here, or its time is over";
+
+const TOO_LONG: &str = "The work is done, but its result could not be kept: it is too long, or too many are.";
+
+/// What a task's id holds.
+#[derive(Debug, Serialize, Deserialize)]
+struct Task {
+    tool: String,
+    arguments: Map<String, Value>,
+    at: At,
+    /// Milliseconds since 1970.
+    created: i64,
+    life: u64,
+}
+
+/// Where it is known how a task stands.
+#[derive(Debug, Serialize, Deserialize)]
+enum At {
+    /// At the upstream.
+    Job { place: String, answers: Map<String, Value> },
+    /// At a replica, under this name there.
+    Replica { name: String, address: Option<String> },
+}
+
+/// A task that a request is about.
+struct Asked {
+    id: String,
+    task: Task,
+    route: Arc<Route>,
+    snapshot: Arc<Snapshot>,
+}
+
+/// How a task stands.
+enum Standing {
+    Working {
+        message: Option<String>,
+        wait: Duration,
+    },
+    Asking(Vec<Question>),
+    Done(ToolResult),
+    /// The same, as it is written to clients.
+    Written(Bytes),
+    Cancelled,
+    Failed {
+        why: String,
+    },
+}
+
+/// Whether a call may become a task.
+///
+/// # Errors
+///
+/// [`Refusal::NeedsTasks`] when it can only be one, and the client knows none.
+pub(super) fn may_be(
+    route: &Route,
+    client: &Client<'_>,
+    arguments: &Map<String, Value>,
+) -> Result<bool, Refusal> {
+    let Some(job) = &route.job else { return Ok(false) };
+    match (job.task.offer, knows(client)) {
+        (TaskOffer::Off, _) | (TaskOffer::Offered, false) => Ok(false),
+        (TaskOffer::Required, false) => Err(Refusal::NeedsTasks),
+        (TaskOffer::Offered | TaskOffer::Required, true) => {
+            Ok(serde_json::to_vec(arguments).is_ok_and(|json| json.len() <= LIMIT_BYTES))
+        }
+    }
+}
+
+/// Whether some tool may give a task.
+pub(super) fn are_offered(snapshot: &Snapshot) -> bool {
+    let jobs = snapshot.table.in_order().iter().filter_map(|route| route.job.as_ref());
+    jobs.into_iter().any(|job| job.task.offer != TaskOffer::Off)
+}
+
+/// The answer to a call that has become a task.
+pub(super) fn created(protocol: &Protocol, client: &Client<'_>, tool: &str, job: OpenJob) -> Answer {
+    let at = At::Job { place: job.place.to_text(), answers: job.answers };
+    let (id, task) = Task::new(protocol, tool, job.arguments, at, job.life);
+    let mut members = task.told(&id, "working", job.message.as_deref());
+    members.insert("pollIntervalMs".into(), milliseconds(job.wait).into());
+    members.insert("_meta".into(), protocol.about.result_meta(client.revision).clone().into());
+    Answer::task(client.request.id, &members)
+}
+
+/// The answer to a call that becomes a task before anything is asked, so that the task asks it. `None` where its route
+/// says nothing of that, where there is nothing to ask, or too many such tasks are there.
+pub(super) async fn asking(
+    protocol: &Protocol,
+    client: &Client<'_>,
+    route: &Route,
+    arguments: &Map<String, Value>,
+) -> Option<Answer> {
+    let job = route.job.as_ref().filter(|job| job.task.asks)?;
+    let abilities = client.revision.abilities(&client.capabilities());
+    let questions = asking::first_questions(route, arguments, abilities).await?;
+    let name = protocol.asking_tasks.begin(abilities, job.task.life)?;
+    let address = protocol.questions.peers().and_then(Peers::own).map(str::to_owned);
+    let (tool, at) = (route.definition.name.as_str(), At::Replica { name, address });
+    let (id, task) = Task::new(protocol, tool, arguments.clone(), at, job.task.life);
+    let mut members = task.told(&id, "input_required", None);
+    members.insert("inputRequests".into(), ask::requests(&questions, client.revision).into());
+    members.insert("pollIntervalMs".into(), milliseconds(job.poll).into());
+    members.insert("_meta".into(), protocol.about.result_meta(client.revision).clone().into());
+    Some(Answer::task(client.request.id, &members))
+}
+
+/// `tasks/get`: how a task stands, and its result once there is one.
+pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let asked = Asked::by(protocol, client)?;
+    let standing = match &asked.task.at {
+        At::Job { place, answers } => asked.at_upstream(client, place, answers).await?,
+        At::Replica { name, address } => match protocol.asking_tasks.find(name) {
+            Some(task) => asked.here(client, &task).await?,
+            None => return hand_on(protocol, client, address.as_deref()).await,
+        },
+    };
+    let revision = client.revision;
+    let mut members = asked.told(&standing, revision);
+    let mut written = None;
+    match standing {
+        Standing::Done(result) => written = Some(Bytes::from(written_result(result, revision))),
+        Standing::Written(bytes) => written = Some(bytes),
+        Standing::Failed { why } => {
+            members.insert("error".into(), json!({ "code": -32603, "message": why }));
+        }
+        Standing::Working { .. } | Standing::Asking(_) | Standing::Cancelled => {}
+    }
+    Answer::result(client.request.id, revision, |out| {
+        write_members(&members, out);
+        if let Some(result) = &written {
+            out.extend_from_slice(b",\"result\":");
+            out.extend_from_slice(result);
+        }
+        out.push(b',');
+        write_meta(protocol, client, out);
+        Ok(())
+    })
+}
+
+/// `tasks/update`: answers to what a task has asked. A job that an upstream keeps asks nothing, so they are for nothing
+/// that waits, and such are to be ignored.
+pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let asked = Asked::by(protocol, client)?;
+    let At::Replica { name, address } = &asked.task.at else { return acknowledged(protocol, client) };
+    let Some(task) = protocol.asking_tasks.find(name) else {
+        return hand_on(protocol, client, address.as_deref()).await;
+    };
+    let responses = client.request.params.input_responses()?.unwrap_or_default();
+    let mut stand = task.stand().await;
+    let Stand::Asking(answered) = &mut *stand else { return acknowledged(protocol, client) };
+    let (left, answers) = task.left(&asked.route, &asked.task.arguments, answered, responses).await;
+    match left {
+        Left::Questions(_) => *answered = answers,
+        Left::Wrong(why) => return Err(Refusal::Params(why.into())),
+        Left::Result(result) => {
+            *stand = protocol.asking_tasks.keep(written_result(*result, client.revision));
+        }
+        Left::Nothing => {
+            *answered = answers;
+            let (tasks, revision) = (Arc::clone(&protocol.asking_tasks), client.revision);
+            let Call { arguments, headers, request_id, face, trace, .. } =
+                client.call(asked.task.arguments.clone());
+            let work = Work {
+                snapshot: Arc::clone(&asked.snapshot),
+                route: Arc::clone(&asked.route),
+                arguments,
+                headers: headers.clone(),
+                request_id,
+                face,
+                trace,
+                keep: Box::new(move |result| tasks.keep(written_result(result, revision))),
+            };
+            Arc::clone(&task).begin(&mut stand, work);
+        }
+    }
+    acknowledged(protocol, client)
+}
+
+/// `tasks/cancel`: the upstream is told, where the route says how; what comes of it the next `tasks/get` tells.
+pub(super) async fn cancel(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let asked = Asked::by(protocol, client)?;
+    match &asked.task.at {
+        At::Job { place, answers } => {
+            if let Some(place) = JobPlace::of_text(place) {
+                asked.end(client, answers.clone(), &place).await;
+            }
+        }
+        At::Replica { name, address } => {
+            let Some(task) = protocol.asking_tasks.find(name) else {
+                return hand_on(protocol, client, address.as_deref()).await;
+            };
+            let mut stand = task.stand().await;
+            match &*stand {
+                Stand::Asking(_) | Stand::Beginning { .. } => *stand = Stand::Cancelled,
+                Stand::Job(job) => asked.end(client, job.answers.clone(), &job.place).await,
+                Stand::Ended(_) | Stand::Lost | Stand::Cancelled => {}
+            }
+        }
+    }
+    acknowledged(protocol, client)
+}
+
+/// Lets the replica answer that keeps the task.
+async fn hand_on(protocol: &Protocol, client: &Client<'_>, address: Option<&str>) -> Result<Answer, Refusal> {
+    let peers = protocol.questions.peers();
+    if let (Some(peers), Some(address)) = (peers, address)
+        && let Some(reply) = peers.pass(address, client.carrier.head(), client.request.message).await
+    {
+        return Ok(Answer::of_peer(reply.status, reply.body));
+    }
+    Err(Refusal::Params(GONE.into()))
+}
+
+impl Asked {
+    fn by(protocol: &Protocol, client: &Client<'_>) -> Result<Self, Refusal> {
+        if !knows(client) {
+            return Err(Refusal::NeedsTasks);
+        }
+        let id = client.request.params.task_id()?.into_owned();
+        client.carrier.check_name(&id)?;
+        let content = protocol.seal.open(Purpose::Task, &id, SystemTime::now());
+        let content = content.map_err(|_| Refusal::Params(GONE.into()))?;
+        let task: Option<Task> = serde_json::from_slice(&content).ok();
+        let snapshot = protocol.gateway.snapshot();
+        let found = task.and_then(|task| {
+            let route = snapshot.table.by_tool(&task.tool).filter(|route| route.job.is_some())?.clone();
+            Some((task, route))
+        });
+        let (task, route) =
+            found.ok_or_else(|| Refusal::Params("unknown task: its tool is no longer what it was".into()))?;
+        Ok(Self { id, task, route, snapshot })
+    }
+
+    async fn at_upstream(
+        &self,
+        client: &Client<'_>,
+        place: &str,
+        answers: &Map<String, Value>,
+    ) -> Result<Standing, Refusal> {
+        let place = JobPlace::of_text(place).ok_or_else(|| Refusal::Params(GONE.into()))?;
+        Ok(self.of_job(client, &place, self.task.arguments.clone(), answers.clone()).await)
+    }
+
+    /// How a task stands that is kept here.
+    async fn here(&self, client: &Client<'_>, task: &AskingTask) -> Result<Standing, Refusal> {
+        let poll = self.route.job.as_ref().map_or(JobRule::POLL_DEFAULT, |job| job.poll);
+        let stand = task.stand().await;
+        let (place, arguments, answers) = match &*stand {
+            Stand::Asking(answered) => {
+                let (left, _) = task.left(&self.route, &self.task.arguments, answered, Map::new()).await;
+                return Ok(match left {
+                    Left::Questions(questions) => Standing::Asking(questions),
+                    Left::Result(result) => Standing::Done(*result),
+                    Left::Wrong(why) => Standing::Failed { why },
+                    // The route asks less than it did: the next answer, whatever it is, begins the work.
+                    Left::Nothing => Standing::Working { message: None, wait: poll },
+                });
+            }
+            Stand::Beginning { .. } => return Ok(Standing::Working { message: None, wait: poll }),
+            Stand::Ended(kept) => return Ok(Standing::Written(kept.written.clone())),
+            Stand::Lost => return Ok(Standing::Failed { why: TOO_LONG.to_owned() }),
+            Stand::Cancelled => return Ok(Standing::Cancelled),
+            Stand::Job(job) => (job.place.clone(), job.arguments.clone(), job.answers.clone()),
+        };
+        // Others may ask about it while the upstream answers.
+        drop(stand);
+        Ok(self.of_job(client, &place, arguments, answers).await)
+    }
+
+    async fn of_job(
+        &self,
+        client: &Client<'_>,
+        place: &JobPlace,
+        arguments: Map<String, Value>,
+        answers: Map<String, Value>,
+    ) -> Standing {
+        match self.snapshot.ask_job(&self.route, client.call(arguments), answers, place).await {
+            JobState::Running { message, wait } => Standing::Working { message, wait },
+            JobState::Done(result) => Standing::Done(result),
+            JobState::Cancelled => Standing::Cancelled,
+            JobState::Lost { why } => Standing::Failed { why },
+        }
+    }
+
+    async fn end(&self, client: &Client<'_>, answers: Map<String, Value>, place: &JobPlace) {
+        let call = client.call(self.task.arguments.clone());
+        self.snapshot.end_job(&self.route, call, answers, place).await;
+    }
+
+    /// What a client is told of it, its result aside.
+    fn told(&self, standing: &Standing, revision: Revision) -> Map<String, Value> {
+        let (status, message) = match standing {
+            Standing::Working { message, .. } => ("working", message.as_deref()),
+            Standing::Asking(_) => ("input_required", None),
+            Standing::Done(_) | Standing::Written(_) => ("completed", None),
+            Standing::Cancelled => ("cancelled", None),
+            Standing::Failed { why } => ("failed", Some(why.as_str())),
+        };
+        let mut members = self.task.told(&self.id, status, message);
+        match standing {
+            Standing::Working { wait, .. } => {
+                members.insert("pollIntervalMs".into(), milliseconds(*wait).into());
+            }
+            Standing::Asking(questions) => {
+                members.insert("inputRequests".into(), ask::requests(questions, revision).into());
+            }
+            Standing::Done(_) | Standing::Written(_) | Standing::Cancelled | Standing::Failed { .. } => {}
+        }
+        members
+    }
+}
+
+impl Task {
+    /// A task that begins now, and its id.
+    fn new(
+        protocol: &Protocol,
+        tool: &str,
+        arguments: Map<String, Value>,
+        at: At,
+        life: Duration,
+    ) -> (String, Self) {
+        let now = SystemTime::now();
+        let task = Self {
+            tool: tool.to_owned(),
+            arguments,
+            at,
+            created: Timestamp::try_from(now).map_or(0, Timestamp::as_millisecond),
+            life: milliseconds(life),
+        };
+        let content = serde_json::to_vec(&task).expect("its keys are strings");
+        (protocol.seal.seal(Purpose::Task, &content, now + life), task)
+    }
+
+    /// What every answer tells of it.
+    fn told(&self, id: &str, status: &str, message: Option<&str>) -> Map<String, Value> {
+        let created = Timestamp::from_millisecond(self.created).unwrap_or(Timestamp::UNIX_EPOCH);
+        let mut members = Map::new();
+        members.insert("taskId".into(), id.into());
+        members.insert("status".into(), status.into());
+        if let Some(message) = message {
+            members.insert("statusMessage".into(), message.into());
+        }
+        members.insert("createdAt".into(), format!("{created:.3}").into());
+        // Nothing is kept, so what is known of it was found just now.
+        members.insert("lastUpdatedAt".into(), format!("{:.3}", Timestamp::now()).into());
+        members.insert("ttlMs".into(), self.life.into());
+        members
+    }
+}
+
+/// Whether the client of a request knows tasks.
+fn knows(client: &Client<'_>) -> bool {
+    let capabilities = client.capabilities();
+    capabilities
+        .get("extensions")
+        .and_then(|extensions| extensions.get(EXTENSION))
+        .is_some_and(Value::is_object)
+}
+
+fn acknowledged(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    Answer::result(client.request.id, client.revision, |out| {
+        write_meta(protocol, client, out);
+        Ok(())
+    })
+}
+
+/// A result as a client of this revision reads it.
+fn written_result(mut result: ToolResult, revision: Revision) -> Vec<u8> {
+    revision.adapt(&mut result);
+    let mut out = b"{\"resultType\":\"complete\",".to_vec();
+    write_result_fields(&result, revision.shapes(), &Map::new(), &mut out);
+    out.push(b'}');
+    out
+}
+
+fn write_members(members: &Map<String, Value>, out: &mut Vec<u8>) {
+    let json = serde_json::to_vec(members).expect("a JSON object has string keys only");
+    out.extend_from_slice(&json[1..json.len() - 1]);
+}
+
+fn write_meta(protocol: &Protocol, client: &Client<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\"_meta\":");
+    let meta = protocol.about.result_meta(client.revision);
+    serde_json::to_writer(out, meta).expect("a JSON object has string keys only");
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
