@@ -131,7 +131,7 @@ fn given(section: &Section<'_, '_>) -> Option<Reply> {
     let status = section.count("status").and_then(|status| u16::try_from(status).ok());
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
     let recorded = match section.get("recording") {
-        None => Reply { status: StatusCode::OK, headers: HeaderMap::new(), body: Bytes::new() },
+        None => Reply::new(StatusCode::OK, HeaderMap::new(), Bytes::new()),
         Some(_) => {
             section.refuse_beside(&["body", "body_base64"], "recording");
             recording::read(section)?
@@ -192,7 +192,7 @@ fn given(section: &Section<'_, '_>) -> Option<Reply> {
         (None, None) => Some(recorded.body),
     };
     let status = status.unwrap_or(recorded.status);
-    (report.errors() == before).then_some(Reply { status, headers, body: body? })
+    (report.errors() == before).then_some(Reply::new(status, headers, body?))
 }
 
 fn expectation(section: &Section<'_, '_>) -> Option<Expectation> {

@@ -179,7 +179,7 @@ mod mock {
             async move {
                 let _leave = Leave(inside.enter());
                 tokio::time::sleep(delay).await;
-                let reply = Reply { status: StatusCode::OK, headers: HeaderMap::new(), body: Bytes::new() };
+                let reply = Reply::new(StatusCode::OK, HeaderMap::new(), Bytes::new());
                 Ok::<_, Infallible>(reply)
             }
         });
@@ -232,7 +232,7 @@ mod mock {
     /// A reply of this status.
     pub(super) fn status(code: u16) -> Result<Reply, UpstreamError> {
         let status = StatusCode::from_u16(code).unwrap();
-        Ok(Reply { status, headers: HeaderMap::new(), body: Bytes::new() })
+        Ok(Reply::new(status, HeaderMap::new(), Bytes::new()))
     }
 
     /// Calls a fresh clone, as the gateway does.

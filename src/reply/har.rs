@@ -196,7 +196,7 @@ fn reply_of(number: usize, response: Response) -> Result<Reply, HarError> {
             headers.insert(header::CONTENT_TYPE, value);
         }
     }
-    Ok(Reply { status, headers, body })
+    Ok(Reply::new(status, headers, body))
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
-//! What a legacy server answered: status, headers, body. Plain data, already read to its limit.
+//! What a legacy server answered: status, headers, body. Plain data, already read to its limit. Of a program also how it
+//! ended: [`Exit`].
 //!
 //! `recording` reads replies that were kept in files: as `curl -i` prints them, or a body alone; `har` those that a
 //! browser kept.
 
+mod exit;
 mod har;
 mod recording;
 
@@ -10,6 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 
 pub use self::{
+    exit::{End, EndError, Exit},
     har::{Exchange, HarError},
     recording::{Choice, Recording, RecordingError},
 };
@@ -26,9 +29,16 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// The body's bytes.
     pub body: Bytes,
+    /// How the program ended whose output this is; `None` of what a server answered.
+    pub exit: Option<Box<Exit>>,
 }
 
 impl Reply {
+    /// What a server answered.
+    pub fn new(status: StatusCode, headers: HeaderMap, body: Bytes) -> Self {
+        Self { status, headers, body, exit: None }
+    }
+
     /// The media type without parameters, lower case: `text/plain` of `Text/Plain; charset=utf-8`. `None` when
     /// there is none, or what stands there is none (RFC 9110, section 8.3.1).
     pub fn media_type(&self) -> Option<String> {

@@ -117,13 +117,13 @@ impl Reply {
     /// [`RecordingError`] when the head can't be read.
     pub fn from_recording(recording: &Bytes) -> Result<Self, RecordingError> {
         let mut rest = recording.clone();
-        let mut reply = Self { status: StatusCode::OK, headers: HeaderMap::new(), body: rest.clone() };
+        let mut reply = Self::new(StatusCode::OK, HeaderMap::new(), rest.clone());
         let mut line = 1;
         let mut another = rest.starts_with(HEAD_START);
         while another {
             let head = Head::read(&mut rest, &mut line)?;
             another = head.is_followed_by_another() && rest.starts_with(HEAD_START);
-            reply = Self { status: head.status, headers: head.headers, body: rest.clone() };
+            reply = Self::new(head.status, head.headers, rest.clone());
         }
         reply.forget_the_way();
         Ok(reply)

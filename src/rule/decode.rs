@@ -125,7 +125,7 @@ mod tests {
     fn check(content_type: &str, rule: Option<&str>, body: &'static [u8], expected: Result<&str, &str>) {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, content_type.parse().unwrap());
-        let reply = Reply { status: StatusCode::OK, headers, body: Bytes::from_static(body) };
+        let reply = Reply::new(StatusCode::OK, headers, Bytes::from_static(body));
         let decoded = decode(&reply, &reply.body, rule.map(|label| label.parse().unwrap()));
         match (decoded, expected) {
             (Ok(decoded), Ok(text)) => assert_eq!(decoded.as_str(), text),

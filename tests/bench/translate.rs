@@ -109,7 +109,7 @@ fn run(bencher: Bencher<'_, '_>, translator: &Translator, reply: &Reply) {
 
 fn reply(media_type: &'static str, body: impl Into<Bytes>) -> Reply {
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(media_type))]);
-    Reply { status: StatusCode::OK, headers, body: body.into() }
+    Reply::new(StatusCode::OK, headers, body.into())
 }
 
 fn translator(rule: Option<Rule>, output: Option<Value>) -> Translator {

@@ -93,7 +93,7 @@ fn a_reply() -> impl Strategy<Value = Reply> {
             response = response.header("Content-Type", media_type);
         }
         let (parts, ()) = response.body(()).unwrap().into_parts();
-        Reply { status: parts.status, headers: parts.headers, body: body.into() }
+        Reply::new(parts.status, parts.headers, body.into())
     })
 }
 

@@ -149,7 +149,7 @@ fn presets_have_words_for_odd_replies() {
                 headers.insert("content-type", http::HeaderValue::from_static("application/problem+json"));
             }
             let facts = Facts::new(&route.definition.name, &args);
-            let reply = Reply { status, headers, body: body.into() };
+            let reply = Reply::new(status, headers, body.into());
             let notes = translate(&route.translator, facts, &reply, &mut Trace::off()).notes;
             let wordless: Vec<_> = notes
                 .iter()

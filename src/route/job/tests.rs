@@ -46,7 +46,7 @@ fn reply(status: u16, headers: &[(&str, &str)], body: &str) -> Reply {
         (name.parse::<http::HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap())
     });
     let (status, body) = (StatusCode::from_u16(status).unwrap(), Bytes::copy_from_slice(body.as_bytes()));
-    Reply { status, headers: headers.collect(), body }
+    Reply::new(status, headers.collect(), body)
 }
 
 fn asked() -> HttpRequest {

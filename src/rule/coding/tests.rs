@@ -23,7 +23,7 @@ fn expanded(coding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
 fn expanded_within(limit: usize, coding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_ENCODING, coding.parse().unwrap());
-    let reply = Reply { status: StatusCode::OK, headers, body: Bytes::copy_from_slice(body) };
+    let reply = Reply::new(StatusCode::OK, headers, Bytes::copy_from_slice(body));
     Body::new(&reply, limit).bytes().map(|bytes| bytes.to_vec())
 }
 

@@ -65,7 +65,7 @@ mod tests {
     #[track_caller]
     fn check_with(ndjson: NdJson, text: &str, expected: Result<&str, &str>) {
         let body = Bytes::copy_from_slice(text.as_bytes());
-        let reply = Reply { status: StatusCode::OK, headers: HeaderMap::new(), body };
+        let reply = Reply::new(StatusCode::OK, HeaderMap::new(), body);
         let (tool, args, body) = ("tool".parse().unwrap(), json!({}), Body::new(&reply, 1 << 20));
         let reading = Reading::new(&reply, &body, Facts::new(&tool, &args), None);
         match (ndjson.extract(&reading), expected) {

@@ -24,7 +24,7 @@ fn reply(status: u16, media_type: &str, body: impl Into<Bytes>) -> Reply {
     if !media_type.is_empty() {
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_str(media_type).unwrap());
     }
-    Reply { status: StatusCode::from_u16(status).unwrap(), headers, body: body.into() }
+    Reply::new(StatusCode::from_u16(status).unwrap(), headers, body.into())
 }
 
 fn translator(rules: Vec<Rule>, output: Option<Value>) -> Translator {

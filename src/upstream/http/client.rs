@@ -185,7 +185,7 @@ impl HttpUpstream {
             }
         })?;
         remove_hop_by_hop(&mut head.headers);
-        Ok(Reply { status: head.status, headers: head.headers, body })
+        Ok(Reply::new(head.status, head.headers, body))
     }
 
     pub(super) fn unsendable(&self, source: http::Error) -> UpstreamError {

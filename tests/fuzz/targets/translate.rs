@@ -45,11 +45,8 @@ fuzz_target!(|data: &[u8]| {
     if !media_type.is_empty() {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     }
-    let reply = Reply {
-        status: StatusCode::from_u16(status).expect("100 to 999"),
-        headers,
-        body: body.to_vec().into(),
-    };
+    let status = StatusCode::from_u16(status).expect("100 to 999");
+    let reply = Reply::new(status, headers, body.to_vec().into());
     let args = json!({ "city": "Oslo" });
     let facts = Facts::new(&case.route.definition.name, &args);
     let result = translate(&case.route.translator, facts, &reply, &mut Trace::on()).result;

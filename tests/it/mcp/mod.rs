@@ -222,7 +222,7 @@ async fn legacy(ask: Ask, silent: mpsc::UnboundedSender<Silent>) -> Result<Reply
     let reply = |status: u16, media_type: &'static str, body: String| {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", http::HeaderValue::from_static(media_type));
-        Ok(Reply { status: StatusCode::from_u16(status).unwrap(), headers, body: body.into() })
+        Ok(Reply::new(StatusCode::from_u16(status).unwrap(), headers, body.into()))
     };
     let UpstreamRequest::Http(request) = &ask.request;
     let path = request.path_and_query.path();

@@ -1,0 +1,140 @@
+//! How a program ended whose output is the reply.
+
+use std::{fmt, str::FromStr};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+
+use super::Reply;
+
+/// How a program ended, and what it said beside its output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exit {
+    /// The exit status, or the signal that ended it.
+    pub end: End,
+    /// What it wrote to standard error; of more than is kept, the end.
+    pub stderr: Bytes,
+}
+
+/// The end of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// By itself, with this exit status.
+    Code(i32),
+    /// By a signal of this number.
+    Signal(i32),
+}
+
+/// Why a text is no [`End`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected an exit status from 0 to 255, or the name of a signal such as `SIGKILL`")]
+pub struct EndError;
+
+/// The signals whose number is the same on every Unix.
+const SIGNALS: [(i32, &str); 12] = [
+    (1, "SIGHUP"),
+    (2, "SIGINT"),
+    (3, "SIGQUIT"),
+    (4, "SIGILL"),
+    (5, "SIGTRAP"),
+    (6, "SIGABRT"),
+    (8, "SIGFPE"),
+    (9, "SIGKILL"),
+    (11, "SIGSEGV"),
+    (13, "SIGPIPE"),
+    (14, "SIGALRM"),
+    (15, "SIGTERM"),
+];
+
+impl Exit {
+    /// Standard error as text, with `�` for what is none.
+    pub fn stderr_text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.stderr)
+    }
+}
+
+impl End {
+    /// Whether it is the exit status 0.
+    pub fn is_success(self) -> bool {
+        self == Self::Code(0)
+    }
+
+    /// The exit status as a number, or the signal by its name.
+    pub fn to_json(self) -> serde_json::Value {
+        match self {
+            Self::Code(code) => code.into(),
+            Self::Signal(_) => self.to_string().into(),
+        }
+    }
+
+    /// In a sentence: `exit status 2`, `signal SIGKILL`.
+    pub fn in_words(self) -> String {
+        match self {
+            Self::Code(_) => format!("exit status {self}"),
+            Self::Signal(_) => format!("signal {self}"),
+        }
+    }
+}
+
+/// `2` or `SIGKILL`; `SIG34` of a signal without a name that is the same everywhere.
+impl fmt::Display for End {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(formatter, "{code}"),
+            Self::Signal(number) => match SIGNALS.iter().find(|(known, _)| known == number) {
+                Some((_, name)) => formatter.write_str(name),
+                None => write!(formatter, "SIG{number}"),
+            },
+        }
+    }
+}
+
+impl FromStr for End {
+    type Err = EndError;
+
+    fn from_str(text: &str) -> Result<Self, EndError> {
+        if let Some(name) = text.strip_prefix("SIG") {
+            let known = SIGNALS.iter().find(|(_, known)| *known == text).map(|(number, _)| *number);
+            let number = known.or_else(|| name.parse().ok().filter(|number| (1..=64).contains(number)));
+            return number.map(Self::Signal).ok_or(EndError);
+        }
+        let code = text.parse::<u8>().map_err(|_| EndError)?;
+        Ok(Self::Code(code.into()))
+    }
+}
+
+impl Reply {
+    /// What a program wrote, and how it ended. Whoever asks for its status is told 200 of an exit status of 0, and 500
+    /// of any other end.
+    pub fn of_program(output: Bytes, exit: Exit) -> Self {
+        let status = match exit.end.is_success() {
+            true => StatusCode::OK,
+            false => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self { exit: Some(Box::new(exit)), ..Self::new(status, HeaderMap::new(), output) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_written_as_they_are_read() {
+        for text in ["0", "2", "255", "SIGKILL", "SIGTERM", "SIG34"] {
+            assert_eq!(text.parse::<End>().unwrap().to_string(), text);
+        }
+        assert_eq!("SIG9".parse(), Ok(End::Signal(9)));
+        for text in ["", "256", "-1", "KILL", "SIG", "SIGNONE", "SIG0", "two"] {
+            assert_eq!(text.parse::<End>(), Err(EndError), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_reply_of_a_program_has_a_status_for_whoever_asks() {
+        let reply = |end| Reply::of_program(Bytes::new(), Exit { end, stderr: Bytes::new() });
+        assert_eq!(reply(End::Code(0)).status, 200);
+        assert_eq!(reply(End::Code(1)).status, 500);
+        assert_eq!(reply(End::Signal(9)).status, 500);
+    }
+}
