@@ -368,12 +368,7 @@ impl Older {
         arguments: Value,
         answers: Vec<(&str, Value)>,
     ) -> Value {
-        let params = json!({ "name": name, "arguments": arguments });
-        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
-        let mut request =
-            format!("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n", body.len());
-        self.headers.iter().for_each(|header| request.push_str(&format!("{header}\r\n")));
-        self.connection.write(format!("{request}\r\n{body}")).await;
+        self.begin(method, name, arguments).await;
         for (count, (method, answer)) in answers.into_iter().enumerate() {
             let question = self.message(count).await;
             assert_eq!(question["method"], method, "{question}");
@@ -388,6 +383,16 @@ impl Older {
         let text = response.text();
         let last = text.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap_or(text);
         serde_json::from_str(last).unwrap()
+    }
+
+    /// Sends a request, for which the client does not wait yet.
+    async fn begin(&mut self, method: &str, name: &str, arguments: Value) {
+        let params = json!({ "name": name, "arguments": arguments });
+        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
+        let mut request =
+            format!("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n", body.len());
+        self.headers.iter().for_each(|header| request.push_str(&format!("{header}\r\n")));
+        self.connection.write(format!("{request}\r\n{body}")).await;
     }
 
     /// The n-th message on the stream of the call that waits.
@@ -505,4 +510,27 @@ async fn a_person_who_does_not_answer_in_time_is_not_waited_for() {
     let mut client = Older::connect(&program, "2025-11-25", all()).await;
     refused(&client.call("wipe", json!({}), vec![]).await, "no answer came within 1s");
     assert_eq!(asked(&upstream), 0);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_it_answers_is_not_waited_for() {
+    let (program, upstream) = start().await;
+    let mut client = Older::connect(&program, "2025-11-25", all()).await;
+    client.begin("tools/call", "delete_page", json!({ "id": "7" })).await;
+    let question = client.message(0).await;
+    client.connection = program.connect().await;
+    let result = json!({ "action": "accept", "content": {} });
+    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
+    // It may overtake the end of the call's connection; then somebody still waits for it.
+    let mut taken = 0;
+    soon("nobody waits for the answer any more", async {
+        while client.send(&answer).await.status == 202 {
+            taken += 1;
+        }
+    })
+    .await;
+    assert!(taken <= 1 && asked(&upstream) <= taken);
+    // Nothing is in the way of what is asked later.
+    let result = client.call("delete_page", json!({ "id": "8" }), vec![("elicitation/create", result)]).await;
+    assert_eq!(result["content"][0]["text"], "DELETE /pages/8");
 }
