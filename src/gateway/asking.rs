@@ -11,7 +11,7 @@ use crate::{
     reply::Reply,
     route::{Route, TraceContext, Traces, UpstreamRequest},
     tool::Arguments,
-    upstream::{Ask, Due, Meanwhile, UpstreamError},
+    upstream::{Ask, Due, Meanwhile, Tried, UpstreamError},
 };
 
 /// A call whose arguments are right.
@@ -64,7 +64,14 @@ impl Asking<'_> {
         {
             trace.write(headers);
         }
-        Ask { request, reply_limit_bytes: self.route.reply_limit_bytes, due, repeatable, meanwhile: None }
+        Ask {
+            request,
+            reply_limit_bytes: self.route.reply_limit_bytes,
+            due,
+            repeatable,
+            meanwhile: None,
+            tried: Tried::default(),
+        }
     }
 
     pub(super) fn upstream(self) -> Guarded {

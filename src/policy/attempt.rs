@@ -11,7 +11,7 @@ use super::Answers;
 use crate::{
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, PendingReply, UpstreamError},
+    upstream::{Ask, Due, PendingReply, UpstreamError},
 };
 
 /// Gives each attempt a time of its own, within that of the call.
@@ -38,8 +38,13 @@ impl<S: Answers> Service<Ask> for Attempt<S> {
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, ask: Ask) -> Self::Future {
+    fn call(&mut self, mut ask: Ask) -> Self::Future {
         let Some(after) = self.after else { return Box::pin(self.inner.call(ask)) };
+        // Who is given up then shall know that it was for this.
+        let due = Due::after(after);
+        if due.at < ask.due.at {
+            ask.due = due;
+        }
         let upstream = self.upstream.clone();
         let reply = tokio::time::timeout(after, self.inner.call(ask));
         Box::pin(async move {

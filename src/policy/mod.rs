@@ -124,7 +124,7 @@ mod mock {
     use crate::{
         reply::Reply,
         route::{HttpRequest, Under, UpstreamName},
-        upstream::{Ask, Due, UpstreamError},
+        upstream::{Ask, Due, Tried, UpstreamError},
     };
 
     /// How many calls are in the mock right now.
@@ -160,6 +160,7 @@ mod mock {
             due: Due::after(deadline),
             repeatable: true,
             meanwhile: None,
+            tried: Tried::default(),
         }
     }
 

@@ -76,8 +76,9 @@ impl Passthrough {
         let moved = Moved::default();
         let request = request.map(|body| Watched { body, moved: moved.clone() });
         let after = self.settings.deadline;
+        let due = Instant::now() + after;
         let reply = tokio::select! {
-            reply = self.upstream.stream(request) => reply?,
+            reply = self.upstream.stream(request, due) => reply?,
             () = moved.stood_still_for(after) => {
                 return Err(UpstreamError::Deadline { upstream: self.name().clone(), after });
             }

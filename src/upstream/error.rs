@@ -142,6 +142,29 @@ impl UpstreamError {
         }
     }
 
+    /// Whether it is the upstream that failed: it could not be reached, or did not answer in a way that can be read. One
+    /// that answers too much is there, and our own limits say nothing of it.
+    pub(super) fn is_of_upstream(&self) -> bool {
+        match self {
+            Self::Connect { .. }
+            | Self::ConnectDeadline { .. }
+            | Self::CutOff { .. }
+            | Self::NotHttp { .. }
+            | Self::Deadline { .. }
+            | Self::AttemptDeadline { .. } => true,
+            Self::HeadTooLong { .. }
+            | Self::TooLong { .. }
+            | Self::Resting { .. }
+            | Self::Busy { .. }
+            | Self::Unsendable { .. } => false,
+        }
+    }
+
+    /// Whether nothing was sent, so that another address can be asked in its stead.
+    pub(super) fn is_before_sending(&self) -> bool {
+        matches!(self, Self::Connect { .. } | Self::ConnectDeadline { .. })
+    }
+
     /// Who was asked.
     pub fn upstream(&self) -> &UpstreamName {
         match self {

@@ -1,11 +1,13 @@
 //! Asks a legacy server and reads what it answers, whole or streamed.
 //!
 //! In reading order: an [`Upstream`] takes an [`Ask`] and gives the whole reply; [`UpstreamError`] says why there is
-//! none; [`Meanwhile`] tells what happens before there is one. [`http`] is the kind that speaks HTTP.
+//! none; [`Meanwhile`] tells what happens before there is one, and [`Tried`] which addresses
+//! were asked for it. [`http`] is the kind that speaks HTTP.
 
 mod error;
 pub mod http;
 mod meanwhile;
+mod tried;
 
 use std::{
     future::Future,
@@ -25,6 +27,7 @@ use crate::{
 
 pub use error::UpstreamError;
 pub use meanwhile::{Happened, Hearing, Meanwhile};
+pub use tried::Tried;
 
 /// One legacy server, of one kind or another. Clones share its connections.
 ///
@@ -118,6 +121,8 @@ pub struct Ask {
     pub repeatable: bool,
     /// Who hears what happens before the reply is there; nobody where there is none.
     pub meanwhile: Option<Meanwhile>,
+    /// Which addresses it was sent to before; an attempt that follows goes to another.
+    pub tried: Tried,
 }
 
 /// The reply to an [`Ask`], or why there is none, once it is known.

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail their test")]
 
+mod addresses;
 mod cancel;
 #[cfg(unix)]
 mod cgi;

@@ -57,7 +57,8 @@ fn shows_files(page: &str) -> bool {
 #[test]
 fn the_files_that_pages_show_are_right() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
-    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let entries = [folder.join("upstreams"), folder].map(|folder| fs::read_dir(folder).unwrap());
+    let paths = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
     let pages = paths.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut files = 0;
     for page in pages.filter(|path| !path.ends_with("README.md")) {

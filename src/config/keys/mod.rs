@@ -3,6 +3,7 @@
 //! The reader refuses keys that are not here, `schema` describes the ones that are, and a test holds that each
 //! is read by somebody; so file, schema and program can't drift apart.
 
+mod addresses;
 mod ask;
 mod content;
 mod example;
@@ -12,7 +13,9 @@ mod prompt;
 mod route;
 mod rule;
 
-pub(super) use self::{ask::*, content::*, example::*, extract::*, process::*, prompt::*, route::*, rule::*};
+pub(super) use self::{
+    addresses::*, ask::*, content::*, example::*, extract::*, process::*, prompt::*, route::*, rule::*,
+};
 
 /// The keys of one section of the file.
 #[derive(Debug)]

@@ -144,8 +144,20 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
     list: &[
         key(
             "url",
-            Text,
-            "Where it is: `http://host:port/base`, `https://host:port/base`, or `unix:/path/to/socket:/base`.",
+            OneOrMore(&Text),
+            "Where it is: `http://host:port/base`, `https://host:port/base`, or `unix:/path/to/socket:/base`; a list \
+             where one service has several addresses.",
+        ),
+        key(
+            "ejection",
+            Either(&[OFF, Section(&EJECTION)]),
+            "When one address of several is left out, or `off`.",
+        ),
+        key("health", Section(&HEALTH), "How each address is asked after its health. Default: not at all."),
+        key(
+            "dns_refresh",
+            Duration(100, 24 * HOUR),
+            "After how long the name of a host is looked up again. Default `30s`.",
         ),
         key(
             "protocol",

@@ -2,10 +2,11 @@
 
 use super::*;
 
-/// The pages of the reference: those in `config/` and those of the extractors.
+/// The pages of the reference: those in `config/`, those of the extractors and those of the kinds of upstreams.
 fn reference() -> Vec<PathBuf> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/config"));
-    let entries = [folder.join("extractors"), folder].map(|folder| std::fs::read_dir(folder).unwrap());
+    let entries = [folder.join("extractors"), folder.join("upstreams"), folder]
+        .map(|folder| std::fs::read_dir(folder).unwrap());
     let paths = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
     let mut pages: Vec<_> =
         paths.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect();

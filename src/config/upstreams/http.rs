@@ -2,18 +2,18 @@
 
 use http::{HeaderMap, HeaderValue};
 
-use super::{UpstreamDefaults, header_name, scalar, tls};
+use super::{UpstreamDefaults, addresses, header_name, scalar, tls};
 use crate::{
     config::{
         keys::TLS,
         node::{Entry, Node},
         report::Report,
         secret::{self, Environment},
-        section::{self, Section},
+        section::Section,
     },
     policy::PolicySettings,
     route::UpstreamName,
-    upstream::http::{Address, AddressError, HttpSettings, Protocol},
+    upstream::http::{Address, HttpSettings, Protocol},
 };
 
 /// An upstream that is nothing but its address.
@@ -24,7 +24,7 @@ pub(super) fn line(
     node: &Node,
     text: &str,
 ) -> Option<impl FnOnce(UpstreamName) -> HttpSettings> {
-    let address = address(report, environment, node, text)?;
+    let address = addresses::address(report, environment, node, text)?;
     let tls = if address.is_tls() { Some(tls::plain(report, node.span)?) } else { None };
     Some(move |name| HttpSettings { tls, ..plain(name, address, defaults, &defaults.policy) })
 }
@@ -38,10 +38,7 @@ pub(super) fn read(
 ) -> Option<impl FnOnce(UpstreamName) -> HttpSettings> {
     let report = section.report;
     let url = section.required("url", "write `url: http://127.0.0.1:9000`");
-    let address = url.and_then(|node| {
-        let text = section::text_of(report, node, "`url`")?;
-        address(report, environment, node, text)
-    });
+    let addresses = url.and_then(|node| addresses::read(report, environment, node));
     let (connect_timeout, redirects) = (section.duration("connect_timeout"), section.count("redirects"));
     let headers = headers(section, environment);
     let protocol = section.word("protocol").map_or(Protocol::Auto, |word| match word {
@@ -51,8 +48,9 @@ pub(super) fn read(
         _ => Protocol::Auto,
     });
     let own_tls = section.section("tls", &TLS).map(|section| tls::read(&section, environment));
-    let address = address?;
-    let tls = match (address.is_tls(), section.entry("tls")) {
+    let addresses = addresses?;
+    let care = addresses::care(section, &addresses);
+    let tls = match (addresses.first.is_tls(), section.entry("tls")) {
         (true, Some(_)) => Some(own_tls??),
         (true, None) => Some(tls::plain(report, url?.span)?),
         (false, None) => None,
@@ -65,8 +63,12 @@ pub(super) fn read(
     let redirects = redirects.map(|redirects| u8::try_from(redirects).unwrap_or(u8::MAX));
     let policy = *policy;
     Some(move |name| {
-        let plain = plain(name, address, defaults, &policy);
+        let plain = plain(name, addresses.first, defaults, &policy);
         HttpSettings {
+            others: addresses.others,
+            ejection: care.ejection,
+            health: care.health,
+            dns_refresh: care.dns_refresh,
             protocol,
             tls,
             connect_timeout: connect_timeout.unwrap_or(plain.connect_timeout),
@@ -90,43 +92,6 @@ fn plain(
         idle_connections: policy.in_flight_limit,
         ..settings
     }
-}
-
-fn address(report: &Report<'_>, environment: &Environment, node: &Node, text: &str) -> Option<Address> {
-    let expanded = secret::expand(report, environment, node.span, text)?;
-    let text = expanded.text.trim();
-    let error = match text.parse::<Address>() {
-        Ok(address) => return Some(address),
-        Err(error) => error,
-    };
-    let subject = if expanded.foreign { "with its variables put in, the URL" } else { "the URL" };
-    let (message, help) = match error {
-        AddressError::Scheme => {
-            ("is not `http://`, `https://` or `unix:`".to_owned(), "write `http://HOST:PORT`".to_owned())
-        }
-        AddressError::Socket => (
-            "names no socket".to_owned(),
-            "write it from the root on: `unix:/run/app.sock`, or `unix:/run/app.sock:/base`".to_owned(),
-        ),
-        AddressError::Credentials => (
-            "has a user or password in it".to_owned(),
-            "leave them out, and write `headers: { Authorization: \"Basic ${NAME}\" }`".to_owned(),
-        ),
-        AddressError::Query => (
-            "has a query or a fragment in it".to_owned(),
-            "leave it out; queries belong to routes".to_owned(),
-        ),
-        AddressError::NotAUrl => {
-            let guess = text.split(['/', '?']).next().unwrap_or_default();
-            let help = match guess.parse::<http::uri::Authority>() {
-                Ok(_) if !expanded.foreign && !text.contains("://") => format!("write `http://{text}`"),
-                _ => "write `http://HOST:PORT`, with a port from 1 to 65535".to_owned(),
-            };
-            ("is no URL that can be reached".to_owned(), help)
-        }
-    };
-    report.error(node.span, format!("{subject} {message}"), help);
-    None
 }
 
 fn headers(section: &Section<'_, '_>, environment: &Environment) -> HeaderMap {

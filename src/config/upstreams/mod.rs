@@ -1,8 +1,9 @@
 //! `upstreams`: where the legacy servers are, and how each is asked.
 //!
-//! What holds for every kind of upstream is read here, with its `policies`; `http` reads where one is that speaks
-//! HTTP, with its `tls`.
+//! What holds for every kind of upstream is read here, with its `policies`; `http` reads what one is that speaks
+//! HTTP, with its `addresses` and its `tls`.
 
+mod addresses;
 mod http;
 pub(super) mod policies;
 mod tls;

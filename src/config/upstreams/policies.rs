@@ -43,12 +43,13 @@ pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -
     settings
 }
 
-enum Choice {
+/// What a key says that takes `off` or a map.
+pub(super) enum Choice {
     Off,
     Map,
 }
 
-fn choice(section: &Section<'_, '_>, name: &'static str) -> Option<Choice> {
+pub(super) fn choice(section: &Section<'_, '_>, name: &'static str) -> Option<Choice> {
     let node = section.get(name)?;
     match &node.kind {
         Kind::Text(_) => {

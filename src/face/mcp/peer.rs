@@ -23,7 +23,7 @@ use crate::{
     route::{HttpRequest, Under},
     seal::{Purpose, Seal, random_id},
     upstream::{
-        Ask, Due,
+        Ask, Due, Tried,
         http::{Address, HttpSettings, HttpUpstream, Protocol, remove_hop_by_hop},
     },
 };
@@ -140,17 +140,15 @@ async fn send(
         body: Bytes::copy_from_slice(body),
     };
     let (due, request) = (Due::after(PATIENCE), request.into());
-    let ask = Ask { request, reply_limit_bytes, due, repeatable: false, meanwhile: None };
+    let ask =
+        Ask { request, reply_limit_bytes, due, repeatable: false, meanwhile: None, tried: Tried::default() };
+    let name = "peer".parse().expect("a word is a name");
     let upstream = HttpUpstream::new(HttpSettings {
-        name: "peer".parse().expect("a word is a name"),
-        address: peer.address,
         protocol: Protocol::Http1,
-        tls: None,
         connect_timeout: PATIENCE,
-        headers: HeaderMap::new(),
-        redirects: 0,
         // It is a seldom thing, and each may be for another replica.
         idle_connections: 0,
+        ..HttpSettings::new(name, peer.address)
     });
     match timeout(PATIENCE, upstream.oneshot(ask)).await {
         Ok(Ok(reply)) => Some(reply),

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -55,6 +56,26 @@ impl Address {
     /// The socket in the file system, where it is one.
     pub fn socket(&self) -> Option<&Path> {
         self.socket.as_deref()
+    }
+
+    /// The host and the port, where the host is a name that has to be looked up.
+    pub fn name(&self) -> Option<(&str, u16)> {
+        let is_name = self.socket.is_none() && self.ip().is_none();
+        is_name.then(|| (self.authority.host(), self.port()))
+    }
+
+    /// The host and the port, where the host is written in numbers.
+    pub fn ip(&self) -> Option<SocketAddr> {
+        if self.socket.is_some() {
+            return None;
+        }
+        let host = self.authority.host();
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        host.parse().ok().map(|ip: IpAddr| SocketAddr::new(ip, self.port()))
+    }
+
+    fn port(&self) -> u16 {
+        self.authority.port_u16().unwrap_or_else(|| if self.is_tls() { 443 } else { 80 })
     }
 
     /// The URI of a path of this upstream.
@@ -183,6 +204,17 @@ mod tests {
         ] {
             assert_eq!(written.parse::<Address>().unwrap().to_string(), shown);
         }
+    }
+
+    #[test]
+    fn a_name_is_looked_up_and_a_number_is_not() {
+        let address = |text: &str| text.parse::<Address>().unwrap();
+        assert_eq!(address("https://old.test/api").name(), Some(("old.test", 443)));
+        assert_eq!(address("http://old.test:81").name(), Some(("old.test", 81)));
+        for (numbers, expected) in [("http://127.0.0.1", "127.0.0.1:80"), ("https://[::1]:9", "[::1]:9")] {
+            assert_eq!((address(numbers).name(), address(numbers).ip()), (None, expected.parse().ok()));
+        }
+        assert_eq!((address("unix:/a").name(), address("unix:/a").ip()), (None, None));
     }
 
     #[test]

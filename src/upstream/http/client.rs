@@ -11,17 +11,13 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body_util::{Either, Full, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
-use hyper_util::{
-    client::legacy::Client,
-    rt::{TokioExecutor, TokioTimer},
-};
 use tower::Service;
 
 use super::{
-    Address, Ask, HttpSettings, Meanwhile, PendingReply, Protocol, UpstreamError,
+    Ask, HttpSettings, Meanwhile, PendingReply, Protocol, UpstreamError,
     body::{self, BodyError},
-    connector::Connector,
     redirect, remove_hop_by_hop,
+    targets::{self, AddressView, Lookup, Outcome, Target, Targets},
 };
 use crate::{
     reply::Reply,
@@ -36,13 +32,14 @@ pub(in crate::upstream) const HEADER_COUNT_LIMIT: usize = 256;
 
 /// How long a connection is kept for a next request. Shorter than the servers' own patience (5 s for Apache and
 /// Node), so that requests seldom meet a connection that is just being closed.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How much of a redirect's own body is read, so that its connection can be used again.
 const REDIRECT_BODY_LIMIT_BYTES: usize = 16 << 10;
 
 /// Who asks, unless a route or an upstream's settings say otherwise.
-const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("glossator/", env!("CARGO_PKG_VERSION")));
+pub(super) const USER_AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("glossator/", env!("CARGO_PKG_VERSION")));
 
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 /// What is sent: a whole body, or one that is passed through.
@@ -60,30 +57,24 @@ pub struct HttpUpstream {
 
 #[derive(Debug)]
 struct Shared {
-    settings: HttpSettings,
-    client: Client<Connector, Outgoing>,
+    settings: Arc<HttpSettings>,
+    targets: Arc<Targets>,
 }
 
 impl HttpUpstream {
-    /// Makes the client; nothing is connected yet.
-    pub fn new(mut settings: HttpSettings) -> Self {
+    /// Makes the client; nothing is connected yet. Within a runtime it begins to ask after the health of its addresses,
+    /// where its settings say so.
+    pub fn new(settings: HttpSettings) -> Self {
+        Self::finding(settings, targets::system())
+    }
+
+    /// The same, with names looked up in another way than the system's.
+    pub(super) fn finding(mut settings: HttpSettings, lookup: Lookup) -> Self {
         remove_hop_by_hop(&mut settings.headers);
         settings.headers.remove(header::CONTENT_LENGTH);
-        let connector = Connector::new(&settings);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_max_idle_per_host(settings.idle_connections)
-            .http2_only(settings.protocol == Protocol::Http2)
-            .http2_max_header_list_size(HEAD_LIMIT_BYTES as u32)
-            .http1_max_buf_size(HEAD_LIMIT_BYTES)
-            .http1_max_headers(HEADER_COUNT_LIMIT)
-            // What old servers do and every browser bears with.
-            .http1_allow_spaces_after_header_name_in_responses(true)
-            .http1_allow_obsolete_multiline_headers_in_responses(true)
-            .http1_ignore_invalid_headers_in_responses(true)
-            .build(connector);
-        Self { shared: Arc::new(Shared { settings, client }) }
+        let settings = Arc::new(settings);
+        let targets = Targets::new(settings.clone(), lookup);
+        Self { shared: Arc::new(Shared { settings, targets }) }
     }
 
     /// What routes call it.
@@ -91,20 +82,26 @@ impl HttpUpstream {
         &self.shared.settings.name
     }
 
-    pub(super) fn address(&self) -> &Address {
-        &self.shared.settings.address
+    /// Its addresses and how they do, names looked up; of a name that was not looked up yet there is nothing.
+    pub fn addresses(&self) -> Vec<AddressView> {
+        self.shared.targets.view()
     }
 
-    /// The version that requests are written in; HTTP/2 takes the one of HTTP/1.1 for its own.
+    pub(super) fn targets(&self) -> &Arc<Targets> {
+        &self.shared.targets
+    }
+
+    /// The version that requests are written in.
     pub(super) fn version(&self) -> Version {
-        match self.shared.settings.protocol {
-            Protocol::Http10 => Version::HTTP_10,
-            Protocol::Auto | Protocol::Http1 | Protocol::Http2 => Version::HTTP_11,
-        }
+        version_of(self.shared.settings.protocol)
     }
 
-    pub(super) async fn send(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, UpstreamError> {
-        let response = self.shared.client.request(request).await;
+    pub(super) async fn send(
+        &self,
+        target: &Target,
+        request: Request<Outgoing>,
+    ) -> Result<Response<Incoming>, UpstreamError> {
+        let response = target.client().request(request).await;
         let response = response.map_err(|error| UpstreamError::of_client(self.name(), error))?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(UpstreamError::NotHttp {
@@ -115,33 +112,57 @@ impl HttpUpstream {
         Ok(response)
     }
 
-    async fn ask(self, ask: Ask) -> Result<Reply, UpstreamError> {
-        let settings = &self.shared.settings;
-        let Ask { request, reply_limit_bytes, due: _, repeatable: _, meanwhile } = ask;
-        let UpstreamRequest::Http(request) = request;
-        let mut headers = request.headers;
-        remove_hop_by_hop(&mut headers);
+    /// Asks one address, and another when nothing could be sent to that one.
+    async fn ask(self, mut ask: Ask) -> Result<Reply, UpstreamError> {
+        let (due, tried) = (ask.due.at, ask.tried.clone());
+        let targets = &self.shared.targets;
+        self.complete(&mut ask);
+        let mut load = targets.pick(&tried, due).await?;
+        loop {
+            let result = self.ask_at(load.target(), &ask).await;
+            load.tell(Outcome::of(&result));
+            match &result {
+                Err(error) if error.is_before_sending() => match targets.pick_other(&tried, due) {
+                    Some(other) => load = other,
+                    None => return result,
+                },
+                Ok(_) | Err(_) => return result,
+            }
+        }
+    }
+
+    /// Adds to a request what is the same for every address.
+    fn complete(&self, ask: &mut Ask) {
+        let UpstreamRequest::Http(request) = &mut ask.request;
+        let headers = &mut request.headers;
+        remove_hop_by_hop(headers);
         // The client writes the length that the body has.
         headers.remove(header::CONTENT_LENGTH);
         if !headers.contains_key(header::USER_AGENT) {
             headers.insert(header::USER_AGENT, USER_AGENT);
         }
-        for name in settings.headers.keys() {
+        let own = &self.shared.settings.headers;
+        for name in own.keys() {
             headers.remove(name);
         }
-        headers.extend(settings.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        headers.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
         // Compressing costs a server near by more than it saves; a route that wants it says so.
         if !headers.contains_key(header::ACCEPT_ENCODING) {
             headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
+    }
 
-        let (mut method, mut content) = (request.method, request.body);
+    /// Asks at one address, where redirects stay.
+    async fn ask_at(&self, target: &Target, ask: &Ask) -> Result<Reply, UpstreamError> {
+        let UpstreamRequest::Http(request) = &ask.request;
+        let mut headers = request.headers.clone();
+        let (mut method, mut content) = (request.method.clone(), request.body.clone());
         let uri = match request.under {
-            Under::Address => settings.address.join(&request.path_and_query),
-            Under::Root => settings.address.join_root(&request.path_and_query),
+            Under::Address => target.address().join(&request.path_and_query),
+            Under::Root => target.address().join_root(&request.path_and_query),
         };
         let mut uri = uri.map_err(|source| self.unsendable(source))?;
-        let mut redirects_left = settings.redirects;
+        let mut redirects_left = self.shared.settings.redirects;
         loop {
             let mut outgoing = Request::new(Either::Left(Full::new(content.clone())));
             *outgoing.method_mut() = method.clone();
@@ -149,7 +170,7 @@ impl HttpUpstream {
             *outgoing.version_mut() = self.version();
             let last = redirects_left == 0;
             *outgoing.headers_mut() = if last { std::mem::take(&mut headers) } else { headers.clone() };
-            let response = self.send(outgoing).await?;
+            let response = self.send(target, outgoing).await?;
             if !last
                 && let Some((next_method, next_uri)) =
                     redirect::next(&method, &uri, response.status(), response.headers())
@@ -166,7 +187,7 @@ impl HttpUpstream {
                 (method, uri) = (next_method, next_uri);
                 continue;
             }
-            return self.whole(response, reply_limit_bytes, meanwhile.as_ref()).await;
+            return self.whole(response, ask.reply_limit_bytes, ask.meanwhile.as_ref()).await;
         }
     }
 
@@ -190,6 +211,14 @@ impl HttpUpstream {
 
     pub(super) fn unsendable(&self, source: http::Error) -> UpstreamError {
         UpstreamError::Unsendable { upstream: self.name().clone(), source: source.into() }
+    }
+}
+
+/// The version that requests are written in; HTTP/2 takes the one of HTTP/1.1 for its own.
+pub(super) fn version_of(protocol: Protocol) -> Version {
+    match protocol {
+        Protocol::Http10 => Version::HTTP_10,
+        Protocol::Auto | Protocol::Http1 | Protocol::Http2 => Version::HTTP_11,
     }
 }
 

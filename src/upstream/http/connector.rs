@@ -3,6 +3,7 @@
 use std::{
     future::Future,
     io,
+    net::SocketAddr,
     path::Path,
     pin::Pin,
     sync::Arc,
@@ -22,7 +23,7 @@ use tokio::net::UnixStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tower::Service;
 
-use super::{ClientTls, ConnectTimedOut, HttpSettings, Protocol, client::BoxError};
+use super::{Address, ClientTls, ConnectTimedOut, HttpSettings, Protocol, client::BoxError};
 
 /// How often the kernel asks after a silent peer.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
@@ -36,18 +37,24 @@ pub(super) struct Connector {
 
 #[derive(Debug, Clone)]
 enum Way {
-    Tcp(HttpConnector),
-    Tls(HttpConnector, ClientTls),
+    /// To these numbers, whatever name is asked for.
+    Tcp(HttpConnector, Uri),
+    Tls(HttpConnector, Uri, ClientTls),
     Socket(Arc<Path>),
 }
 
 impl Connector {
-    pub(super) fn new(settings: &HttpSettings) -> Self {
+    /// To one place: a socket of this machine, or else what the address's host stands for.
+    pub(super) fn new(settings: &HttpSettings, address: &Address, at: Option<SocketAddr>) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_KEEPALIVE));
         tcp.enforce_http(false);
-        let way = match (settings.address.socket(), &settings.tls) {
+        let place = || match at {
+            Some(at) => format!("http://{at}").parse().expect("numbers are a host"),
+            None => Uri::from_static("http://localhost"),
+        };
+        let way = match (address.socket(), &settings.tls) {
             (Some(socket), _) => Way::Socket(socket.into()),
             (None, Some(tls)) => {
                 let protocols: &[&[u8]] = match settings.protocol {
@@ -57,9 +64,9 @@ impl Connector {
                     Protocol::Http1 => &[b"http/1.1"],
                     Protocol::Http10 => &[],
                 };
-                Way::Tls(tcp, tls.offering(protocols))
+                Way::Tls(tcp, place(), tls.offering(protocols))
             }
-            (None, None) => Way::Tcp(tcp),
+            (None, None) => Way::Tcp(tcp, place()),
         };
         Self { way, timeout: settings.connect_timeout }
     }
@@ -72,7 +79,7 @@ impl Service<Uri> for Connector {
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         match &mut self.way {
-            Way::Tcp(tcp) | Way::Tls(tcp, _) => Service::poll_ready(tcp, context).map_err(Into::into),
+            Way::Tcp(tcp, _) | Way::Tls(tcp, ..) => Service::poll_ready(tcp, context).map_err(Into::into),
             Way::Socket(_) => Poll::Ready(Ok(())),
         }
     }
@@ -90,13 +97,13 @@ impl Service<Uri> for Connector {
 impl Way {
     fn connect(&mut self, uri: Uri) -> Pin<Box<dyn Future<Output = Result<Wire, BoxError>> + Send>> {
         match self {
-            Self::Tcp(tcp) => {
-                let connecting = Service::call(tcp, uri);
+            Self::Tcp(tcp, place) => {
+                let connecting = Service::call(tcp, place.clone());
                 Box::pin(async move { Ok(Wire::Tcp(connecting.await?)) })
             }
-            Self::Tls(tcp, tls) => {
+            Self::Tls(tcp, place, tls) => {
                 let (server_name, tls) = (tls.server_name(uri.host().unwrap_or_default()), tls.config());
-                let connecting = Service::call(tcp, uri);
+                let connecting = Service::call(tcp, place.clone());
                 Box::pin(async move {
                     let server_name = server_name?;
                     let tcp = connecting.await?.into_inner();

@@ -2,7 +2,8 @@
 //!
 //! In reading order: [`Address`] says where one is and [`ClientTls`] whom to take it for; `connector` connects;
 //! [`HttpUpstream`] sends an [`Ask`] over pooled connections, `redirect` decides whether to follow, `body` reads to a
-//! limit, `headers` drops what belongs to one connection; `stream` hands a request through unread.
+//! limit, `headers` drops what belongs to one connection; `stream` hands a request through unread; `targets` picks the
+//! address that is asked, where there are several.
 //!
 //! The only place that names the HTTP client.
 
@@ -13,6 +14,7 @@ mod connector;
 mod headers;
 mod redirect;
 mod stream;
+mod targets;
 mod tls;
 
 use std::time::Duration;
@@ -27,6 +29,7 @@ pub use client::HttpUpstream;
 pub(super) use client::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
 pub use headers::remove_hop_by_hop;
 pub use stream::{Streamed, StreamedBody};
+pub use targets::{ADDRESS_LIMIT, AddressView, EjectionSettings, HealthSettings, State};
 pub use tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
 
 /// One server, and how it is reached.
@@ -36,35 +39,59 @@ pub struct HttpSettings {
     pub name: UpstreamName,
     /// Where it is.
     pub address: Address,
+    /// Where else it is: the same service, with the same data. All of them are `https://` addresses, or none is.
+    pub others: Vec<Address>,
     /// Which HTTP it speaks.
     pub protocol: Protocol,
     /// Whom it is taken for; there for `https://` addresses, and for no others.
     pub tls: Option<ClientTls>,
-    /// How long finding its address and connecting may take, the handshake of TLS included.
+    /// How long looking its names up may take, and then connecting to one address, the handshake of TLS included.
     pub connect_timeout: Duration,
     /// Headers of every request that a route sends to it, over whatever the route says. Values that are secret
     /// are marked so (`HeaderValue::set_sensitive`). They are not added to requests that are passed through.
     pub headers: HeaderMap,
     /// How many redirects are followed, to the same origin only; 0 follows none.
     pub redirects: u8,
-    /// How many connections are kept open for later requests.
+    /// How many connections to each address are kept open for later requests.
     pub idle_connections: usize,
+    /// When an address that fails is left out, where there are several.
+    pub ejection: EjectionSettings,
+    /// How its addresses are asked after their health, if they are.
+    pub health: Option<HealthSettings>,
+    /// After how long a name is looked up again.
+    pub dns_refresh: Duration,
 }
 
 impl HttpSettings {
     /// Whether these are the same as others, as far as can be told: of TLS it can't.
     pub fn is_certainly(&self, other: &Self) -> bool {
-        let Self { name, address, protocol, tls, connect_timeout, headers, redirects, idle_connections } =
-            self;
+        let Self {
+            name,
+            address,
+            others,
+            protocol,
+            tls,
+            connect_timeout,
+            headers,
+            redirects,
+            idle_connections,
+            ejection,
+            health,
+            dns_refresh,
+        } = self;
         tls.is_none()
             && other.tls.is_none()
             && *name == other.name
             && *address == other.address
+            && *others == other.others
             && *protocol == other.protocol
             && *connect_timeout == other.connect_timeout
             && *headers == other.headers
             && *redirects == other.redirects
             && *idle_connections == other.idle_connections
+            && *ejection == other.ejection
+            && *health == other.health
+            && *dns_refresh == other.dns_refresh
     }
 }
 
@@ -90,17 +117,29 @@ impl HttpSettings {
     /// For [`idle_connections`](Self::idle_connections): as many as there may be calls in flight.
     pub const IDLE_CONNECTIONS_DEFAULT: usize = 128;
 
+    /// For [`dns_refresh`](Self::dns_refresh).
+    pub const DNS_REFRESH_DEFAULT: Duration = Duration::from_secs(30);
+
     /// An upstream with every default; with an `https://` address it needs [`tls`](Self::tls) yet.
     pub fn new(name: UpstreamName, address: Address) -> Self {
         Self {
             name,
             address,
+            others: Vec::new(),
             protocol: Protocol::Auto,
             tls: None,
             connect_timeout: Self::CONNECT_TIMEOUT_DEFAULT,
             headers: HeaderMap::new(),
             redirects: Self::REDIRECTS_DEFAULT,
             idle_connections: Self::IDLE_CONNECTIONS_DEFAULT,
+            ejection: EjectionSettings::default(),
+            health: None,
+            dns_refresh: Self::DNS_REFRESH_DEFAULT,
         }
+    }
+
+    /// All its addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        std::iter::once(&self.address).chain(&self.others)
     }
 }

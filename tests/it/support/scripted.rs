@@ -36,6 +36,10 @@ impl Gate {
         self.0.close();
     }
 
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.is_closed()
+    }
+
     async fn opened(&self) {
         let _closed = self.0.acquire().await;
     }

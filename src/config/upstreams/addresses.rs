@@ -1,0 +1,185 @@
+//! Where an upstream is: one address or several, which are left out, and how they are asked after their health.
+
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+
+use super::policies::{Choice, choice};
+use crate::{
+    config::{
+        keys::{EJECTION, HEALTH},
+        node::{Kind, Node},
+        report::Report,
+        secret::{self, Environment},
+        section::{self, Section},
+    },
+    upstream::http::{ADDRESS_LIMIT, Address, AddressError, EjectionSettings, HealthSettings, HttpSettings},
+};
+
+/// The addresses of one upstream, at least one.
+pub(super) struct Addresses {
+    pub(super) first: Address,
+    pub(super) others: Vec<Address>,
+}
+
+/// Reads `url`. `None` when something is wrong with it; that has been reported then.
+pub(super) fn read(report: &Report<'_>, environment: &Environment, node: &Node) -> Option<Addresses> {
+    let Kind::List(items) = &node.kind else {
+        let text = section::text_of(report, node, "`url`")?;
+        return Some(Addresses { first: address(report, environment, node, text)?, others: Vec::new() });
+    };
+    if items.is_empty() {
+        report.error(node.span, "`url` is an empty list", "write at least one address");
+        return None;
+    }
+    if items.len() > ADDRESS_LIMIT {
+        let message = format!("an upstream has at most {ADDRESS_LIMIT} addresses, found {}", items.len());
+        report.error(
+            node.span,
+            message,
+            "give the service a name with all of them, or put a balancer before it",
+        );
+        return None;
+    }
+    let mut found: Vec<Address> = Vec::new();
+    let mut good = true;
+    for item in items {
+        let text = section::text_of(report, item, "an address");
+        let Some(address) = text.and_then(|text| address(report, environment, item, text)) else {
+            good = false;
+            continue;
+        };
+        if found.contains(&address) {
+            report.error(item.span, "this address is here twice", "keep one of them");
+            good = false;
+        } else if found.first().is_some_and(|first| first.is_tls() != address.is_tls()) {
+            let help = "make them two upstreams, or write `https://` for all";
+            report.error(item.span, "some addresses are `https://` and some are not", help);
+            good = false;
+        }
+        found.push(address);
+    }
+    let mut found = good.then_some(found)?.into_iter();
+    Some(Addresses { first: found.next()?, others: found.collect() })
+}
+
+/// Reads `ejection`, `health` and `dns_refresh` into settings with the addresses in them.
+pub(super) fn care(section: &Section<'_, '_>, addresses: &Addresses) -> Care {
+    let has_names = addresses.all().any(|address| address.name().is_some());
+    let warn = |name: &'static str, why: &str, help: &str| {
+        if let Some(entry) = section.entry(name) {
+            section.report.warning(entry.key.span, format!("`{name}` has no effect: {why}"), help);
+        }
+    };
+    if !has_names {
+        warn("dns_refresh", "no address has a name that is looked up", "leave it out");
+        if addresses.others.is_empty() {
+            warn("ejection", "there is one address only", "write `url: [ADDRESS, ADDRESS]`, or leave it out");
+        }
+    }
+    Care {
+        ejection: ejection(section),
+        health: section.section("health", &HEALTH).and_then(|section| health(&section)),
+        dns_refresh: section.duration("dns_refresh").unwrap_or(HttpSettings::DNS_REFRESH_DEFAULT),
+    }
+}
+
+/// How addresses are looked after.
+pub(super) struct Care {
+    pub(super) ejection: EjectionSettings,
+    pub(super) health: Option<HealthSettings>,
+    pub(super) dns_refresh: Duration,
+}
+
+impl Addresses {
+    fn all(&self) -> impl Iterator<Item = &Address> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+fn ejection(section: &Section<'_, '_>) -> EjectionSettings {
+    let mut settings = EjectionSettings::default();
+    match choice(section, "ejection") {
+        Some(Choice::Off) => settings.failures = None,
+        Some(Choice::Map) => {
+            if let Some(section) = section.section("ejection", &EJECTION) {
+                let failures = section.count("failures").and_then(|count| u32::try_from(count).ok());
+                settings.failures = failures.or(settings.failures);
+                settings.rest = section.duration("rest").unwrap_or(settings.rest);
+                let longest = section.duration("longest_rest");
+                if let (Some(entry), Some(longest)) = (section.entry("longest_rest"), longest)
+                    && longest < settings.rest
+                {
+                    let message = "`longest_rest` is shorter than `rest`";
+                    section.report.error(entry.value.span, message, "write at least as much as `rest`");
+                }
+                settings.longest_rest = longest.unwrap_or(settings.longest_rest).max(settings.rest);
+            }
+        }
+        None => {}
+    }
+    settings
+}
+
+fn health(section: &Section<'_, '_>) -> Option<HealthSettings> {
+    let node = section.required("path", "write `path: /health`");
+    let interval = section.duration("interval");
+    let timeout = section.duration("timeout");
+    let failures = section.count("failures").and_then(|count| u32::try_from(count).ok());
+    let node = node?;
+    let text = section::text_of(section.report, node, "`path`")?;
+    let path = text.parse::<PathAndQuery>().ok().filter(|_| text.starts_with('/'));
+    if path.is_none() {
+        let message = format!("`path` is a path from the root on, found {}", node.found());
+        section.report.error(node.span, message, "write `path: /health`");
+    }
+    Some(HealthSettings {
+        path: path?,
+        interval: interval.unwrap_or(HealthSettings::INTERVAL_DEFAULT),
+        timeout: timeout.unwrap_or(HealthSettings::TIMEOUT_DEFAULT),
+        failures: failures.unwrap_or(HealthSettings::FAILURES_DEFAULT),
+    })
+}
+
+/// One address. `None` when it is none; that has been reported then.
+pub(super) fn address(
+    report: &Report<'_>,
+    environment: &Environment,
+    node: &Node,
+    text: &str,
+) -> Option<Address> {
+    let expanded = secret::expand(report, environment, node.span, text)?;
+    let text = expanded.text.trim();
+    let error = match text.parse::<Address>() {
+        Ok(address) => return Some(address),
+        Err(error) => error,
+    };
+    let subject = if expanded.foreign { "with its variables put in, the URL" } else { "the URL" };
+    let (message, help) = match error {
+        AddressError::Scheme => {
+            ("is not `http://`, `https://` or `unix:`".to_owned(), "write `http://HOST:PORT`".to_owned())
+        }
+        AddressError::Socket => (
+            "names no socket".to_owned(),
+            "write it from the root on: `unix:/run/app.sock`, or `unix:/run/app.sock:/base`".to_owned(),
+        ),
+        AddressError::Credentials => (
+            "has a user or password in it".to_owned(),
+            "leave them out, and write `headers: { Authorization: \"Basic ${NAME}\" }`".to_owned(),
+        ),
+        AddressError::Query => (
+            "has a query or a fragment in it".to_owned(),
+            "leave it out; queries belong to routes".to_owned(),
+        ),
+        AddressError::NotAUrl => {
+            let guess = text.split(['/', '?']).next().unwrap_or_default();
+            let help = match guess.parse::<http::uri::Authority>() {
+                Ok(_) if !expanded.foreign && !text.contains("://") => format!("write `http://{text}`"),
+                _ => "write `http://HOST:PORT`, with a port from 1 to 65535".to_owned(),
+            };
+            ("is no URL that can be reached".to_owned(), help)
+        }
+    };
+    report.error(node.span, format!("{subject} {message}"), help);
+    None
+}

@@ -1,0 +1,178 @@
+//! What names stand for, looked up again and again: connections stay open for long, and records change.
+
+use std::{
+    fmt,
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::{Instant, timeout};
+use tracing::{info, warn};
+
+use super::{ADDRESS_LIMIT, Entry, Target, Targets, not_found, set_alone};
+use crate::{observe::Chain, upstream::UpstreamError};
+
+/// How long a failed look-up is believed when nothing is known yet: whoever asks meanwhile is told the same.
+const FAILURE_LIFE: Duration = Duration::from_secs(1);
+
+/// How a host and a port become addresses.
+#[derive(Clone)]
+pub(in crate::upstream::http) struct Lookup(Arc<LookupFunction>);
+
+type LookupFunction = dyn Fn(String, u16) -> Found + Send + Sync;
+type Found = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+impl Lookup {
+    pub(in crate::upstream::http) fn new<F>(lookup: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+    {
+        Self(Arc::new(move |host, port| Box::pin(lookup(host, port))))
+    }
+}
+
+impl fmt::Debug for Lookup {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Lookup(…)")
+    }
+}
+
+/// As the system does it: `/etc/hosts`, DNS, and whatever else it is told to ask.
+pub(in crate::upstream::http) fn system() -> Lookup {
+    Lookup::new(|host, port| async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) })
+}
+
+/// When names were looked up.
+#[derive(Debug)]
+pub(super) struct Names {
+    lookup: Lookup,
+    /// One look-up at a time.
+    turn: tokio::sync::Mutex<()>,
+    last: Mutex<Last>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Last {
+    at: Option<Instant>,
+    /// What went wrong then.
+    error: Option<String>,
+}
+
+impl Names {
+    pub(super) fn new(lookup: Lookup) -> Self {
+        Self { lookup, turn: tokio::sync::Mutex::default(), last: Mutex::default() }
+    }
+
+    fn last(&self) -> Last {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How long ago it was.
+    fn age(&self) -> Option<Duration> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).at.map(|at| at.elapsed())
+    }
+}
+
+impl Targets {
+    /// The places, names looked up not too long ago: in the background when it is time for it, and while the request
+    /// waits when nothing is known yet, or nobody has asked for so long that what is known is old.
+    pub(super) async fn known(self: &Arc<Self>) -> Result<Arc<Vec<Entry>>, UpstreamError> {
+        let Some(names) = &self.names else { return Ok(self.current.load_full()) };
+        let refresh = self.settings.dns_refresh;
+        let known = self.current.load_full();
+        match names.age() {
+            Some(age) if age < refresh && !known.is_empty() => return Ok(known),
+            Some(age) if age < 2 * refresh && !known.is_empty() => {
+                if names.turn.try_lock().is_ok() {
+                    let targets = self.clone();
+                    tokio::spawn(async move { targets.look_up(names_of(&targets)).await });
+                }
+                return Ok(known);
+            }
+            Some(_) | None => {}
+        }
+        let after = self.settings.connect_timeout;
+        let found = timeout(after, self.look_up(names)).await;
+        let known = self.current.load_full();
+        if !known.is_empty() {
+            return Ok(known);
+        }
+        match found {
+            Err(_) => Err(UpstreamError::ConnectDeadline { upstream: self.settings.name.clone(), after }),
+            Ok(()) => {
+                let error = names.last().error.unwrap_or_else(|| "no address has this name".to_owned());
+                Err(not_found(&self.settings, io::Error::other(error)))
+            }
+        }
+    }
+
+    /// Looks every name up, unless somebody did meanwhile.
+    async fn look_up(&self, names: &Names) {
+        let asked = Instant::now();
+        let _turn = names.turn.lock().await;
+        let last = names.last();
+        let is_fresh =
+            |at: Instant| at >= asked || (self.current.load().is_empty() && at.elapsed() < FAILURE_LIFE);
+        if last.at.is_some_and(is_fresh) {
+            return;
+        }
+        let (mut entries, mut failed) = (Vec::new(), None);
+        let before = self.current.load_full();
+        for address in self.settings.addresses() {
+            let here = before.iter().filter(|entry| entry.target.address() == address);
+            let Some((host, port)) = address.name() else {
+                entries.extend(here.cloned());
+                continue;
+            };
+            match (names.lookup.0)(host.to_owned(), port).await {
+                Ok(found) if !found.is_empty() => {
+                    // The system puts the family first that it reaches best; the other one is for when that fails.
+                    let is_first = |at: &SocketAddr| at.is_ipv4() == found[0].is_ipv4();
+                    for at in &found {
+                        let known = here.clone().find(|entry| entry.target.at() == Some(*at));
+                        let target = known.map_or_else(
+                            || Target::new(&self.settings, address, Some(*at)),
+                            |entry| entry.target.clone(),
+                        );
+                        if !entries.iter().any(|entry: &Entry| entry.target.id() == target.id()) {
+                            entries.push(Entry { target, last_resort: !is_first(at) });
+                        }
+                    }
+                }
+                other => {
+                    let why = other.err().map_or_else(
+                        || "no address has this name".to_owned(),
+                        |error| Chain(&error).to_string(),
+                    );
+                    warn!(upstream = %self.settings.name, name = host, error = why, "a name can't be looked up");
+                    failed = Some(why);
+                    // What was true a moment ago is the best that is known.
+                    entries.extend(here.cloned());
+                }
+            }
+        }
+        entries.truncate(ADDRESS_LIMIT);
+        let numbers = |entries: &[Entry]| {
+            let mut numbers: Vec<_> = entries.iter().map(|entry| entry.target.id()).collect();
+            numbers.sort_unstable();
+            numbers
+        };
+        set_alone(&entries);
+        if last.at.is_some() && numbers(&before) != numbers(&entries) {
+            let count = entries.len();
+            info!(upstream = %self.settings.name, addresses = count, "names lead to other addresses now");
+        }
+        self.current.store(Arc::new(entries));
+        *names.last.lock().unwrap_or_else(PoisonError::into_inner) =
+            Last { at: Some(Instant::now()), error: failed };
+    }
+}
+
+/// The names that such a look-up is for.
+fn names_of(targets: &Targets) -> &Names {
+    targets.names.as_ref().expect("names are looked up where there are some")
+}

@@ -1,0 +1,228 @@
+//! One place, with connections of its own.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use http::StatusCode;
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioTimer},
+};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::{
+    AddressView, State,
+    condition::{Change, Condition},
+};
+use crate::{
+    reply::Reply,
+    upstream::{
+        UpstreamError,
+        http::{
+            Address, HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, HttpSettings, Protocol,
+            client::{IDLE_TIMEOUT, Outgoing},
+            connector::Connector,
+        },
+    },
+};
+
+/// One place. Its connections close when it is dropped, so a place that a name leads to no more is soon forgotten.
+#[derive(Debug)]
+pub(in crate::upstream::http) struct Target {
+    id: u64,
+    settings: Arc<HttpSettings>,
+    address: Address,
+    at: Option<SocketAddr>,
+    client: Client<Connector, Outgoing>,
+    in_flight: AtomicUsize,
+    alone: AtomicBool,
+    condition: Mutex<Condition>,
+}
+
+impl Target {
+    /// A place at an address; `at` is what its name stands for, and nothing for a socket of this machine.
+    pub(super) fn new(settings: &Arc<HttpSettings>, address: &Address, at: Option<SocketAddr>) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(settings.idle_connections)
+            .http2_only(settings.protocol == Protocol::Http2)
+            .http2_max_header_list_size(HEAD_LIMIT_BYTES as u32)
+            .http1_max_buf_size(HEAD_LIMIT_BYTES)
+            .http1_max_headers(HEADER_COUNT_LIMIT)
+            // What old servers do and every browser bears with.
+            .http1_allow_spaces_after_header_name_in_responses(true)
+            .http1_allow_obsolete_multiline_headers_in_responses(true)
+            .http1_ignore_invalid_headers_in_responses(true)
+            .build(Connector::new(settings, address, at));
+        Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            settings: settings.clone(),
+            address: address.clone(),
+            at,
+            client,
+            in_flight: AtomicUsize::new(0),
+            alone: AtomicBool::new(true),
+            condition: Mutex::default(),
+        })
+    }
+
+    /// Whether there is no other.
+    pub(super) fn set_alone(&self, alone: bool) {
+        self.alone.store(alone, Ordering::Relaxed);
+    }
+
+    /// Tells it from every other place.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Where it is, as it is written.
+    pub(in crate::upstream::http) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Where it is, in numbers.
+    pub(super) fn at(&self) -> Option<SocketAddr> {
+        self.at
+    }
+
+    pub(in crate::upstream::http) fn client(&self) -> &Client<Connector, Outgoing> {
+        &self.client
+    }
+
+    pub(super) fn settings(&self) -> &HttpSettings {
+        &self.settings
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request may go there.
+    pub(super) fn is_open(&self, now: Instant) -> bool {
+        match self.condition().state(now) {
+            State::Up | State::ToBeTried => true,
+            State::LeftOut { .. } | State::Unhealthy => false,
+        }
+    }
+
+    pub(super) fn view(&self, now: Instant) -> AddressView {
+        let address = match self.at {
+            Some(at) if self.address.name().is_some() => format!("{} ({})", self.address, at.ip()),
+            Some(_) | None => self.address.to_string(),
+        };
+        AddressView { address, state: self.condition().state(now), in_flight: self.in_flight() }
+    }
+
+    /// A check of its health ended.
+    pub(super) fn checked(&self, well: bool, failures: u32) {
+        let change = self.condition().checked(well, failures);
+        self.log(change);
+    }
+
+    fn learn(&self, outcome: Outcome) {
+        let now = Instant::now();
+        let change = match outcome {
+            Outcome::Success => self.condition().succeeded(),
+            Outcome::Failure => self.condition().failed(&self.settings.ejection, now),
+            Outcome::Unknown => None,
+        };
+        self.log(change);
+    }
+
+    fn log(&self, change: Option<Change>) {
+        // With one place there is nobody to ask in its stead, so nothing is left out.
+        let alone = self.alone.load(Ordering::Relaxed);
+        let (upstream, address) = (&self.settings.name, self.view(Instant::now()).address);
+        match change {
+            Some(Change::LeftOut(rest)) if !alone => {
+                warn!(%upstream, address, ?rest, "address fails and is left out");
+            }
+            Some(Change::Back) if !alone => info!(%upstream, address, "address answers again"),
+            Some(Change::Unhealthy) => warn!(%upstream, address, "address is not healthy"),
+            Some(Change::Healthy) => info!(%upstream, address, "address is healthy again"),
+            Some(Change::LeftOut(_) | Change::Back) | None => {}
+        }
+    }
+
+    fn condition(&self) -> MutexGuard<'_, Condition> {
+        self.condition.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a request showed of its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::upstream::http) enum Outcome {
+    /// It answers.
+    Success,
+    /// It does not, or says that it can't.
+    Failure,
+    /// Nothing was learnt.
+    Unknown,
+}
+
+impl Outcome {
+    pub(in crate::upstream::http) fn of_status(status: StatusCode) -> Self {
+        match status {
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+                Self::Failure
+            }
+            _ => Self::Success,
+        }
+    }
+
+    pub(in crate::upstream::http) fn of_error(error: &UpstreamError) -> Self {
+        if error.is_of_upstream() { Self::Failure } else { Self::Unknown }
+    }
+
+    pub(in crate::upstream::http) fn of(result: &Result<Reply, UpstreamError>) -> Self {
+        match result {
+            Ok(reply) => Self::of_status(reply.status),
+            Err(error) => Self::of_error(error),
+        }
+    }
+}
+
+/// A request at its place: counted there until this is dropped.
+#[derive(Debug)]
+pub(in crate::upstream::http) struct Load {
+    target: Arc<Target>,
+    due: Instant,
+    told: bool,
+}
+
+impl Load {
+    pub(super) fn new(target: Arc<Target>, due: Instant) -> Self {
+        target.in_flight.fetch_add(1, Ordering::Relaxed);
+        target.condition().asked(&target.settings.ejection, Instant::now());
+        Self { target, due, told: false }
+    }
+
+    pub(in crate::upstream::http) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// What came of the request, or of its first part.
+    pub(in crate::upstream::http) fn tell(&mut self, outcome: Outcome) {
+        self.told = true;
+        self.target.learn(outcome);
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if !self.told && Instant::now() >= self.due {
+            // Given up when its time was over, not because its caller left.
+            self.target.learn(Outcome::Failure);
+        }
+        self.target.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,269 @@
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, uri::PathAndQuery};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    sync::watch,
+};
+use tower::ServiceExt;
+
+use super::*;
+use crate::{
+    route::{HttpRequest, Under},
+    upstream::{Ask, Due, http::HttpUpstream},
+};
+
+/// A server that answers with its own name, and tells how many connections to it are open.
+async fn server(name: &'static str) -> (std::net::SocketAddr, watch::Receiver<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (open, opened) = watch::channel(0);
+    let open = Arc::new(open);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            open.send_modify(|count| *count += 1);
+            let open = open.clone();
+            tokio::spawn(async move {
+                let mut buffer = [0; 4096];
+                while let Ok(1..) = stream.read(&mut buffer).await {
+                    let reply = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len());
+                    stream.write_all(reply.as_bytes()).await.unwrap();
+                }
+                open.send_modify(|count| *count -= 1);
+            });
+        }
+    });
+    (address, opened)
+}
+
+/// What names stand for, to be changed by a test, and how often that was asked.
+#[derive(Clone, Default)]
+struct Records(Arc<(Mutex<Vec<std::net::SocketAddr>>, AtomicUsize)>);
+
+impl Records {
+    fn set(&self, addresses: &[std::net::SocketAddr]) {
+        *self.0.0.lock().unwrap() = addresses.to_vec();
+    }
+
+    fn asked(&self) -> usize {
+        self.0.1.load(Ordering::SeqCst)
+    }
+
+    fn lookup(&self) -> Lookup {
+        let records = self.clone();
+        Lookup::new(move |_, _| {
+            records.0.1.fetch_add(1, Ordering::SeqCst);
+            let found = records.0.0.lock().unwrap().clone();
+            async move { if found.is_empty() { Err(io::Error::other("no such name")) } else { Ok(found) } }
+        })
+    }
+}
+
+fn upstream(records: &Records, dns_refresh: Duration) -> HttpUpstream {
+    let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
+    HttpUpstream::finding(HttpSettings { dns_refresh, ..settings }, records.lookup())
+}
+
+async fn asked(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
+    let request = HttpRequest {
+        method: Method::GET,
+        under: Under::Address,
+        path_and_query: PathAndQuery::from_static("/"),
+        headers: HeaderMap::new(),
+        body: Bytes::new(),
+    };
+    let ask = Ask {
+        request: request.into(),
+        reply_limit_bytes: 100,
+        due: Due::after(Duration::from_secs(20)),
+        repeatable: true,
+        meanwhile: None,
+        tried: Tried::default(),
+    };
+    Ok(String::from_utf8(upstream.clone().oneshot(ask).await?.body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn requests_spread_over_the_addresses_of_a_name() {
+    let (records, (a, _), (b, _)) = (Records::default(), server("a").await, server("b").await);
+    records.set(&[a, b]);
+    let upstream = upstream(&records, Duration::from_secs(60));
+    let mut counts = HashMap::new();
+    for _ in 0..100 {
+        *counts.entry(asked(&upstream).await.unwrap()).or_insert(0) += 1;
+    }
+    assert!(counts["a"] > 10 && counts["b"] > 10, "{counts:?}");
+    assert_eq!(records.asked(), 1);
+    let view = upstream.addresses();
+    assert_eq!(view[0].address, format!("http://old.test:80 ({})", a.ip()));
+    assert!(view.iter().all(|one| (one.state, one.in_flight) == (State::Up, 0)), "{view:?}");
+}
+
+#[tokio::test]
+async fn a_changed_record_is_seen_though_connections_are_kept_alive() {
+    let (records, (a, mut open), (b, _)) = (Records::default(), server("a").await, server("b").await);
+    records.set(&[a]);
+    // So short that it is over whenever the next request comes.
+    let upstream = upstream(&records, Duration::from_nanos(1));
+    assert_eq!(asked(&upstream).await.unwrap(), "a");
+    records.set(&[b]);
+    assert_eq!(asked(&upstream).await.unwrap(), "b");
+    tokio::time::timeout(Duration::from_secs(20), open.wait_for(|count| *count == 0)).await.unwrap().unwrap();
+    records.set(&[]);
+    assert_eq!(asked(&upstream).await.unwrap(), "b", "what was true a moment ago is the best that is known");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_is_looked_up_in_the_background_when_it_is_time() {
+    let records = Records::default();
+    let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
+    let targets = Targets::new(
+        Arc::new(HttpSettings { dns_refresh: Duration::from_secs(30), ..settings }),
+        records.lookup(),
+    );
+    let numbers = |text: &str| -> Vec<std::net::SocketAddr> { vec![text.parse().unwrap()] };
+    records.set(&numbers("10.0.0.1:80"));
+    let known = async || targets.known().await.unwrap()[0].target.at().unwrap().to_string();
+    assert_eq!(known().await, "10.0.0.1:80");
+    records.set(&numbers("10.0.0.2:80"));
+    tokio::time::advance(Duration::from_secs(29)).await;
+    assert_eq!((known().await.as_str(), records.asked()), ("10.0.0.1:80", 1));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(known().await, "10.0.0.1:80", "nobody waits for it");
+    while records.asked() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(known().await, "10.0.0.2:80");
+    records.set(&numbers("10.0.0.3:80"));
+    tokio::time::advance(Duration::from_secs(61)).await;
+    assert_eq!(known().await, "10.0.0.3:80", "nobody asked for so long that what was known is old");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_leads_nowhere_is_told_and_not_asked_for_by_everybody() {
+    let records = Records::default();
+    let upstream = upstream(&records, Duration::from_secs(30));
+    for _ in 0..10 {
+        let error = asked(&upstream).await.unwrap_err();
+        assert!(matches!(error, UpstreamError::Connect { .. }), "{error}");
+        assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "no such name");
+    }
+    assert_eq!(records.asked(), 1);
+    let (address, _) = server("a").await;
+    records.set(&[address]);
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(asked(&upstream).await.unwrap(), "a");
+}
+
+/// Targets at these numbers.
+fn targets(addresses: &[&str]) -> Arc<Targets> {
+    let mut addresses = addresses.iter().map(|text| text.parse().unwrap());
+    let settings = HttpSettings::new("old".parse().unwrap(), addresses.next().unwrap());
+    let ejection =
+        EjectionSettings { failures: Some(1), rest: Duration::from_secs(5), ..EjectionSettings::default() };
+    let settings = HttpSettings { others: addresses.collect(), ejection, ..settings };
+    Targets::new(Arc::new(settings), system())
+}
+
+async fn picked(targets: &Arc<Targets>, tried: &Tried) -> Load {
+    targets.pick(tried, Instant::now() + Duration::from_secs(1)).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_the_one_with_less_to_do_is_picked() {
+    let targets = targets(&["http://10.0.0.1", "http://10.0.0.2"]);
+    let mut loads = Vec::new();
+    for _ in 0..10 {
+        loads.push(picked(&targets, &Tried::default()).await);
+    }
+    assert!(targets.view().iter().all(|one| one.in_flight == 5), "{:?}", targets.view());
+    drop(loads);
+    assert!(targets.view().iter().all(|one| one.in_flight == 0), "{:?}", targets.view());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_left_out_and_then_tried_by_one() {
+    let targets = targets(&["http://10.0.0.1", "http://10.0.0.2"]);
+    let mut bad = picked(&targets, &Tried::default()).await;
+    bad.tell(Outcome::Failure);
+    let bad = bad.target().id();
+    for _ in 0..20 {
+        assert_ne!(picked(&targets, &Tried::default()).await.target().id(), bad);
+    }
+    tokio::time::advance(Duration::from_secs(5)).await;
+    let mut loads = Vec::new();
+    for _ in 0..20 {
+        loads.push(picked(&targets, &Tried::default()).await);
+    }
+    assert_eq!(loads.iter().filter(|load| load.target().id() == bad).count(), 1);
+    for load in &mut loads {
+        load.tell(Outcome::Success);
+    }
+    assert!(targets.view().iter().all(|one| one.state == State::Up));
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_all_are_left_out_all_are_tried() {
+    let targets = targets(&["http://10.0.0.1", "http://10.0.0.2"]);
+    for _ in 0..2 {
+        picked(&targets, &Tried::default()).await.tell(Outcome::Failure);
+    }
+    let is_out = |one: &AddressView| matches!(one.state, State::LeftOut { .. });
+    assert!(targets.view().iter().all(is_out));
+    let tried = Tried::default();
+    let (one, other) = (picked(&targets, &tried).await, picked(&targets, &tried).await);
+    assert_ne!(one.target().id(), other.target().id());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_follows_goes_to_another_address() {
+    let targets = targets(&["http://10.0.0.1", "http://10.0.0.2", "http://10.0.0.3"]);
+    for _ in 0..20 {
+        let tried = Tried::default();
+        let mut ids: Vec<_> =
+            [picked(&targets, &tried).await, picked(&targets, &tried).await, picked(&targets, &tried).await]
+                .iter()
+                .map(|load| load.target().id())
+                .collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 3);
+        assert!(targets.pick_other(&tried, Instant::now()).is_none());
+        picked(&targets, &tried).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_given_up_at_the_end_of_its_time_has_failed_and_who_is_left_before_has_not() {
+    let targets = targets(&["http://10.0.0.1", "http://10.0.0.2"]);
+    drop(picked(&targets, &Tried::default()).await);
+    assert!(targets.view().iter().all(|one| one.state == State::Up));
+    let load = picked(&targets, &Tried::default()).await;
+    tokio::time::advance(Duration::from_secs(1)).await;
+    drop(load);
+    assert_eq!(targets.view().iter().filter(|one| one.state != State::Up).count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_other_family_of_a_name_is_asked_when_the_first_is_out() {
+    let records = Records::default();
+    records.set(&["[::1]:80".parse().unwrap(), "127.0.0.1:80".parse().unwrap()]);
+    let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
+    let targets = Targets::new(Arc::new(settings), records.lookup());
+    for _ in 0..20 {
+        assert!(picked(&targets, &Tried::default()).await.target().at().unwrap().is_ipv6());
+    }
+    let tried = Tried::default();
+    let first = picked(&targets, &tried).await;
+    let other = targets.pick_other(&tried, Instant::now()).unwrap();
+    assert!(first.target().at().unwrap().is_ipv6() && other.target().at().unwrap().is_ipv4());
+}

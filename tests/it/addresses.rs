@@ -1,0 +1,142 @@
+//! One upstream at several addresses.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    time::Duration,
+};
+
+use glossator::{
+    policy::RetrySettings,
+    upstream::http::{EjectionSettings, HealthSettings, HttpUpstream, State},
+};
+
+use crate::support::{Gate, Scripted, Setup, Step, reply, route, soon};
+
+/// Where nobody listens.
+fn nowhere() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+async fn answering(text: &'static str) -> Scripted {
+    Scripted::answering(reply("200 OK", "text/plain", text)).await
+}
+
+/// Two addresses, and a client that asks once.
+fn both(one: SocketAddr, other: SocketAddr) -> Setup {
+    let mut setup = Setup::new(one);
+    setup.upstream.others = vec![format!("http://{other}").parse().unwrap()];
+    setup.policy.retry = RetrySettings { attempts: 1, ..RetrySettings::default() };
+    setup
+}
+
+#[tokio::test]
+async fn calls_are_spread_and_an_address_that_is_gone_is_not_noticed() {
+    let (one, other) = (answering("one").await, answering("other").await);
+    let mut setup = both(one.address, other.address);
+    setup.upstream.others.push(format!("http://{}", nowhere()).parse().unwrap());
+    // What has an effect is sent elsewhere too, as nothing was sent to the address that is gone.
+    setup.routes.push(route("make_thing", "POST /thing"));
+    let proxy = setup.start().await;
+    for _ in 0..40 {
+        assert_eq!(proxy.call("make_thing", "").await.status, 200);
+    }
+    let (one, other) = (one.state().asked.len(), other.state().asked.len());
+    assert!(one > 5 && other > 5 && one + other == 40, "{one} and {other}");
+}
+
+#[tokio::test]
+async fn what_is_handed_through_goes_to_an_address_that_is_there_with_its_body() {
+    let there = answering("there").await;
+    let mut setup = both(nowhere(), there.address);
+    setup.passthrough = true;
+    let proxy = setup.start().await;
+    for _ in 0..20 {
+        assert_eq!(proxy.ask("PUT /thing", &[], "a body").await.text(), "there");
+    }
+    let state = there.state();
+    assert!(state.asked.len() == 20 && state.asked.iter().all(|asked| asked.body == b"a body"));
+    assert_eq!(state.asked[0].header("host"), [there.address.to_string()]);
+}
+
+#[tokio::test]
+async fn a_second_attempt_asks_another_address() {
+    let bad = Scripted::answering(reply("503 Service Unavailable", "text/plain", "no")).await;
+    let good = answering("yes").await;
+    let mut setup = both(bad.address, good.address);
+    setup.policy.retry =
+        RetrySettings { attempts: 2, backoff: Duration::from_millis(1), ..RetrySettings::default() };
+    setup.upstream.ejection.failures = None;
+    let proxy = setup.start().await;
+    for _ in 0..20 {
+        assert_eq!(proxy.call("get_thing", "").await.told(), "yes");
+    }
+    assert!(!bad.state().asked.is_empty(), "it was asked first at times");
+    assert_eq!(good.state().asked.len(), 20);
+}
+
+#[tokio::test]
+async fn an_address_that_fails_or_is_silent_is_left_out() {
+    for silent in [false, true] {
+        let bad =
+            Scripted::start(move |_| if silent { vec![Step::Hold(Gate::new())] } else { vec![Step::Close] })
+                .await;
+        let good = answering("yes").await;
+        let mut setup = both(bad.address, good.address);
+        setup.upstream.ejection = EjectionSettings {
+            failures: Some(2),
+            rest: Duration::from_secs(3600),
+            longest_rest: Duration::from_secs(3600),
+        };
+        setup.policy.attempt_timeout = Some(Duration::from_millis(50));
+        let proxy = setup.start().await;
+        let mut failed = 0;
+        for _ in 0..50 {
+            failed += usize::from(proxy.call("get_thing", "").await.status != 200);
+        }
+        assert_eq!((failed, bad.state().asked.len(), good.state().asked.len()), (2, 2, 48));
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_healthy_is_left_out_until_it_is() {
+    let gate = Gate::new();
+    let well = gate.clone();
+    let ill = Scripted::start(move |asked| {
+        let status = if asked.line().starts_with("GET /health") && !well.is_open() {
+            "500 Internal Server Error"
+        } else {
+            "200 OK"
+        };
+        vec![Step::Send(reply(status, "text/plain", "ill"))]
+    })
+    .await;
+    let good = answering("good").await;
+    let mut settings = both(ill.address, good.address).upstream;
+    settings.health = Some(HealthSettings {
+        path: "/health".parse().unwrap(),
+        interval: Duration::from_millis(10),
+        timeout: Duration::from_secs(5),
+        failures: 2,
+    });
+    let upstream = HttpUpstream::new(settings);
+    let state = || upstream.addresses()[0].state;
+    soon("it is found ill", async {
+        while state() != State::Unhealthy {
+            tokio::task::yield_now().await
+        }
+    })
+    .await;
+    assert_eq!(upstream.addresses()[1].state, State::Up);
+    gate.open();
+    soon("it is found well", async {
+        while state() != State::Up {
+            tokio::task::yield_now().await
+        }
+    })
+    .await;
+    // The checks end with the upstream, and its connections with them.
+    drop(upstream);
+    let closed = |state: &crate::support::State| state.left == state.connections;
+    ill.until("nobody asks any more", closed).await;
+    good.until("nobody asks any more", closed).await;
+}
