@@ -153,6 +153,11 @@ fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections:
 
 fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
     let own = RouteDefaults::default();
+    for (node, text) in section.texts("forward_headers").unwrap_or_default() {
+        if text.eq_ignore_ascii_case("authorization") {
+            upstreams::auth::warn_of_passing_on(section.report, node);
+        }
+    }
     let routes = RouteDefaults {
         deadline: section.duration("deadline").unwrap_or(own.deadline),
         reply_limit_bytes: section.size("reply_limit").unwrap_or(own.reply_limit_bytes),

@@ -162,11 +162,27 @@ impl Node {
                     if super::secret::is_secret_name(&key.text) {
                         value.hide(ranges);
                     }
+                    if key.text == "auth" {
+                        value.hide_unknown(ranges);
+                    }
                     value.mark_secrets(ranges);
                 }
             }
             Kind::List(items) => items.iter_mut().for_each(|item| item.mark_secrets(ranges)),
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
+        }
+    }
+
+    /// The same for what stands in `auth` under keys that are none there: one of them may be a secret's, misspelt.
+    fn hide_unknown(&mut self, ranges: &mut Vec<Range<usize>>) {
+        const KNOWN: [&super::keys::Keys; 4] =
+            [&super::keys::AUTH, &super::keys::BASIC, &super::keys::OAUTH, &super::keys::TLS];
+        let Kind::Map(entries) = &mut self.kind else { return };
+        for Entry { key, value } in entries.iter_mut().filter(|entry| entry.key.text != "parameters") {
+            if KNOWN.iter().all(|keys| keys.get(&key.text).is_none()) {
+                value.hide(ranges);
+            }
+            value.hide_unknown(ranges);
         }
     }
 

@@ -24,7 +24,7 @@ use super::{
     short_lists,
     source::Span,
     suggest,
-    upstreams::{UpstreamFile, header_name},
+    upstreams::{UpstreamFile, auth, header_name},
 };
 use crate::{
     route::{
@@ -269,6 +269,11 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         return None;
     }
     let upstream = around.upstreams.iter().find(|upstream| *upstream.settings.name() == request.upstream);
+    match &request.template {
+        RequestTemplate::Http(template) => {
+            auth::warn_of_idle(report, &section, template, upstream.and_then(|file| file.settings.http()));
+        }
+    }
     let defaults = around.defaults;
     let reply_limit_bytes =
         reply_limit.or_else(|| upstream?.reply_limit_bytes).unwrap_or(defaults.reply_limit_bytes);

@@ -192,8 +192,9 @@ fn secret_file(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
 
 /// Whether what stands under a key of this name is probably a credential.
 pub(super) fn is_secret_name(name: &str) -> bool {
-    const PARTS: [&str; 10] = [
+    const PARTS: [&str; 11] = [
         "authorization",
+        "bearer",
         "password",
         "passwd",
         "secret",
@@ -206,8 +207,8 @@ pub(super) fn is_secret_name(name: &str) -> bool {
     ];
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    // A number of tokens is no secret.
-    if plain == "maxtokens" {
+    // Neither a number of tokens is a secret, nor where they are given.
+    if plain == "maxtokens" || plain.ends_with("url") {
         return false;
     }
     PARTS.iter().any(|part| plain.contains(part)) || plain.ends_with("key") || plain.ends_with("auth")

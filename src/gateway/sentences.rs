@@ -83,6 +83,17 @@ pub(super) fn of(error: &UpstreamError, is_safe: bool) -> ToolResult {
                 time(whole_seconds(*rest))
             ),
         ),
+        UpstreamError::Credential { source, .. } => ToolResult::error(
+            Fault::Unreachable,
+            format!(
+                "The service behind this tool wants to know who asks, and there is no credential for it just now. \
+                 Nothing was sent, and its arguments are not at fault; try again {}, and tell whoever runs this tool \
+                 if that does not help.",
+                source
+                    .rest()
+                    .map_or_else(|| "later".to_owned(), |rest| format!("in {}", time(whole_seconds(rest))))
+            ),
+        ),
         UpstreamError::Unsendable { .. } => ToolResult::error(
             Fault::Arguments,
             "No request can be made of these arguments. Try shorter ones, without unusual characters.",
@@ -113,6 +124,7 @@ pub(super) fn job_lost(error: &UpstreamError) -> ToolResult {
         | UpstreamError::NotHttp { .. }
         | UpstreamError::HeadTooLong { .. }
         | UpstreamError::TooLong { .. }
+        | UpstreamError::Credential { .. }
         | UpstreamError::Unsendable { .. } => Fault::Unreachable,
     };
     ToolResult::error(fault, JOB_LOST)
@@ -211,8 +223,13 @@ pub(super) fn too_late(deadline: Duration) -> ToolResult {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::tool::{Block, Text};
+    use crate::{
+        tool::{Block, Text},
+        upstream::http::CredentialError,
+    };
 
     fn words(error: &UpstreamError, is_safe: bool) -> String {
         match &of(error, is_safe).content[0].block {
@@ -237,6 +254,13 @@ mod tests {
             UpstreamError::AttemptDeadline { upstream: upstream(), after: Duration::from_secs(7) },
             UpstreamError::Resting { upstream: upstream(), rest: Duration::from_millis(4200) },
             UpstreamError::Unsendable { upstream: upstream(), source: source() },
+            UpstreamError::Credential {
+                upstream: upstream(),
+                source: Arc::new(CredentialError::File {
+                    path: "/run/secrets/token".into(),
+                    source: std::io::Error::other("10.0.0.7"),
+                }),
+            },
         ];
         let told: Vec<String> = errors.iter().map(|error| words(error, true)).collect();
         for (index, sentence) in told.iter().enumerate() {

@@ -167,8 +167,12 @@ fn outcome_of(result: &Result<Reply, UpstreamError>) -> Outcome {
         ) => Outcome::Failure,
         // It answered, only too much.
         Err(UpstreamError::HeadTooLong { .. } | UpstreamError::TooLong { .. }) => Outcome::Success,
+        // It was not asked. Were a token server's failure its own, it would be left alone when it could be asked again.
         Err(
-            UpstreamError::Busy { .. } | UpstreamError::Resting { .. } | UpstreamError::Unsendable { .. },
+            UpstreamError::Busy { .. }
+            | UpstreamError::Resting { .. }
+            | UpstreamError::Credential { .. }
+            | UpstreamError::Unsendable { .. },
         ) => Outcome::Unknown,
     }
 }

@@ -136,6 +136,8 @@ fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool 
             | UpstreamError::Deadline { .. }
             | UpstreamError::Busy { .. }
             | UpstreamError::Resting { .. }
+            // Whoever fetches it knows when to try again.
+            | UpstreamError::Credential { .. }
             | UpstreamError::Unsendable { .. },
         ) => false,
         Ok(reply) => {
@@ -186,7 +188,12 @@ impl<S: Answers + Clone + Send + 'static> Service<Ask> for Retry<S> {
                 }
                 let next = attempts.next().await;
                 // Turned away by ourselves: the upstream has not been asked, so what it said before is the answer.
-                if matches!(next, Err(UpstreamError::Resting { .. } | UpstreamError::Busy { .. })) {
+                if matches!(
+                    next,
+                    Err(UpstreamError::Resting { .. }
+                        | UpstreamError::Busy { .. }
+                        | UpstreamError::Credential { .. })
+                ) {
                     break;
                 }
                 match &outcome {

@@ -1,7 +1,8 @@
 //! Why an upstream gave no usable reply.
 
-use std::{error::Error, io, time::Duration};
+use std::{error::Error, io, sync::Arc, time::Duration};
 
+use super::http::CredentialError;
 use crate::route::UpstreamName;
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -97,6 +98,15 @@ pub enum UpstreamError {
         /// The limit that was hit.
         in_flight_limit: usize,
     },
+    /// It wants to know who asks, and there is nothing to say.
+    #[error("there is no credential for upstream `{upstream}`, so nothing was sent")]
+    Credential {
+        /// Who was to be asked.
+        upstream: UpstreamName,
+        /// Why; one reason may hold for many calls.
+        #[source]
+        source: Arc<CredentialError>,
+    },
     /// The request can't be written down as HTTP.
     #[error("the request can't be sent to upstream `{upstream}`")]
     Unsendable {
@@ -156,6 +166,7 @@ impl UpstreamError {
             | Self::TooLong { .. }
             | Self::Resting { .. }
             | Self::Busy { .. }
+            | Self::Credential { .. }
             | Self::Unsendable { .. } => false,
         }
     }
@@ -178,6 +189,7 @@ impl UpstreamError {
             | Self::AttemptDeadline { upstream, .. }
             | Self::Resting { upstream, .. }
             | Self::Busy { upstream, .. }
+            | Self::Credential { upstream, .. }
             | Self::Unsendable { upstream, .. } => upstream,
         }
     }

@@ -9,6 +9,7 @@ mod cancel;
 #[cfg(unix)]
 mod cgi;
 mod cli;
+mod credentials;
 mod floors;
 mod golden;
 mod infer;

@@ -171,6 +171,11 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
             Map(&Scalar),
             "Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file.",
         ),
+        key(
+            "auth",
+            Section(&AUTH),
+            "How it is told who asks: one of `basic`, `bearer` and `oauth`. Without its credential nothing is sent.",
+        ),
         key("redirects", Count(0, 10), "How many redirects to its own address are followed. Default 0."),
         key("in_flight", IN_FLIGHT, "How many calls it gets at once."),
         key("attempt_timeout", DEADLINE, "How long one attempt may take."),
@@ -179,6 +184,48 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
         key("deadline", DEADLINE, "How long a call may take, for its routes."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read, for its routes."),
         key("value_limit", VALUE_LIMIT, "How many values a reply may have, for its routes."),
+    ],
+};
+
+pub(in crate::config) static AUTH: Keys = Keys {
+    of: "`auth`",
+    id: "auth",
+    list: &[
+        key("basic", Section(&BASIC), "A user and a password."),
+        key(
+            "bearer",
+            Text,
+            "A token: `${NAME}`, or `file:/path`, which is read again while it is used, so that the token may change.",
+        ),
+        key("oauth", Section(&OAUTH), "A token that a server gives for a client's name and secret."),
+    ],
+};
+
+pub(in crate::config) static BASIC: Keys = Keys {
+    of: "`basic`",
+    id: "basic",
+    list: &[
+        key("user", Scalar, "The user; no colon is in it."),
+        key("password", Scalar, "The password: `${NAME}` or `file:/path`."),
+    ],
+};
+
+pub(in crate::config) static OAUTH: Keys = Keys {
+    of: "`oauth`",
+    id: "oauth",
+    list: &[
+        key("token_url", Text, "Where tokens are given: `https://login.example.com/oauth/token`."),
+        key("client_id", Scalar, "The client's name."),
+        key("client_secret", Scalar, "The client's secret: `${NAME}` or `file:/path`."),
+        key("scopes", NAMES, "What the token is to allow. Default: what the server gives unasked."),
+        key("audience", Text, "Whom the token is for, where the server wants to know."),
+        key("parameters", Map(&Scalar), "What else the server wants to know, such as `resource`."),
+        key(
+            "auth_style",
+            Word(&["basic", "post"]),
+            "How the client says who it is: by `Authorization`, or in the body. Default `basic`.",
+        ),
+        key("tls", Section(&TLS), "Whom the token server is taken for, and who we are."),
     ],
 };
 

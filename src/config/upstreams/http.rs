@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderValue};
 
-use super::{UpstreamDefaults, addresses, header_name, scalar, tls};
+use super::{UpstreamDefaults, addresses, auth, header_name, scalar, tls};
 use crate::{
     config::{
         keys::TLS,
@@ -41,6 +41,7 @@ pub(super) fn read(
     let addresses = url.and_then(|node| addresses::read(report, environment, node));
     let (connect_timeout, redirects) = (section.duration("connect_timeout"), section.count("redirects"));
     let headers = headers(section, environment);
+    let auth = section.get("auth").map(|_| auth::read(section, environment));
     let protocol = section.word("protocol").map_or(Protocol::Auto, |word| match word {
         "http1.0" => Protocol::Http10,
         "http1" => Protocol::Http1,
@@ -62,7 +63,12 @@ pub(super) fn read(
     };
     let redirects = redirects.map(|redirects| u8::try_from(redirects).unwrap_or(u8::MAX));
     let policy = *policy;
+    let auth = match auth {
+        Some(auth) => Some(auth?),
+        None => None,
+    };
     Some(move |name| {
+        let auth = auth.map(|auth| auth.named(&name));
         let plain = plain(name, addresses.first, defaults, &policy);
         HttpSettings {
             others: addresses.others,
@@ -74,6 +80,7 @@ pub(super) fn read(
             connect_timeout: connect_timeout.unwrap_or(plain.connect_timeout),
             redirects: redirects.unwrap_or(plain.redirects),
             headers,
+            auth,
             ..plain
         }
     })
@@ -111,6 +118,9 @@ fn headers(section: &Section<'_, '_>, environment: &Environment) -> HeaderMap {
             );
             continue;
         };
+        if secret::is_secret_name(&key.text) {
+            auth::warn_of_inline(section.report, value, &key.text, &expanded);
+        }
         content.set_sensitive(expanded.foreign || value.secret || secret::is_secret_name(&key.text));
         if headers.insert(name, content).is_some() {
             section.report.error(

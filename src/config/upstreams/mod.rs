@@ -1,9 +1,10 @@
 //! `upstreams`: where the legacy servers are, and how each is asked.
 //!
 //! What holds for every kind of upstream is read here, with its `policies`; `http` reads what one is that speaks
-//! HTTP, with its `addresses` and its `tls`.
+//! HTTP, with its `addresses`, its `tls` and its `auth`.
 
 mod addresses;
+pub(super) mod auth;
 mod http;
 pub(super) mod policies;
 mod tls;

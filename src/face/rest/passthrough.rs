@@ -126,6 +126,10 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
         UpstreamError::Busy { .. } | UpstreamError::Resting { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy")
         }
+        UpstreamError::Credential { .. } => (
+            StatusCode::BAD_GATEWAY,
+            "the upstream wants to know who asks, and there is no credential for it",
+        ),
         UpstreamError::Unsendable { .. } => (StatusCode::BAD_REQUEST, "the request can't be handed through"),
     }
 }

@@ -14,10 +14,12 @@ use hyper::body::Incoming;
 use tower::Service;
 
 use super::{
-    Ask, HttpSettings, Meanwhile, PendingReply, Protocol, UpstreamError,
+    Ask, CredentialError, HttpSettings, Meanwhile, PendingReply, Protocol, UpstreamError,
+    auth::{Auth, Credential},
     body::{self, BodyError},
     redirect, remove_hop_by_hop,
     targets::{self, AddressView, Lookup, Outcome, Target, Targets},
+    veil::Veil,
 };
 use crate::{
     reply::Reply,
@@ -34,8 +36,8 @@ pub(in crate::upstream) const HEADER_COUNT_LIMIT: usize = 256;
 /// Node), so that requests seldom meet a connection that is just being closed.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How much of a redirect's own body is read, so that its connection can be used again.
-const REDIRECT_BODY_LIMIT_BYTES: usize = 16 << 10;
+/// How much is read of the body of a reply that is not the last, so that its connection can be used again.
+const PASSED_BODY_LIMIT_BYTES: usize = 16 << 10;
 
 /// Who asks, unless a route or an upstream's settings say otherwise.
 pub(super) const USER_AGENT: HeaderValue =
@@ -59,6 +61,9 @@ pub struct HttpUpstream {
 struct Shared {
     settings: Arc<HttpSettings>,
     targets: Arc<Targets>,
+    auth: Option<Auth>,
+    /// Hides the secrets among the headers of the settings.
+    veil: Veil,
 }
 
 impl HttpUpstream {
@@ -72,9 +77,11 @@ impl HttpUpstream {
     pub(super) fn finding(mut settings: HttpSettings, lookup: Lookup) -> Self {
         remove_hop_by_hop(&mut settings.headers);
         settings.headers.remove(header::CONTENT_LENGTH);
+        let auth = settings.auth.as_ref().map(Auth::new);
+        let veil = Veil::of_headers(&settings.headers);
         let settings = Arc::new(settings);
         let targets = Targets::new(settings.clone(), lookup);
-        Self { shared: Arc::new(Shared { settings, targets }) }
+        Self { shared: Arc::new(Shared { settings, targets, auth, veil }) }
     }
 
     /// What routes call it.
@@ -117,9 +124,10 @@ impl HttpUpstream {
         let (due, tried) = (ask.due.at, ask.tried.clone());
         let targets = &self.shared.targets;
         self.complete(&mut ask);
+        let credential = self.credential().await?;
         let mut load = targets.pick(&tried, due).await?;
         loop {
-            let result = self.ask_at(load.target(), &ask).await;
+            let result = self.ask_at(load.target(), &ask, credential.clone()).await;
             load.tell(Outcome::of(&result));
             match &result {
                 Err(error) if error.is_before_sending() => match targets.pick_other(&tried, due) {
@@ -153,7 +161,12 @@ impl HttpUpstream {
     }
 
     /// Asks at one address, where redirects stay.
-    async fn ask_at(&self, target: &Target, ask: &Ask) -> Result<Reply, UpstreamError> {
+    async fn ask_at(
+        &self,
+        target: &Target,
+        ask: &Ask,
+        mut credential: Option<Credential>,
+    ) -> Result<Reply, UpstreamError> {
         let UpstreamRequest::Http(request) = &ask.request;
         let mut headers = request.headers.clone();
         let (mut method, mut content) = (request.method.clone(), request.body.clone());
@@ -163,21 +176,41 @@ impl HttpUpstream {
         };
         let mut uri = uri.map_err(|source| self.unsendable(source))?;
         let mut redirects_left = self.shared.settings.redirects;
+        let auth = self.shared.auth.as_ref();
+        // Whether another credential may be tried, once.
+        let mut renewable = auth.is_some_and(Auth::changes);
         loop {
             let mut outgoing = Request::new(Either::Left(Full::new(content.clone())));
             *outgoing.method_mut() = method.clone();
             *outgoing.uri_mut() = uri.clone();
             *outgoing.version_mut() = self.version();
-            let last = redirects_left == 0;
+            let last = redirects_left == 0 && !renewable;
             *outgoing.headers_mut() = if last { std::mem::take(&mut headers) } else { headers.clone() };
+            if let Some(credential) = &credential {
+                outgoing.headers_mut().insert(header::AUTHORIZATION, credential.value.clone());
+            }
             let response = self.send(target, outgoing).await?;
-            if !last
+            if let (Some(auth), Some(sent)) = (auth, &credential) {
+                if response.status() != StatusCode::UNAUTHORIZED {
+                    auth.taken(sent);
+                } else if renewable {
+                    renewable = false;
+                    let another = auth.another(sent).await.map_err(|source| self.no_credential(source))?;
+                    if another.is_some() {
+                        // Who says 401 has done nothing yet, so any request may be sent again.
+                        credential = another;
+                        let _ = body::read(response.into_body(), PASSED_BODY_LIMIT_BYTES, None).await;
+                        continue;
+                    }
+                }
+            }
+            if redirects_left > 0
                 && let Some((next_method, next_uri)) =
                     redirect::next(&method, &uri, response.status(), response.headers())
             {
                 redirects_left -= 1;
                 // Whether it could be read decides only whether the connection is used again.
-                let _ = body::read(response.into_body(), REDIRECT_BODY_LIMIT_BYTES, None).await;
+                let _ = body::read(response.into_body(), PASSED_BODY_LIMIT_BYTES, None).await;
                 if method != next_method {
                     content = Bytes::new();
                     for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE] {
@@ -187,7 +220,12 @@ impl HttpUpstream {
                 (method, uri) = (next_method, next_uri);
                 continue;
             }
-            return self.whole(response, ask.reply_limit_bytes, ask.meanwhile.as_ref()).await;
+            let reply = self.whole(response, ask.reply_limit_bytes, ask.meanwhile.as_ref()).await?;
+            let reply = self.shared.veil.over(reply);
+            return Ok(match credential {
+                Some(credential) => credential.veil.over(reply),
+                None => reply,
+            });
         }
     }
 
@@ -207,6 +245,16 @@ impl HttpUpstream {
         })?;
         remove_hop_by_hop(&mut head.headers);
         Ok(Reply::new(head.status, head.headers, body))
+    }
+
+    /// Who asks, where the upstream wants to know.
+    async fn credential(&self) -> Result<Option<Credential>, UpstreamError> {
+        let Some(auth) = &self.shared.auth else { return Ok(None) };
+        auth.credential().await.map(Some).map_err(|source| self.no_credential(source))
+    }
+
+    fn no_credential(&self, source: Arc<CredentialError>) -> UpstreamError {
+        UpstreamError::Credential { upstream: self.name().clone(), source }
     }
 
     pub(super) fn unsendable(&self, source: http::Error) -> UpstreamError {

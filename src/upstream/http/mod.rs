@@ -1,13 +1,15 @@
 //! Servers that speak HTTP, over the network or a socket of this machine.
 //!
-//! In reading order: [`Address`] says where one is and [`ClientTls`] whom to take it for; `connector` connects;
-//! [`HttpUpstream`] sends an [`Ask`] over pooled connections, `redirect` decides whether to follow, `body` reads to a
-//! limit, `headers` drops what belongs to one connection; `stream` hands a request through unread; `targets` picks the
-//! address that is asked, where there are several.
+//! In reading order: [`Address`] says where one is, [`ClientTls`] whom to take it for, and [`AuthSettings`] how it is
+//! told who asks; `connector` connects; [`HttpUpstream`] sends an [`Ask`] over pooled connections, `redirect` decides
+//! whether to follow, `body` reads to a limit, `headers` drops what belongs to one connection, `veil` what of our own
+//! secrets comes back; `stream` hands a request through unread; `targets` picks the address that is asked, where there
+//! are several.
 //!
 //! The only place that names the HTTP client.
 
 mod address;
+mod auth;
 mod body;
 mod client;
 mod connector;
@@ -16,6 +18,7 @@ mod redirect;
 mod stream;
 mod targets;
 mod tls;
+mod veil;
 
 use std::time::Duration;
 
@@ -25,6 +28,7 @@ use super::{Ask, Happened, Meanwhile, PendingReply, UpstreamError, error::Connec
 use crate::route::UpstreamName;
 
 pub use address::{Address, AddressError};
+pub use auth::{AuthSettings, AuthStyle, BearerToken, CredentialError, Hidden, OAuthSettings, TokenUrl};
 pub use client::HttpUpstream;
 pub(super) use client::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
 pub use headers::remove_hop_by_hop;
@@ -50,6 +54,9 @@ pub struct HttpSettings {
     /// Headers of every request that a route sends to it, over whatever the route says. Values that are secret
     /// are marked so (`HeaderValue::set_sensitive`). They are not added to requests that are passed through.
     pub headers: HeaderMap,
+    /// How it is told who asks, where it wants to know: in `Authorization`, over whatever the route or `headers` say.
+    /// Nor is that added to what is passed through.
+    pub auth: Option<AuthSettings>,
     /// How many redirects are followed, to the same origin only; 0 follows none.
     pub redirects: u8,
     /// How many connections to each address are kept open for later requests.
@@ -73,12 +80,18 @@ impl HttpSettings {
             tls,
             connect_timeout,
             headers,
+            auth,
             redirects,
             idle_connections,
             ejection,
             health,
             dns_refresh,
         } = self;
+        let same_auth = match (auth, &other.auth) {
+            (None, None) => true,
+            (Some(auth), Some(other)) => auth.is_certainly(other),
+            (Some(_), None) | (None, Some(_)) => false,
+        };
         tls.is_none()
             && other.tls.is_none()
             && *name == other.name
@@ -87,6 +100,7 @@ impl HttpSettings {
             && *protocol == other.protocol
             && *connect_timeout == other.connect_timeout
             && *headers == other.headers
+            && same_auth
             && *redirects == other.redirects
             && *idle_connections == other.idle_connections
             && *ejection == other.ejection
@@ -130,6 +144,7 @@ impl HttpSettings {
             tls: None,
             connect_timeout: Self::CONNECT_TIMEOUT_DEFAULT,
             headers: HeaderMap::new(),
+            auth: None,
             redirects: Self::REDIRECTS_DEFAULT,
             idle_connections: Self::IDLE_CONNECTIONS_DEFAULT,
             ejection: EjectionSettings::default(),

@@ -1,0 +1,179 @@
+//! How an upstream is told who asks.
+//!
+//! In reading order: [`AuthSettings`] is what an operator says, and `Auth` what has it ready for each request;
+//! `file` reads a token again and again, `oauth` asks a server for one, `tokens` keeps it until shortly before its end
+//! and asks for the next one once, however many wait for it. [`CredentialError`] says why there is none.
+//!
+//! A request whose credential can't be had is not sent.
+
+mod error;
+mod file;
+mod oauth;
+mod tokens;
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use http::{HeaderValue, header::InvalidHeaderValue};
+
+use super::{Address, AddressError, Ask, HttpSettings, HttpUpstream, UpstreamError, veil::Veil};
+use file::TokenFile;
+use tokens::Tokens;
+
+pub use error::CredentialError;
+pub use oauth::{AuthStyle, OAuthSettings, TokenUrl};
+
+/// How an upstream is told who asks, in the header `Authorization`.
+#[derive(Debug, Clone)]
+pub enum AuthSettings {
+    /// A user and a password (RFC 7617).
+    Basic {
+        /// The user.
+        user: String,
+        /// The password.
+        password: Hidden,
+    },
+    /// A token that stays as it is (RFC 6750).
+    Bearer(BearerToken),
+    /// A token in a file, which is read again while it is used.
+    BearerFile(PathBuf),
+    /// A token that a server gives for a client's name and secret (RFC 6749, section 4.4).
+    OAuth(Box<OAuthSettings>),
+}
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hidden(Arc<str>);
+
+/// A token that can stand in a header. It is never shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BearerToken(HeaderValue);
+
+impl Hidden {
+    /// A text that is not to be shown.
+    pub fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Hidden(…)")
+    }
+}
+
+impl BearerToken {
+    /// A token, without the word `Bearer` before it.
+    ///
+    /// # Errors
+    ///
+    /// When it is empty, or has white space or characters in it that no header has.
+    pub fn new(token: &str) -> Result<Self, InvalidHeaderValue> {
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(HeaderValue::from_bytes(b"\n").expect_err("a line break is in no header"));
+        }
+        secret_header(&format!("Bearer {token}")).map(Self)
+    }
+
+    fn credential(&self) -> Credential {
+        let token = self.0.as_bytes().strip_prefix(b"Bearer ").unwrap_or_default();
+        Credential { value: self.0.clone(), veil: Veil::of(std::str::from_utf8(token)), number: 0 }
+    }
+}
+
+impl AuthSettings {
+    /// Whether these are the same as others, as far as can be told.
+    pub(super) fn is_certainly(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Basic { user, password }, Self::Basic { user: other_user, password: other_password }) => {
+                user == other_user && password == other_password
+            }
+            (Self::Bearer(token), Self::Bearer(other)) => token == other,
+            (Self::BearerFile(path), Self::BearerFile(other)) => path == other,
+            (Self::OAuth(settings), Self::OAuth(other)) => settings.is_certainly(other),
+            (Self::Basic { .. } | Self::Bearer(_) | Self::BearerFile(_) | Self::OAuth(_), _) => false,
+        }
+    }
+}
+
+/// Has a credential ready for each request. Clones share it.
+#[derive(Debug, Clone)]
+pub(super) enum Auth {
+    Fixed(Credential),
+    File(TokenFile),
+    Tokens(Tokens),
+}
+
+/// What one request says of who sends it.
+#[derive(Debug, Clone)]
+pub(super) struct Credential {
+    pub(super) value: HeaderValue,
+    /// Hides it in what comes back.
+    pub(super) veil: Veil,
+    /// Tells it from those before and after it.
+    number: u64,
+}
+
+impl Auth {
+    pub(super) fn new(settings: &AuthSettings) -> Self {
+        match settings {
+            AuthSettings::Basic { user, password } => {
+                let pair = STANDARD.encode(format!("{user}:{}", password.as_str()));
+                let value =
+                    secret_header(&format!("Basic {pair}")).expect("base64 has ASCII characters only");
+                let veil = Veil::of([pair.as_str(), password.as_str()]);
+                Self::Fixed(Credential { value, veil, number: 0 })
+            }
+            AuthSettings::Bearer(token) => Self::Fixed(token.credential()),
+            AuthSettings::BearerFile(path) => Self::File(TokenFile::new(path.clone())),
+            AuthSettings::OAuth(settings) => Self::Tokens(oauth::tokens(settings)),
+        }
+    }
+
+    /// What the next request takes.
+    pub(super) async fn credential(&self) -> Result<Credential, Arc<CredentialError>> {
+        match self {
+            Self::Fixed(credential) => Ok(credential.clone()),
+            Self::File(file) => file.credential().await,
+            Self::Tokens(tokens) => tokens.credential().await,
+        }
+    }
+
+    /// Whether there may be another one when one is refused.
+    pub(super) fn changes(&self) -> bool {
+        match self {
+            Self::Fixed(_) => false,
+            Self::File(_) | Self::Tokens(_) => true,
+        }
+    }
+
+    /// One in the place of one that the upstream refused, where there is another.
+    pub(super) async fn another(
+        &self,
+        refused: &Credential,
+    ) -> Result<Option<Credential>, Arc<CredentialError>> {
+        match self {
+            Self::Fixed(_) => Ok(None),
+            Self::File(file) => file.another(refused).await,
+            Self::Tokens(tokens) => tokens.another(refused).await,
+        }
+    }
+
+    /// Learns that the upstream took one.
+    pub(super) fn taken(&self, credential: &Credential) {
+        match self {
+            Self::Fixed(_) | Self::File(_) => {}
+            Self::Tokens(tokens) => tokens.taken(credential),
+        }
+    }
+}
+
+fn secret_header(text: &str) -> Result<HeaderValue, InvalidHeaderValue> {
+    let mut value = HeaderValue::from_str(text)?;
+    value.set_sensitive(true);
+    Ok(value)
+}

@@ -1,0 +1,303 @@
+//! A token for a client's name and secret: the client credentials grant of OAuth 2 (RFC 6749, section 4.4).
+
+use std::{str::FromStr, sync::Arc, time::Duration};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Uri, header, uri::PathAndQuery};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use tower::Service;
+
+use super::{
+    Address, AddressError, Ask, BearerToken, CredentialError, Hidden, HttpSettings, HttpUpstream,
+    secret_header,
+    tokens::{Granted, Granting, Tokens},
+};
+use crate::{
+    reply::Reply,
+    route::{HttpRequest, Under},
+    upstream::{Due, Tried},
+};
+
+/// How much of an answer is read.
+const ANSWER_LIMIT_BYTES: usize = 64 << 10;
+/// How long a token lives of which the server does not say it.
+const UNTOLD_LIFE: Duration = Duration::from_secs(300);
+/// The longest life that is believed.
+const LONGEST_LIFE: Duration = Duration::from_secs(24 * 3600);
+/// What a form leaves as it is (WHATWG URL, "application/x-www-form-urlencoded percent-encode set").
+const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
+
+/// Who gives tokens for an upstream, and for what.
+#[derive(Debug, Clone)]
+pub struct OAuthSettings {
+    /// How the token server is reached; its address is that of `url`.
+    pub server: HttpSettings,
+    /// Where on it tokens are given.
+    pub path_and_query: PathAndQuery,
+    /// The client's name.
+    pub client_id: String,
+    /// The client's secret.
+    pub client_secret: Hidden,
+    /// How both are told.
+    pub style: AuthStyle,
+    /// What the token is to allow.
+    pub scopes: Vec<String>,
+    /// Whom it is for, and what else the server wants to know.
+    pub parameters: Vec<(String, String)>,
+}
+
+/// How a client tells its name and secret (RFC 6749, section 2.3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AuthStyle {
+    /// In `Authorization`, which every server has to understand.
+    #[default]
+    Basic,
+    /// In the body.
+    Post,
+}
+
+/// Where tokens are given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenUrl {
+    /// The server.
+    pub address: Address,
+    /// Path and query on it.
+    pub path_and_query: PathAndQuery,
+}
+
+impl FromStr for TokenUrl {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let uri: Uri = text.parse().map_err(|_| AddressError::NotAUrl)?;
+        let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+            return Err(AddressError::NotAUrl);
+        };
+        let address = format!("{scheme}://{authority}").parse()?;
+        let path_and_query = uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
+        Ok(Self { address, path_and_query })
+    }
+}
+
+impl OAuthSettings {
+    pub(super) fn is_certainly(&self, other: &Self) -> bool {
+        let Self { server, path_and_query, client_id, client_secret, style, scopes, parameters } = self;
+        server.is_certainly(&other.server)
+            && *path_and_query == other.path_and_query
+            && *client_id == other.client_id
+            && *client_secret == other.client_secret
+            && *style == other.style
+            && *scopes == other.scopes
+            && *parameters == other.parameters
+    }
+
+    fn request(&self) -> HttpRequest {
+        let mut fields = vec![("grant_type", "client_credentials".to_owned())];
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        let (id, secret) = (self.client_id.clone(), self.client_secret.as_str());
+        match self.style {
+            AuthStyle::Basic => {
+                // Both are encoded as in a form first (section 2.3.1).
+                let pair = STANDARD.encode(format!("{}:{}", encoded(&id), encoded(secret)));
+                let value =
+                    secret_header(&format!("Basic {pair}")).expect("base64 has ASCII characters only");
+                headers.insert(header::AUTHORIZATION, value);
+            }
+            AuthStyle::Post => {
+                fields.push(("client_id", id));
+                fields.push(("client_secret", secret.to_owned()));
+            }
+        }
+        if !self.scopes.is_empty() {
+            fields.push(("scope", self.scopes.join(" ")));
+        }
+        fields.extend(self.parameters.iter().map(|(name, value)| (name.as_str(), value.clone())));
+        let fields = fields.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
+        let body = fields.collect::<Vec<_>>().join("&");
+        HttpRequest {
+            method: Method::POST,
+            under: Under::Root,
+            path_and_query: self.path_and_query.clone(),
+            headers,
+            body: Bytes::from(body),
+        }
+    }
+}
+
+/// Tokens of the server that the settings name.
+pub(super) fn tokens(settings: &OAuthSettings) -> Tokens {
+    let settings = Arc::new(settings.clone());
+    let server = HttpUpstream::new(settings.server.clone());
+    Tokens::new(move || {
+        let ask = Ask {
+            request: settings.request().into(),
+            reply_limit_bytes: ANSWER_LIMIT_BYTES,
+            // Kept by whoever waits for it.
+            due: Due::after(UNTOLD_LIFE),
+            repeatable: false,
+            meanwhile: None,
+            tried: Tried::default(),
+        };
+        let answer = server.clone().call(ask);
+        let granting: Granting = Box::pin(async move {
+            let reply = answer.await.map_err(CredentialError::Unreached)?;
+            granted(&reply)
+        });
+        granting
+    })
+}
+
+/// What the server's answer gives. Nothing of it is told but a code that is known: it may hold the token, or the secret.
+fn granted(reply: &Reply) -> Result<Granted, CredentialError> {
+    let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    if !reply.status.is_success() {
+        return Err(CredentialError::Refused { status: reply.status, code: code_of(&answer) });
+    }
+    let none = |found| Err(CredentialError::NoToken { found });
+    // Some old servers refuse with 200.
+    if answer.get("error").is_some() {
+        return Err(CredentialError::Refused { status: reply.status, code: code_of(&answer) });
+    }
+    let Some(token) = answer.get("access_token").and_then(Value::as_str) else {
+        return none(if answer.is_object() {
+            "without `access_token`"
+        } else {
+            "with something that is no JSON object"
+        });
+    };
+    let kind = answer.get("token_type").and_then(Value::as_str).unwrap_or("Bearer");
+    if !kind.eq_ignore_ascii_case("bearer") {
+        return none("with a token that is no bearer token");
+    }
+    let Ok(token) = BearerToken::new(token) else {
+        return none("with a token that no header can have");
+    };
+    let life = match answer.get("expires_in") {
+        None | Some(Value::Null) => UNTOLD_LIFE,
+        Some(told) => match seconds(told) {
+            Some(life) if !life.is_zero() => life.min(LONGEST_LIFE),
+            _ => return none("with a token that has ended already, or of which the end can't be read"),
+        },
+    };
+    Ok(Granted { token, life })
+}
+
+/// A number of seconds, which some servers put into quotes.
+fn seconds(told: &Value) -> Option<Duration> {
+    let seconds = match told {
+        Value::String(text) => text.trim().parse().ok()?,
+        told => told.as_f64()?,
+    };
+    Duration::try_from_secs_f64(seconds.min(LONGEST_LIFE.as_secs_f64())).ok()
+}
+
+/// The code of an error, where it is one that is known.
+fn code_of(answer: &Value) -> &'static str {
+    const KNOWN: [&str; 9] = [
+        "invalid_request",
+        "invalid_client",
+        "invalid_grant",
+        "unauthorized_client",
+        "unsupported_grant_type",
+        "invalid_scope",
+        "invalid_target",
+        "access_denied",
+        "temporarily_unavailable",
+    ];
+    match answer.get("error").and_then(Value::as_str) {
+        Some(code) => KNOWN.into_iter().find(|known| *known == code).unwrap_or("of its own"),
+        None => "none told",
+    }
+}
+
+/// A text as it stands in a form.
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, FORM).to_string().replace("%20", "+")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+
+    fn settings() -> OAuthSettings {
+        let url: TokenUrl = "http://login.test:81/oauth/token?tenant=a".parse().unwrap();
+        OAuthSettings {
+            server: HttpSettings::new("old".parse().unwrap(), url.address),
+            path_and_query: url.path_and_query,
+            client_id: "my client".into(),
+            client_secret: Hidden::new("p:ss&w%rd"),
+            style: AuthStyle::Basic,
+            scopes: vec!["read".into(), "write".into()],
+            parameters: vec![("audience".into(), "https://api.test/".into())],
+        }
+    }
+
+    #[test]
+    fn the_client_says_who_it_is_in_the_way_that_its_server_wants() {
+        let request = settings().request();
+        assert_eq!(request.path_and_query, "/oauth/token?tenant=a");
+        let (scheme, pair) = request.headers["authorization"].to_str().unwrap().split_once(' ').unwrap();
+        assert_eq!(scheme, "Basic");
+        assert_eq!(STANDARD.decode(pair).unwrap(), b"my+client:p%3Ass%26w%25rd");
+        let rest = "scope=read+write&audience=https%3A%2F%2Fapi.test%2F";
+        assert_eq!(request.body, format!("grant_type=client_credentials&{rest}"));
+        let request = OAuthSettings { style: AuthStyle::Post, ..settings() }.request();
+        assert!(!request.headers.contains_key("authorization"));
+        let client = "client_id=my+client&client_secret=p%3Ass%26w%25rd";
+        assert_eq!(request.body, format!("grant_type=client_credentials&{client}&{rest}"));
+    }
+
+    #[track_caller]
+    fn check(status: u16, body: &str, expected: Result<u64, &str>) {
+        let status = StatusCode::from_u16(status).unwrap();
+        let reply = Reply::new(status, HeaderMap::new(), body.to_owned().into());
+        match (granted(&reply), expected) {
+            (Ok(granted), Ok(seconds)) => assert_eq!(granted.life, Duration::from_secs(seconds)),
+            (Err(error), Err(words)) => {
+                let told = error.to_string();
+                assert!(told.contains(words) && !told.contains("s3cr3t"), "{told}");
+            }
+            (Ok(_), Err(words)) => panic!("expected {words:?}, found a token"),
+            (Err(error), Ok(_)) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn a_token_has_the_life_that_its_server_tells() {
+        check(200, r#"{"access_token": "s3cr3t", "token_type": "bearer", "expires_in": 3600}"#, Ok(3600));
+        check(200, r#"{"access_token": "s3cr3t", "expires_in": "3599"}"#, Ok(3599));
+        check(200, r#"{"access_token": "s3cr3t"}"#, Ok(300));
+        check(200, r#"{"access_token": "s3cr3t", "expires_in": 1e300}"#, Ok(24 * 3600));
+    }
+
+    #[test]
+    fn what_is_no_token_is_told_without_what_it_is() {
+        check(401, r#"{"error": "invalid_client", "error_description": "s3cr3t"}"#, Err("`invalid_client`"));
+        check(400, r#"{"error": "s3cr3t"}"#, Err("status 400 Bad Request, error `of its own`"));
+        check(500, "s3cr3t", Err("error `none told`"));
+        check(200, r#"{"error": "invalid_scope"}"#, Err("`invalid_scope`"));
+        check(200, "s3cr3t", Err("no JSON object"));
+        check(200, r#"{"token": "s3cr3t"}"#, Err("without `access_token`"));
+        check(200, r#"{"access_token": "s3cr3t", "token_type": "mac"}"#, Err("no bearer token"));
+        check(200, "{\"access_token\": \"s3cr3t\\nX: y\"}", Err("no header can have"));
+        for life in ["0", "-1", "\"soon\"", "[]"] {
+            let body = format!(r#"{{"access_token": "s3cr3t", "expires_in": {life}}}"#);
+            check(200, &body, Err("ended already"));
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_host_is_none() {
+        for text in
+            ["/token", "login.test", "unix:/run/x", "ftp://login.test/", "https://me:s3cr3t@login.test/"]
+        {
+            text.parse::<TokenUrl>().unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Our own secrets, where an upstream writes them down again.
+//!
+//! Old servers show what they were sent: a page of an error with all headers of the request, a `WWW-Authenticate` with
+//! the token that was not good. What is passed on of that must not hold what only we and the upstream may know.
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use regex::bytes::Regex;
+
+use crate::reply::Reply;
+
+/// What stands in the place of a secret.
+const MARK: &str = "[redacted]";
+
+/// Texts that are replaced in replies: whole ones in every reply, and in errors also the beginnings of long ones, and
+/// short ones.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Veil {
+    everywhere: Option<Regex>,
+    in_errors: Option<Regex>,
+}
+
+/// How sure it is that a text is a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Certainty {
+    /// It is one.
+    Secret,
+    /// It came from outside the file, and may be the name of a tenant.
+    Perhaps,
+}
+
+impl Veil {
+    /// What is shorter stands in replies by chance, too.
+    const SHORTEST: usize = 6;
+    /// The same in replies that are no errors, of which no word may be lost that is data.
+    const SHORTEST_IN_DATA: usize = 16;
+    /// From this length on the beginning is enough in errors, which cut what they quote.
+    const LONG: usize = 24;
+    /// How much of a long one is looked for, at most.
+    const LONGEST_BEGINNING: usize = 24;
+
+    /// Of secrets that are known for certain.
+    pub(super) fn of<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
+        Self::of_all(secrets.into_iter().map(|secret| (Cow::Borrowed(secret), Certainty::Secret)))
+    }
+
+    /// Of the headers that are marked as sensitive.
+    pub(super) fn of_headers(headers: &HeaderMap) -> Self {
+        let sensitive = headers.iter().filter(|(_, value)| value.is_sensitive());
+        let secrets = sensitive.flat_map(|(name, value)| {
+            let certainty = if is_credential(name) { Certainty::Secret } else { Certainty::Perhaps };
+            secrets_in(value).into_iter().map(move |text| (Cow::Owned(text), certainty))
+        });
+        Self::of_all(secrets)
+    }
+
+    fn of_all<'s>(secrets: impl Iterator<Item = (Cow<'s, str>, Certainty)>) -> Self {
+        let (mut everywhere, mut in_errors, mut beginnings) =
+            <(BTreeSet<_>, BTreeSet<_>, BTreeSet<_>)>::default();
+        for (secret, certainty) in secrets {
+            for form in forms(secret.trim()) {
+                if form.len() < Self::SHORTEST {
+                    continue;
+                }
+                in_errors.insert(regex::escape(&form));
+                beginnings.extend(beginning_of(&form));
+                if certainty == Certainty::Secret && form.len() >= Self::SHORTEST_IN_DATA {
+                    everywhere.insert(regex::escape(&form));
+                }
+            }
+        }
+        let in_errors = in_errors.iter().rev().chain(beginnings.iter().rev());
+        Self { everywhere: compiled(everywhere.iter().rev()), in_errors: compiled(in_errors) }
+    }
+
+    /// The reply without them. What is compressed is not looked through.
+    pub(super) fn over(&self, mut reply: Reply) -> Reply {
+        let wanted = if reply.status.is_success() { &self.everywhere } else { &self.in_errors };
+        let Some(secrets) = wanted else { return reply };
+        if let Cow::Owned(hidden) = secrets.replace_all(&reply.body, MARK.as_bytes()) {
+            reply.body = Bytes::from(hidden);
+            // It was the length of another body.
+            reply.headers.remove(header::CONTENT_LENGTH);
+        }
+        for value in reply.headers.values_mut() {
+            if let Cow::Owned(hidden) = secrets.replace_all(value.as_bytes(), MARK.as_bytes()) {
+                *value = HeaderValue::from_bytes(&hidden).unwrap_or(HeaderValue::from_static(MARK));
+            }
+        }
+        reply
+    }
+}
+
+/// Any of these patterns, the first that fits; nothing where there are none.
+fn compiled<'p>(patterns: impl Iterator<Item = &'p String>) -> Option<Regex> {
+    let patterns: Vec<&str> = patterns.map(String::as_str).collect();
+    if patterns.is_empty() {
+        return None;
+    }
+    // Bytes, not characters: a body may be in any charset.
+    Regex::new(&format!("(?-u){}", patterns.join("|"))).ok()
+}
+
+/// The beginning of a long secret, with all that stands behind it in one word.
+fn beginning_of(form: &str) -> Option<String> {
+    if form.len() < Veil::LONG || !form.is_ascii() {
+        return None;
+    }
+    let begins = &form[..(form.len() / 2).min(Veil::LONGEST_BEGINNING)];
+    // Not in the middle of an escape.
+    let begins = begins.trim_end_matches(['\\', '%', '&']);
+    Some(format!(r#"{}[^\s"'<>,;]*"#, regex::escape(begins)))
+}
+
+/// The texts of a header's value that are secret: all of it, what stands behind a scheme, and what that encodes.
+fn secrets_in(value: &HeaderValue) -> Vec<String> {
+    let Ok(value) = value.to_str() else { return Vec::new() };
+    let Some((scheme, credential)) = value.split_once(' ') else { return vec![value.to_owned()] };
+    let mut secrets = vec![credential.trim().to_owned()];
+    let decoded = STANDARD.decode(credential.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    if let Some((_, password)) = decoded.as_deref().and_then(|pair| pair.split_once(':'))
+        && scheme.eq_ignore_ascii_case("basic")
+    {
+        secrets.push(password.to_owned());
+    }
+    secrets
+}
+
+/// Whether a header of this name has a credential, whatever it says.
+fn is_credential(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    *name == header::AUTHORIZATION
+        || *name == header::COOKIE
+        || ["key", "token", "secret", "password"].iter().any(|end| name.ends_with(end))
+}
+
+/// The forms in which a server may write a text: as it is, in JSON, in a URL, in HTML.
+fn forms(secret: &str) -> BTreeSet<String> {
+    let json = serde_json::Value::from(secret).to_string();
+    let json = json[1..json.len() - 1].to_owned();
+    let slashes = json.replace('/', r"\/");
+    let url = utf8_percent_encode(secret, NON_ALPHANUMERIC).to_string();
+    // What RFC 3986 leaves as it is, many leave.
+    let plain = url.replace("%2D", "-").replace("%2E", ".").replace("%5F", "_").replace("%7E", "~");
+    let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+    [secret.to_owned(), json, slashes, url, plain, html].into()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+
+    const TOKEN: &str = "sk-1234/5678+abcd=efgh&ijkl";
+
+    #[track_caller]
+    fn check(veil: &Veil, status: u16, body: &str, expected: &str) {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-echo", HeaderValue::from_str(&body.replace('\n', " ")).unwrap());
+        let reply = Reply::new(StatusCode::from_u16(status).unwrap(), headers, body.to_owned().into());
+        let shown = veil.over(reply);
+        assert_eq!(shown.body, expected.as_bytes());
+        assert_eq!(shown.headers["x-echo"], expected.replace('\n', " "));
+    }
+
+    #[test]
+    fn a_secret_is_replaced_in_whatever_form_it_is_written() {
+        let veil = Veil::of([TOKEN]);
+        for status in [200, 401, 500] {
+            check(&veil, status, &format!("a {TOKEN} b"), "a [redacted] b");
+            check(&veil, status, r#"{"h": "sk-1234\/5678+abcd=efgh&ijkl"}"#, r#"{"h": "[redacted]"}"#);
+            check(&veil, status, "?t=sk-1234%2F5678%2Babcd%3Defgh%26ijkl", "?t=[redacted]");
+            check(&veil, status, "<p>sk-1234/5678+abcd=efgh&amp;ijkl</p>", "<p>[redacted]</p>");
+            check(&veil, status, "nothing of it", "nothing of it");
+        }
+    }
+
+    #[test]
+    fn an_error_that_quotes_the_beginning_tells_nothing_of_it() {
+        let veil = Veil::of([TOKEN]);
+        check(&veil, 403, "no such key: sk-1234/5678+abcd...", "no such key: [redacted]");
+        check(&veil, 200, "no such key: sk-1234/5678+abcd...", "no such key: sk-1234/5678+abcd...");
+    }
+
+    #[test]
+    fn short_secrets_are_replaced_in_errors_alone() {
+        let veil = Veil::of(["hunter2", "abc"]);
+        check(&veil, 500, "password hunter2 of abc", "password [redacted] of abc");
+        check(&veil, 200, "password hunter2 of abc", "password hunter2 of abc");
+    }
+
+    #[test]
+    fn of_headers_the_credentials_are_known_and_what_is_only_foreign_stays_data() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("authorization", "Basic bWU6Y29ycmVjdCBob3JzZSBiYXR0ZXJ5"),
+            ("x-api-key", "0123456789abcdef0123"),
+            ("x-tenant", "northern-lights-incorporated"),
+        ] {
+            let mut value = HeaderValue::from_static(value);
+            value.set_sensitive(true);
+            headers.insert(HeaderName::from_static(name), value);
+        }
+        headers.insert("x-client", HeaderValue::from_static("glossator-of-this-place"));
+        let veil = Veil::of_headers(&headers);
+        check(&veil, 200, "correct horse battery", "[redacted]");
+        check(&veil, 200, "Basic bWU6Y29ycmVjdCBob3JzZSBiYXR0ZXJ5", "Basic [redacted]");
+        check(&veil, 200, "0123456789abcdef0123", "[redacted]");
+        check(&veil, 200, "northern-lights-incorporated", "northern-lights-incorporated");
+        check(&veil, 404, "northern-lights-incorporated", "[redacted]");
+        check(&veil, 404, "glossator-of-this-place", "glossator-of-this-place");
+    }
+}

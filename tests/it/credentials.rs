@@ -1,0 +1,157 @@
+//! Who asks: an upstream is told it on every request, or is sent none.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use glossator::config::{self, Sources};
+
+use crate::support::{Asked, Loaded, Response, Scripted, Step, reply};
+
+/// The program before an upstream with this `auth`.
+async fn before(upstream: &Scripted, auth: &str) -> Loaded {
+    let text = format!(
+        "upstreams: {{ old: {{ url: 'http://{}', auth: {auth}, breaker: {{ failures: 2 }} }} }}\n\
+         routes:\n  get_thing: {{ description: x, request: GET old/thing, forward_headers: [Authorization] }}\n  \
+         make_thing: {{ description: x, request: POST old/thing }}\n",
+        upstream.address
+    );
+    let loaded = config::load(&Sources::of_text("glossator.yaml", text));
+    Loaded::start(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).await
+}
+
+async fn call(program: &Loaded, tool: &str) -> Response {
+    let headers = ["Authorization: Bearer callers"];
+    program.connect().await.ask(&format!("POST /tools/{tool}"), &headers, "").await
+}
+
+fn ok() -> Vec<Step> {
+    vec![Step::Send(reply("200 OK", "text/plain", "here"))]
+}
+
+/// A server that takes the bearer token of this number and later ones.
+async fn taking_tokens_from(least: Arc<AtomicUsize>) -> Scripted {
+    Scripted::start(move |asked| {
+        let number =
+            asked.header("authorization").first().and_then(|value| value.strip_prefix("Bearer token-"));
+        match number.and_then(|number| number.parse::<usize>().ok()) {
+            Some(number) if number >= least.load(Ordering::SeqCst) => ok(),
+            _ => vec![Step::Send(reply("401 Unauthorized", "text/plain", "who are you?"))],
+        }
+    })
+    .await
+}
+
+/// A server that gives `token-1`, `token-2`, ….
+async fn token_server() -> Scripted {
+    let count = AtomicUsize::new(0);
+    Scripted::start(move |_| {
+        let number = count.fetch_add(1, Ordering::SeqCst) + 1;
+        let token =
+            format!(r#"{{"access_token": "token-{number}", "token_type": "Bearer", "expires_in": 3600}}"#);
+        vec![Step::Send(reply("200 OK", "application/json", &token))]
+    })
+    .await
+}
+
+fn oauth(server: &Scripted) -> String {
+    let url = format!("http://{}/oauth/token?tenant=a", server.address);
+    format!(
+        "{{ oauth: {{ token_url: '{url}', client_id: me, client_secret: s3cr3t, scopes: [read, write] }} }}"
+    )
+}
+
+#[tokio::test]
+async fn a_user_or_a_token_is_told_whatever_the_caller_says() {
+    let upstream = Scripted::start(|_| ok()).await;
+    for (auth, expected) in [
+        ("{ basic: { user: Aladdin, password: open sesame } }", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+        ("{ bearer: a.token }", "Bearer a.token"),
+    ] {
+        let response = call(&before(&upstream, auth).await, "get_thing").await;
+        assert_eq!(response.told(), "here");
+        let asked = upstream.state().asked.pop().unwrap();
+        assert_eq!(asked.header("authorization"), [expected]);
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_once_and_replaced_when_it_is_refused() {
+    let least = Arc::new(AtomicUsize::new(1));
+    let (upstream, server) = (taking_tokens_from(least.clone()).await, token_server().await);
+    let program = before(&upstream, &oauth(&server)).await;
+    for _ in 0..3 {
+        assert_eq!(call(&program, "get_thing").await.told(), "here");
+    }
+    let asked = server.state().asked;
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    assert_eq!(asked[0].line(), "POST /oauth/token?tenant=a HTTP/1.1");
+    assert_eq!(asked[0].header("authorization"), ["Basic bWU6czNjcjN0"]);
+    assert_eq!(asked[0].body, b"grant_type=client_credentials&scope=read+write");
+
+    // Somebody revokes it. A request that is not to be repeated is: who says 401 has done nothing.
+    least.store(2, Ordering::SeqCst);
+    assert_eq!(call(&program, "make_thing").await.told(), "here");
+    let sent: Vec<_> = upstream.state().asked.iter().map(|asked: &Asked| asked.line().to_owned()).collect();
+    assert_eq!(sent[3..], ["POST /thing HTTP/1.1", "POST /thing HTTP/1.1"]);
+    assert_eq!(server.state().asked.len(), 2);
+
+    // The next one is refused at once: asking for another would not help.
+    least.store(9, Ordering::SeqCst);
+    assert_eq!(call(&program, "get_thing").await.status, 401);
+    assert_eq!(call(&program, "get_thing").await.status, 401);
+    assert_eq!(server.state().asked.len(), 3);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_while_there_is_no_token() {
+    let upstream = Scripted::start(|_| ok()).await;
+    let refusal = r#"{"error": "invalid_client", "error_description": "no such secret: s3cr3t"}"#;
+    let server = Scripted::answering(reply("401 Unauthorized", "application/json", refusal)).await;
+    let program = before(&upstream, &oauth(&server)).await;
+    for words in ["try again later", "try again in 1 s", "try again in 1 s", "try again in 1 s"] {
+        let response = call(&program, "get_thing").await;
+        assert_eq!(response.status, 502);
+        let told = response.told();
+        assert!(told.contains("no credential") && told.contains(words), "{told}");
+        assert!(!told.contains("s3cr3t") && !told.contains("127.0.0.1"), "{told}");
+    }
+    assert_eq!(upstream.state().connections, 0);
+    assert_eq!(server.state().asked.len(), 1, "a server that fails is left alone");
+}
+
+#[tokio::test]
+async fn a_token_file_is_read_again_when_its_token_is_refused_and_closes_the_way_when_it_is_gone() {
+    let least = Arc::new(AtomicUsize::new(1));
+    let upstream = taking_tokens_from(least.clone()).await;
+    let file = std::env::temp_dir().join(format!("glossator-it-token-{}", std::process::id()));
+    std::fs::write(&file, "token-1\n").unwrap();
+    let program = before(&upstream, &format!("{{ bearer: 'file:{}' }}", file.display())).await;
+    assert_eq!(call(&program, "get_thing").await.told(), "here");
+    std::fs::write(&file, "token-2\n").unwrap();
+    least.store(2, Ordering::SeqCst);
+    assert_eq!(call(&program, "get_thing").await.told(), "here");
+    std::fs::remove_file(&file).unwrap();
+    least.store(3, Ordering::SeqCst);
+    let response = call(&program, "get_thing").await;
+    assert!(response.told().contains("no credential"), "{}", response.told());
+    assert!(!response.text().contains("glossator-it-token"), "{}", response.text());
+}
+
+#[tokio::test]
+async fn what_is_handed_through_has_the_callers_credential_and_none_of_ours() {
+    let upstream = Scripted::start(|_| ok()).await;
+    let text = format!(
+        "upstreams: {{ old: {{ url: 'http://{}', auth: {{ bearer: a.token }} }} }}\npassthrough: old\n",
+        upstream.address
+    );
+    let loaded = config::load(&Sources::of_text("glossator.yaml", text)).unwrap();
+    let program = Loaded::start(&loaded).await;
+    for headers in [&[][..], &["Authorization: Bearer callers"]] {
+        program.connect().await.ask("GET /page", headers, "").await;
+    }
+    let asked = upstream.state().asked;
+    assert!(asked[0].header("authorization").is_empty(), "{asked:?}");
+    assert_eq!(asked[1].header("authorization"), ["Bearer callers"]);
+}
