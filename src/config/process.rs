@@ -23,7 +23,7 @@ use super::{
 use crate::{
     face::{
         door::DoorSettings,
-        mcp::{McpSettings, PeerAddress},
+        mcp::{McpSettings, PeerAddress, ResumeSettings},
     },
     observe::log::{LogFormat, LogSettings},
     seal::Secret,
@@ -97,6 +97,8 @@ struct Server {
     drain: u64,
     connections: usize,
     streams: usize,
+    resume: u64,
+    stream_life: Option<u64>,
     header_timeout: u64,
     name: String,
     title: Option<String>,
@@ -218,7 +220,7 @@ fn defaults() -> Layer {
     let (listener, door, mcp) =
         (ListenerSettings::default(), DoorSettings::default(), McpSettings::default());
     let origins = door.allowed_origins.into_iter().map(Value::from).collect();
-    let values: [(&str, ValueKind); 13] = [
+    let values: [(&str, ValueKind); 14] = [
         (LISTEN, listener.listen.to_string().into()),
         ("server.allowed_origins", ValueKind::Array(origins)),
         ("server.body_limit", integer(door.body_limit_bytes as u128)),
@@ -229,6 +231,7 @@ fn defaults() -> Layer {
         ("server.header_timeout", integer(listener.header_timeout.as_millis())),
         ("server.name", mcp.server_name.into()),
         ("server.page_size", integer(mcp.page_size as u128)),
+        ("server.resume", integer(mcp.resume.patience.as_millis())),
         ("server.list_ttl", integer(mcp.list_ttl.as_millis())),
         ("log.level", "info".into()),
         ("log.format", "text".into()),
@@ -270,6 +273,10 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             page_size: server.page_size,
             list_ttl: Duration::from_millis(server.list_ttl),
             stream_limit: server.streams,
+            resume: ResumeSettings {
+                patience: Duration::from_millis(server.resume),
+                connection_life: server.stream_life.map(Duration::from_millis),
+            },
             peer: server.peer.and_then(|peer| PeerAddress::parse(&peer)),
             secret: server.secret.and_then(|secret| Secret::new(secret.as_bytes())),
             ..McpSettings::default()

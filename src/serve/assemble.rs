@@ -112,6 +112,8 @@ impl Fixed {
             ("server.secret", self.mcp.secret != loaded.mcp.secret),
             ("server.peer", self.mcp.peer != loaded.mcp.peer),
             ("server.streams", self.mcp.stream_limit != loaded.mcp.stream_limit),
+            ("server.resume", self.mcp.resume.patience != loaded.mcp.resume.patience),
+            ("server.stream_life", self.mcp.resume.connection_life != loaded.mcp.resume.connection_life),
             ("log.level", self.log.filter != loaded.log.filter),
             ("log.format", self.log.format != loaded.log.format),
         ];

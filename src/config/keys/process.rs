@@ -62,6 +62,16 @@ pub(in crate::config) static SERVER: Keys = Keys {
             Count(0, 1_000_000),
             "How many clients may wait for changes at once, each on a connection. Default 2048.",
         ),
+        key(
+            "resume",
+            Duration(0, HOUR),
+            "How long a call goes on whose MCP client has lost the stream on which it waits; in that time the client may come back for the rest (revisions up to 2025-11-25). `0s` ends the call at once. Default `15s`.",
+        ),
+        key(
+            "stream_life",
+            Duration(SECOND, 24 * HOUR),
+            "How long one connection carries such a stream, for clients of 2025-11-25, which come back. Default: as long as it takes.",
+        ),
         key("name", Text, "What MCP clients are told the server is called. Default `glossator`."),
         key("title", Text, "The same for people."),
         key("instructions", Text, "What MCP clients are told about using the tools together."),

@@ -132,6 +132,7 @@ fn defaults_are_those_that_the_table_names() {
         (&keys::SERVER, "connections", listener.connection_limit.to_string()),
         (&keys::SERVER, "header_timeout", format!("`{}`", millis(listener.header_timeout))),
         (&keys::SERVER, "page_size", mcp.page_size.to_string()),
+        (&keys::SERVER, "resume", format!("`{}`", millis(mcp.resume.patience))),
         (&keys::SERVER, "list_ttl", format!("`{}`", millis(mcp.list_ttl))),
         (&keys::DEFAULTS, "deadline", format!("`{}`", millis(route.deadline))),
         (&keys::DEFAULTS, "reply_limit", format!("`{}`", units::show_size(route.reply_limit_bytes as u64))),

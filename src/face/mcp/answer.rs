@@ -133,7 +133,7 @@ impl Answer {
         // A stream is for results; a status other than 200 is read as JSON by every client.
         let mut response = match form {
             Form::EventStream if self.status == StatusCode::OK => {
-                stream::as_stream(Response::new(Body::from(stream::as_event(&self.body))))
+                stream::as_stream(Response::new(Body::from(stream::as_event(None, &self.body))))
             }
             Form::EventStream | Form::Json | Form::Either => {
                 let mut response = Response::new(Body::from(self.body));

@@ -10,7 +10,7 @@
 //! its id is still taken, and `in_flight` what another message of it can end; `subscriptions` tells of changes on
 //! `streams` that stay open; `batch` takes several messages in one; `call`, `tasks`, `prompts`, `complete`, `resources` and
 //! `about` give the results, `subscribed` is what sessions want to hear of; `refusal` names what has none; `answer` writes
-//! both, `stream` as events where more than a result is to be said. `stdio` is the same without HTTP, over pipes.
+//! both, `stream` as events where more than a result is to be said, `resumable` where clients may come back for them. `stdio` is the same without HTTP, over pipes.
 //!
 //! A message is never read into a tree and a result never built as one: an id is echoed as it came, and an
 //! upstream's JSON goes from its bytes into the answer's. That is why the SDK (`rmcp`) lends its types for
@@ -37,6 +37,7 @@ mod protocol;
 mod questions;
 mod refusal;
 mod resources;
+mod resumable;
 mod revision;
 mod session;
 mod sessions;
@@ -49,15 +50,17 @@ mod subscriptions;
 mod tasks;
 mod telling;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
 use http::{Request, Response, StatusCode, header::ORIGIN, request::Parts};
+use tokio::time::sleep;
 
 use self::{
     accept::Form,
     carrier::Carrier,
     client::Outbox,
+    header::LAST_EVENT_ID,
     protocol::Protocol,
     refusal::Refusal,
     revision::{Era, Revision},
@@ -70,6 +73,7 @@ use super::{
 use crate::gateway::Gateway;
 
 pub use peer::PeerAddress;
+pub use resumable::ResumeSettings;
 pub use settings::McpSettings;
 pub use stdio::{Line, Parted};
 
@@ -78,6 +82,13 @@ const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 
 /// What it takes where `GET` would open no stream.
 const METHODS_WITHOUT_STREAM: &str = "POST, DELETE, OPTIONS";
+
+/// How long a client hears nothing before a stream begins, that says so from time to time: connections on which nothing
+/// happens are cut by what stands between.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Of a stream that a client comes back to.
+const GONE: &str = "`Last-Event-ID`: what followed this event is no longer kept; call again";
 
 /// The MCP endpoint. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -103,7 +114,7 @@ impl Mcp {
         let origin = head.headers.get(ORIGIN).cloned();
         let mut response = match head.method {
             http::Method::POST => self.post(head, body).await,
-            http::Method::GET => self.get(&head),
+            http::Method::GET => self.get(&head).await,
             http::Method::DELETE => self.delete(&head),
             http::Method::OPTIONS => door::options(&head.headers, METHODS),
             _ => answer::wrong_method(METHODS),
@@ -114,7 +125,7 @@ impl Mcp {
 
     /// Opens a stream of what changes, for a session of the older era. Who asks for no stream is a person with a
     /// browser; who names no session has none to tell.
-    fn get(&self, head: &Parts) -> Response<Body> {
+    async fn get(&self, head: &Parts) -> Response<Body> {
         let refuse = |refusal: Refusal| {
             let status = Revision::R2025_11_25.status(&refusal);
             answer::turned_away(head, status, &refusal)
@@ -132,6 +143,16 @@ impl Mcp {
         let protocol = Arc::clone(&self.protocol);
         if let Err(refusal) = protocol.sessions.check(Some(session)) {
             return refuse(refusal);
+        }
+        match header::sole(&head.headers, &LAST_EVENT_ID) {
+            Ok(None) => {}
+            Ok(Some(id)) => {
+                return protocol
+                    .resumed(head, session, id)
+                    .await
+                    .unwrap_or_else(|| refuse(Refusal::NotAMessage(GONE.into())));
+            }
+            Err(refusal) => return refuse(refusal),
         }
         let Some((place, closed)) = protocol.streams.place_of(session) else {
             return refuse(Refusal::TooManyStreams);
@@ -152,7 +173,7 @@ impl Mcp {
             }
             None
         };
-        stream::open(mailbox, Box::pin(telling))
+        stream::respond(None, mailbox, Box::pin(telling))
     }
 
     /// Ends a session of the older era.
@@ -167,6 +188,7 @@ impl Mcp {
         match ended {
             Ok(id) => {
                 protocol.streams.end_of(id);
+                protocol.resumables.end_of(id);
                 protocol.subscribed.end(id);
                 let mut response = Response::new(Body::empty());
                 *response.status_mut() = StatusCode::NO_CONTENT;
@@ -189,6 +211,8 @@ impl Mcp {
             Err(error) => return answer::turned_away(&head, error.status(), &error),
         };
         let protocol = Arc::clone(&self.protocol);
+        let resumables = Arc::clone(&protocol.resumables);
+        let session = resumables.are_kept().then(|| older_session(&head)).flatten();
         let questions = Arc::clone(&protocol.questions);
         let (outbox, mailbox) = match form {
             Form::Json => (Outbox::closed(questions), None),
@@ -204,12 +228,29 @@ impl Mcp {
             biased;
             answer = &mut answering => match mailbox.try_recv() {
                 // What was said just before the result goes before it too.
-                Ok(first) => stream::respond(&first, mailbox, Box::pin(std::future::ready(answer))),
+                Ok(first) => stream::respond(Some(first), mailbox, Box::pin(std::future::ready(answer))),
                 Err(_) => answered(answer, form),
             },
-            Some(first) = mailbox.recv() => stream::respond(&first, mailbox, answering),
+            first = async {
+                tokio::select! {
+                    first = mailbox.recv() => first,
+                    () = sleep(SILENCE) => None,
+                }
+            } => match session {
+                Some((session, revision)) => {
+                    resumables.respond(&session, revision, first, mailbox, answering)
+                }
+                None => stream::respond(first, mailbox, answering),
+            },
         }
     }
+}
+
+/// The session of a request of the older era, and its revision.
+fn older_session(head: &Parts) -> Option<(String, Revision)> {
+    let carrier = Carrier::Http(head);
+    let revision = carrier.revision().ok().filter(|revision| revision.era() == Era::Handshake)?;
+    Some((carrier.session()?.to_owned(), revision))
 }
 
 fn answered(answer: Option<answer::Answer>, form: Form) -> Response<Body> {

@@ -5,13 +5,15 @@
 
 use std::time::{Duration, SystemTime};
 
+use axum::body::Body;
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
     header::{ACCEPT, CONTENT_TYPE, HOST},
     request::Parts,
     uri::PathAndQuery,
 };
+use http_body_util::Empty;
 use tokio::time::timeout;
 use tower::ServiceExt;
 use tracing::warn;
@@ -75,8 +77,8 @@ impl Peers {
         Self { seal, own }
     }
 
-    /// An id for a question of ours, which nobody can guess.
-    pub(super) fn question_id(&self) -> String {
+    /// A name for a question of ours, or a stream, which nobody can guess.
+    pub(super) fn name(&self) -> String {
         let id = random_id();
         match &self.own {
             None => id,
@@ -87,12 +89,12 @@ impl Peers {
         }
     }
 
-    /// The replica that asked the question of this id, if that is another one and can be reached.
-    fn asker(&self, id: &str) -> Option<PeerAddress> {
+    /// The replica that gave this name, if that is another one and can be reached.
+    fn giver(&self, id: &str) -> Option<PeerAddress> {
         let content = self.seal.open(Purpose::Question, id, SystemTime::now()).ok()?;
         let content = String::from_utf8(content).ok()?;
         let (_, written) = content.split_once(' ')?;
-        PeerAddress::parse(written).filter(|asker| Some(asker) != self.own.as_ref())
+        PeerAddress::parse(written).filter(|giver| Some(giver) != self.own.as_ref())
     }
 
     /// Where other replicas reach this one.
@@ -102,11 +104,33 @@ impl Peers {
 
     /// Hands an answer on to the replica that asked; whether that took it.
     pub(super) async fn hand_on(&self, id: &str, head: &Parts, body: &[u8]) -> bool {
-        let Some(asker) = self.asker(id) else { return false };
+        let Some(giver) = self.giver(id) else { return false };
         let carried =
             CARRIED.into_iter().filter_map(|name| Some((name.clone(), head.headers.get(name)?.clone())));
-        let reply = send(asker, head, carried.collect(), body, REPLY_LIMIT_BYTES).await;
+        let reply = send(giver, head, carried.collect(), body, REPLY_LIMIT_BYTES).await;
         reply.is_some_and(|reply| reply.status == StatusCode::ACCEPTED)
+    }
+
+    /// Lets the replica that has the stream of this name give what is left of it. `None` where that is this one, or it
+    /// does not.
+    pub(super) async fn resume(&self, name: &str, head: &Parts) -> Option<Response<Body>> {
+        let giver = self.giver(name)?;
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = Uri::from_static("/mcp");
+        *request.headers_mut() = handed_on(head, head.headers.clone())?;
+        let written = giver.written.clone();
+        match timeout(PATIENCE, upstream(giver).stream(request)).await {
+            Ok(Ok(response)) if response.status() == StatusCode::OK => Some(response.map(Body::new)),
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => {
+                warn!(peer = %written, error = %Chain(&error), "a stream could not be resumed there");
+                None
+            }
+            Err(_) => {
+                warn!(peer = %written, after = ?PATIENCE, "a stream was not resumed there in time");
+                None
+            }
+        }
     }
 
     /// Hands a request on to the replica of this address, and gives its answer. `None` where that is this one, or it
@@ -124,14 +148,11 @@ impl Peers {
 async fn send(
     peer: PeerAddress,
     head: &Parts,
-    mut headers: HeaderMap,
+    headers: HeaderMap,
     body: &[u8],
     reply_limit_bytes: usize,
 ) -> Option<Reply> {
-    if head.headers.contains_key(HANDED_ON) {
-        return None;
-    }
-    headers.insert(HANDED_ON, HeaderValue::from_static("1"));
+    let headers = handed_on(head, headers)?;
     let request = HttpRequest {
         under: Under::Address,
         method: Method::POST,
@@ -142,25 +163,38 @@ async fn send(
     let (due, request) = (Due::after(PATIENCE), request.into());
     let ask =
         Ask { request, reply_limit_bytes, due, repeatable: false, meanwhile: None, tried: Tried::default() };
+    let written = peer.written.clone();
+    match timeout(PATIENCE, upstream(peer).oneshot(ask)).await {
+        Ok(Ok(reply)) => Some(reply),
+        Ok(Err(error)) => {
+            warn!(peer = %written, error = %Chain(&error), "a message could not be handed on");
+            None
+        }
+        Err(_) => {
+            warn!(peer = %written, after = ?PATIENCE, "a message that was handed on had no answer in time");
+            None
+        }
+    }
+}
+
+/// The headers of what is handed on; `None` where it was before.
+fn handed_on(head: &Parts, mut headers: HeaderMap) -> Option<HeaderMap> {
+    if head.headers.contains_key(HANDED_ON) {
+        return None;
+    }
+    headers.insert(HANDED_ON, HeaderValue::from_static("1"));
+    Some(headers)
+}
+
+fn upstream(peer: PeerAddress) -> HttpUpstream {
     let name = "peer".parse().expect("a word is a name");
-    let upstream = HttpUpstream::new(HttpSettings {
+    HttpUpstream::new(HttpSettings {
         protocol: Protocol::Http1,
         connect_timeout: PATIENCE,
         // It is a seldom thing, and each may be for another replica.
         idle_connections: 0,
         ..HttpSettings::new(name, peer.address)
-    });
-    match timeout(PATIENCE, upstream.oneshot(ask)).await {
-        Ok(Ok(reply)) => Some(reply),
-        Ok(Err(error)) => {
-            warn!(peer = %peer.written, error = %Chain(&error), "a message could not be handed on");
-            None
-        }
-        Err(_) => {
-            warn!(peer = %peer.written, after = ?PATIENCE, "a message that was handed on had no answer in time");
-            None
-        }
-    }
+    })
 }
 
 #[cfg(test)]
@@ -188,15 +222,15 @@ mod tests {
     fn a_question_tells_other_replicas_who_asked_and_nobody_else() {
         let (secret, own) = ("the same for all", "http://10.0.0.7:8080");
         let asker = peers(secret, Some(own));
-        let id = asker.question_id();
-        assert!(!id.contains("10.0.0.7") && id != asker.question_id());
+        let id = asker.name();
+        assert!(!id.contains("10.0.0.7") && id != asker.name());
         let other = peers(secret, Some("http://10.0.0.8:8080"));
-        assert_eq!(other.asker(&id), PeerAddress::parse(own));
-        assert_eq!(peers(secret, None).asker(&id), PeerAddress::parse(own));
-        assert_eq!(asker.asker(&id), None, "it is here, or nowhere");
-        assert_eq!(peers("another secret of all", None).asker(&id), None);
-        assert_eq!(other.asker(&peers(secret, None).question_id()), None);
-        assert_eq!(other.asker("made up"), None);
+        assert_eq!(other.giver(&id), PeerAddress::parse(own));
+        assert_eq!(peers(secret, None).giver(&id), PeerAddress::parse(own));
+        assert_eq!(asker.giver(&id), None, "it is here, or nowhere");
+        assert_eq!(peers("another secret of all", None).giver(&id), None);
+        assert_eq!(other.giver(&peers(secret, None).name()), None);
+        assert_eq!(other.giver("made up"), None);
     }
 
     #[test]
@@ -217,7 +251,7 @@ mod tests {
 
     async fn answer(replica: &Mcp, id: &str, more: Option<HeaderName>) -> StatusCode {
         let body = format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{"roots":[]}}}}"#);
-        let mut request = http::Request::post("/mcp")
+        let mut request = Request::post("/mcp")
             .header(HOST, "localhost")
             .header(CONTENT_TYPE, "application/json")
             .header(PROTOCOL_VERSION, "2025-11-25");

@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::SystemTime};
 
+use axum::body::Body;
+use http::{Response, request::Parts};
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::value::RawValue;
 
@@ -21,6 +23,7 @@ use super::{
     questions::Questions,
     refusal::Refusal,
     resources,
+    resumable::Resumables,
     revision::{Era, Method, Revision},
     session::Session,
     sessions::{Sessions, Strangers},
@@ -42,6 +45,7 @@ pub(super) struct Protocol {
     pub(super) levels: Levels,
     pub(super) sessions: Sessions,
     pub(super) streams: Arc<Streams>,
+    pub(super) resumables: Arc<Resumables>,
     pub(super) in_flight: InFlight,
     pub(super) subscribed: Arc<Subscribed>,
 }
@@ -52,12 +56,13 @@ impl Protocol {
         let strangers = if settings.secret.is_some() { Strangers::Refused } else { Strangers::Taken };
         let sessions = Sessions::new(seal.clone(), strangers);
         let streams = Streams::new(settings.stream_limit);
-        let peers = Peers::new(seal.clone(), settings.peer.clone());
+        let questions = Arc::new(Questions::among(Peers::new(seal.clone(), settings.peer.clone())));
         Self {
             gateway,
+            resumables: Arc::new(Resumables::new(settings.resume, Arc::clone(&questions))),
             about: About::new(settings),
             seal,
-            questions: Arc::new(Questions::among(peers)),
+            questions,
             asking_tasks: Arc::default(),
             levels: Levels::default(),
             in_flight: InFlight::default(),
@@ -174,6 +179,15 @@ impl Protocol {
             Era::Handshake => self.sessions.check(carrier.session_to_check()?),
             Era::PerRequest => Ok(()),
         }
+    }
+
+    /// What is left of a stream after the event of this id, wherever it is.
+    pub(super) async fn resumed(&self, head: &Parts, session: &str, id: &str) -> Option<Response<Body>> {
+        if let Some(response) = self.resumables.resume(session, id) {
+            return Some(response);
+        }
+        let (name, _) = id.rsplit_once('.')?;
+        self.questions.peers()?.resume(name, head).await
     }
 
     /// Hands a client's answer to the call that waits for it; whether one does.

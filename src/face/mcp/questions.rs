@@ -45,10 +45,15 @@ impl Questions {
         self.peers.as_ref()
     }
 
+    /// A name that nobody can guess, and by which other replicas find this one.
+    pub(super) fn name(&self) -> String {
+        self.peers.as_ref().map_or_else(random_id, Peers::name)
+    }
+
     /// A question under an id that nobody can guess. `None` when too many wait.
     pub(super) fn ask(self: &Arc<Self>) -> Option<Question> {
         let (sender, answer) = oneshot::channel();
-        let id = self.peers.as_ref().map_or_else(random_id, Peers::question_id);
+        let id = self.name();
         let mut waiting = self.waiting();
         if waiting.len() >= LIMIT {
             return None;

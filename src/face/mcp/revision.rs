@@ -206,6 +206,15 @@ impl Revision {
         }
     }
 
+    /// Whether a stream begins with an event that only has an id (2025-11-25, Transports, "Sending Messages to the
+    /// Server"); older clients take it for a message.
+    pub(super) fn is_primed(self) -> bool {
+        match self {
+            Self::R2025_11_25 => true,
+            Self::R2024_11_05 | Self::R2025_03_26 | Self::R2025_06_18 | Self::R2026_07_28 => false,
+        }
+    }
+
     /// What clients take as `structuredContent`, and as the root of an `outputSchema`.
     pub(super) fn shapes(self) -> Shapes {
         match self.era() {

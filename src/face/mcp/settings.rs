@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::PeerAddress;
+use super::{PeerAddress, ResumeSettings};
 use crate::seal::Secret;
 
 /// Settings of the MCP face.
@@ -26,6 +26,8 @@ pub struct McpSettings {
     pub peer: Option<PeerAddress>,
     /// How many streams may be open on which clients wait for changes.
     pub stream_limit: usize,
+    /// How patiently the streams of calls wait for clients that have lost their connection.
+    pub resume: ResumeSettings,
 }
 
 impl Default for McpSettings {
@@ -41,6 +43,7 @@ impl Default for McpSettings {
             peer: None,
             // Each holds a connection; half of them are left for calls.
             stream_limit: 2048,
+            resume: ResumeSettings::default(),
         }
     }
 }

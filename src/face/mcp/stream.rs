@@ -17,7 +17,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::{answer::Answer, client::Mailbox};
 
 /// What is sent from time to time while nothing happens, so that no proxy between takes the stream for dead.
-const KEEP_ALIVE: (Duration, &[u8]) = (Duration::from_secs(15), b": keep-alive\n\n");
+pub(super) const KEEP_ALIVE: (Duration, &[u8]) = (Duration::from_secs(15), b": keep-alive\n\n");
 
 /// What a message is answered with, when it comes; `None` where there is nothing to say.
 pub(super) type Answering = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
@@ -33,17 +33,10 @@ struct Events {
     keep_alive: Interval,
 }
 
-/// The response that sends a first message, what else comes into the mailbox, and then what `answering` gives.
-pub(super) fn respond(first: &[u8], mailbox: Mailbox, answering: Answering) -> Response<Body> {
-    respond_with(as_event(first).into(), mailbox, answering)
-}
-
-/// The same without a message to begin with: a comment tells whoever stands between that the stream is open.
-pub(super) fn open(mailbox: Mailbox, answering: Answering) -> Response<Body> {
-    respond_with(Bytes::from_static(b": open\n\n"), mailbox, answering)
-}
-
-fn respond_with(first: Bytes, mailbox: Mailbox, answering: Answering) -> Response<Body> {
+/// The response that sends a first message, what else comes into the mailbox, and then what `answering` gives. Without
+/// a message to begin with, a comment tells whoever stands between that the stream is open.
+pub(super) fn respond(first: Option<Bytes>, mailbox: Mailbox, answering: Answering) -> Response<Body> {
+    let first = first.map_or(Bytes::from_static(b": open\n\n"), |first| as_event(None, &first).into());
     let mut keep_alive = interval(KEEP_ALIVE.0);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     keep_alive.reset();
@@ -62,8 +55,11 @@ pub(super) fn as_stream(mut response: Response<Body>) -> Response<Body> {
 
 /// One server-sent event. White space may break JSON into lines, and each needs its own `data:`; a reader
 /// puts them together again.
-pub(super) fn as_event(json: &[u8]) -> Vec<u8> {
-    let mut event = Vec::with_capacity(json.len() + 64);
+pub(super) fn as_event(id: Option<&str>, json: &[u8]) -> Vec<u8> {
+    let mut event = Vec::with_capacity(json.len() + id.map_or(64, |id| 64 + id.len()));
+    if let Some(id) = id {
+        event.extend_from_slice(format!("id: {id}\n").as_bytes());
+    }
     event.extend_from_slice(b"event: message\n");
     for line in json.split(|byte| matches!(byte, b'\n' | b'\r')) {
         event.extend_from_slice(b"data: ");
@@ -85,11 +81,11 @@ impl Events {
         {
             self.answering = None;
             self.mailbox.close();
-            self.last = answer.map(|answer| as_event(&answer.into_body()).into());
+            self.last = answer.map(|answer| as_event(None, &answer.into_body()).into());
         }
         if let Poll::Ready(Some(message)) = self.mailbox.poll_recv(context) {
             self.keep_alive.reset();
-            return Poll::Ready(Some(as_event(&message).into()));
+            return Poll::Ready(Some(as_event(None, &message).into()));
         }
         if self.answering.is_none() {
             return Poll::Ready(self.last.take());
@@ -137,7 +133,7 @@ mod tests {
         let (outbox, mailbox) = Outbox::new(Arc::default());
         outbox.notify("notifications/one", &json!({ "n": 1 }));
         let response = respond(
-            b"{}",
+            Some("{}".into()),
             mailbox,
             Box::pin(async move {
                 outbox.notify("notifications/two", &json!({}));
@@ -159,7 +155,7 @@ mod tests {
     async fn a_stream_on_which_nothing_happens_is_kept_alive() {
         let (outbox, mailbox) = Outbox::new(Arc::default());
         let response = respond(
-            b"{}",
+            Some("{}".into()),
             mailbox,
             Box::pin(async move {
                 tokio::time::sleep(3 * KEEP_ALIVE.0 - Duration::from_secs(1)).await;

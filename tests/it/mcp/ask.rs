@@ -58,6 +58,11 @@ prompts:
 
 /// The program before a server that answers with what it was asked.
 async fn start() -> (Loaded, Scripted) {
+    start_with("").await
+}
+
+/// The same, with these settings.
+async fn start_with(server: &str) -> (Loaded, Scripted) {
     let echo = |asked: &Asked| {
         let told = format!(
             "{} {}",
@@ -71,7 +76,10 @@ async fn start() -> (Loaded, Scripted) {
         "request: GET old/pages?n={{ answers.folders | length }}",
         "request: { path: /pages, query: { n: \"{{ answers.folders | length }}\" } }",
     );
-    let file = format!("upstreams: {{ old: 'http://{}' }}\nroutes:{routes}{PROMPTS}", upstream.address);
+    let file = format!(
+        "server: {{ {server} }}\nupstreams: {{ old: 'http://{}' }}\nroutes:{routes}{PROMPTS}",
+        upstream.address
+    );
     let loaded = config::load(&Sources::of_text("ask.yaml", &file));
     let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
@@ -399,7 +407,9 @@ impl Older {
     async fn message(&mut self, count: usize) -> Value {
         loop {
             let text = self.connection.read_until("\"method\":").await;
-            let data: Vec<&str> = text.split("data: ").skip(1).filter(|data| data.contains("\n\n")).collect();
+            // The first event of a stream has nothing but an id.
+            let data = text.split("data: ").skip(1).filter(|data| data.contains("\n\n"));
+            let data: Vec<&str> = data.filter(|data| data.starts_with('{')).collect();
             if let Some(data) = data.get(count) {
                 return serde_json::from_str(data.split_once('\n').unwrap().0).unwrap();
             }
@@ -513,8 +523,8 @@ async fn a_person_who_does_not_answer_in_time_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_before_it_answers_is_not_waited_for() {
-    let (program, upstream) = start().await;
+async fn a_client_that_leaves_before_it_answers_is_not_waited_for_where_it_can_not_come_back() {
+    let (program, upstream) = start_with("resume: 0s").await;
     let mut client = Older::connect(&program, "2025-11-25", all()).await;
     client.begin("tools/call", "delete_page", json!({ "id": "7" })).await;
     let question = client.message(0).await;
@@ -533,4 +543,17 @@ async fn a_client_that_leaves_before_it_answers_is_not_waited_for() {
     // Nothing is in the way of what is asked later.
     let result = client.call("delete_page", json!({ "id": "8" }), vec![("elicitation/create", result)]).await;
     assert_eq!(result["content"][0]["text"], "DELETE /pages/8");
+}
+
+#[tokio::test]
+async fn a_client_that_has_lost_its_stream_can_still_answer() {
+    let (program, upstream) = start().await;
+    let mut client = Older::connect(&program, "2025-11-25", all()).await;
+    client.begin("tools/call", "delete_page", json!({ "id": "7" })).await;
+    let question = client.message(0).await;
+    client.connection = program.connect().await;
+    let result = json!({ "action": "accept", "content": {} });
+    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
+    assert_eq!(client.send(&answer).await.status, 202);
+    upstream.until("the page is deleted", |state| state.asked.len() == 1).await;
 }

@@ -8,6 +8,7 @@ mod per_request;
 mod prompts;
 mod replicas;
 mod resources;
+mod resume;
 mod sdk;
 mod served;
 #[cfg(unix)]

@@ -73,6 +73,8 @@ fn messages(response: &Response) -> Vec<Value> {
         Some("application/json") => vec![response.json()],
         Some("text/event-stream") => {
             let data = response.text().lines().filter_map(|line| line.strip_prefix("data: "));
+            // The first event of a stream has nothing but an id.
+            let data = data.filter(|data| !data.is_empty());
             data.map(|data| serde_json::from_str(data).unwrap()).collect()
         }
         other => panic!("{other:?}: {}", response.text()),
