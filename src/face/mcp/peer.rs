@@ -119,7 +119,8 @@ impl Peers {
         *request.uri_mut() = Uri::from_static("/mcp");
         *request.headers_mut() = handed_on(head, head.headers.clone())?;
         let written = giver.written.clone();
-        match timeout(PATIENCE, upstream(giver).stream(request)).await {
+        let due = Due::after(PATIENCE).at;
+        match timeout(PATIENCE, upstream(giver).stream(request, due)).await {
             Ok(Ok(response)) if response.status() == StatusCode::OK => Some(response.map(Body::new)),
             Ok(Ok(_)) => None,
             Ok(Err(error)) => {
