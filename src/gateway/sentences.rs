@@ -41,7 +41,7 @@ pub(super) fn of(error: &UpstreamError, is_safe: bool) -> ToolResult {
         UpstreamError::NotHttp { .. } => ToolResult::error(
             Fault::Unreachable,
             format!(
-                "The service gave a reply that is not HTTP. Trying again is unlikely to help; tell whoever runs \
+                "The service gave a reply that is not valid HTTP. Trying again is unlikely to help; tell whoever runs \
                  this tool.{effect}"
             ),
         ),

@@ -37,8 +37,8 @@ pub enum UpstreamError {
         #[source]
         source: BoxError,
     },
-    /// What came was no HTTP.
-    #[error("upstream `{upstream}` did not answer in HTTP")]
+    /// What came was no HTTP, or contradicts itself.
+    #[error("upstream `{upstream}` did not answer in valid HTTP")]
     NotHttp {
         /// Who was asked.
         upstream: UpstreamName,

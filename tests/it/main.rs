@@ -8,6 +8,7 @@ mod addresses;
 mod cancel;
 #[cfg(unix)]
 mod cgi;
+mod chaos;
 mod cli;
 mod credentials;
 mod floors;
@@ -21,6 +22,7 @@ mod pages;
 mod passthrough;
 mod problems;
 mod reload;
+mod replies;
 mod rest;
 mod seeds;
 mod serve;

@@ -1,5 +1,7 @@
 //! Reads the body of a reply, and never more than a limit of it.
 
+use std::{error::Error, io};
+
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -15,8 +17,20 @@ const TRUSTED_BYTES: usize = 1 << 20;
 pub(super) enum BodyError {
     /// It is longer than the limit, or says that it will be.
     TooLong,
+    /// Its chunks are none.
+    Malformed(hyper::Error),
     /// The connection ended before it did.
     CutOff(hyper::Error),
+}
+
+impl BodyError {
+    fn of(error: hyper::Error) -> Self {
+        let why = error.source().and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind);
+        match why {
+            Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => Self::Malformed(error),
+            Some(_) | None => Self::CutOff(error),
+        }
+    }
 }
 
 /// Reads a body whole. One that says it is longer than `limit_bytes` is not read at all. One that comes in several
@@ -62,7 +76,7 @@ pub(super) async fn read(
 /// The next bytes; trailers are passed over.
 async fn next_chunk(body: &mut Incoming) -> Result<Option<Bytes>, BodyError> {
     while let Some(frame) = body.frame().await {
-        if let Ok(chunk) = frame.map_err(BodyError::CutOff)?.into_data()
+        if let Ok(chunk) = frame.map_err(BodyError::of)?.into_data()
             && !chunk.is_empty()
         {
             return Ok(Some(chunk));

@@ -17,7 +17,8 @@ use super::{
     Ask, CredentialError, HttpSettings, Meanwhile, PendingReply, Protocol, UpstreamError,
     auth::{Auth, Credential},
     body::{self, BodyError},
-    redirect, remove_hop_by_hop,
+    connector::Spoiled,
+    framing, redirect, remove_hop_by_hop,
     targets::{self, AddressView, Lookup, Outcome, Target, Targets},
     veil::Veil,
 };
@@ -109,12 +110,17 @@ impl HttpUpstream {
         request: Request<Outgoing>,
     ) -> Result<Response<Incoming>, UpstreamError> {
         let response = target.client().request(request).await;
-        let response = response.map_err(|error| UpstreamError::of_client(self.name(), error))?;
+        let mut response = response.map_err(|error| UpstreamError::of_client(self.name(), error))?;
+        let not_http =
+            |why: &str| UpstreamError::NotHttp { upstream: self.name().clone(), source: why.into() };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(UpstreamError::NotHttp {
-                upstream: self.name().clone(),
-                source: "it switched to another protocol without being asked".into(),
-            });
+            return Err(not_http("it switched to another protocol without being asked"));
+        }
+        if let Err(why) = framing::check(response.version(), response.headers_mut()) {
+            if let Some(spoiled) = response.extensions().get::<Spoiled>() {
+                spoiled.set();
+            }
+            return Err(not_http(why));
         }
         Ok(response)
     }
@@ -239,6 +245,9 @@ impl HttpUpstream {
         let upstream = || self.name().clone();
         let body = body::read(body, limit_bytes, meanwhile).await.map_err(|error| match error {
             BodyError::TooLong => UpstreamError::TooLong { upstream: upstream(), limit_bytes },
+            BodyError::Malformed(source) => {
+                UpstreamError::NotHttp { upstream: upstream(), source: source.into() }
+            }
             BodyError::CutOff(source) => {
                 UpstreamError::CutOff { upstream: upstream(), source: source.into() }
             }

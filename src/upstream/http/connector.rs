@@ -6,7 +6,10 @@ use std::{
     net::SocketAddr,
     path::Path,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -87,19 +90,19 @@ impl Service<Uri> for Connector {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let (connecting, after) = (self.way.connect(uri), self.timeout);
         Box::pin(async move {
-            tokio::time::timeout(after, connecting)
-                .await
-                .unwrap_or_else(|_| Err(ConnectTimedOut { after }.into()))
+            let stream = tokio::time::timeout(after, connecting).await;
+            let stream = stream.unwrap_or_else(|_| Err(ConnectTimedOut { after }.into()))?;
+            Ok(Wire { stream, spoiled: Spoiled::default() })
         })
     }
 }
 
 impl Way {
-    fn connect(&mut self, uri: Uri) -> Pin<Box<dyn Future<Output = Result<Wire, BoxError>> + Send>> {
+    fn connect(&mut self, uri: Uri) -> Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>> {
         match self {
             Self::Tcp(tcp, place) => {
                 let connecting = Service::call(tcp, place.clone());
-                Box::pin(async move { Ok(Wire::Tcp(connecting.await?)) })
+                Box::pin(async move { Ok(Stream::Tcp(connecting.await?)) })
             }
             Self::Tls(tcp, place, tls) => {
                 let (server_name, tls) = (tls.server_name(uri.host().unwrap_or_default()), tls.config());
@@ -108,13 +111,13 @@ impl Way {
                     let server_name = server_name?;
                     let tcp = connecting.await?.into_inner();
                     let stream = TlsConnector::from(tls).connect(server_name, tcp).await?;
-                    Ok(Wire::Tls(Box::new(TokioIo::new(stream))))
+                    Ok(Stream::Tls(Box::new(TokioIo::new(stream))))
                 })
             }
             #[cfg(unix)]
             Self::Socket(path) => {
                 let path = path.clone();
-                Box::pin(async move { Ok(Wire::Socket(TokioIo::new(UnixStream::connect(&path).await?))) })
+                Box::pin(async move { Ok(Stream::Socket(TokioIo::new(UnixStream::connect(&path).await?))) })
             }
             #[cfg(not(unix))]
             Self::Socket(_) => Box::pin(async {
@@ -125,7 +128,23 @@ impl Way {
 }
 
 /// A connection.
-pub(super) enum Wire {
+pub(super) struct Wire {
+    stream: Stream,
+    spoiled: Spoiled,
+}
+
+/// Set when what comes over a connection can't be relied on: it is read as if it had ended, and so not used again. Each
+/// reply has that of its connection among its extensions.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Spoiled(Arc<AtomicBool>);
+
+impl Spoiled {
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+enum Stream {
     Tcp(TokioIo<TcpStream>),
     Tls(Box<TokioIo<TlsStream<TcpStream>>>),
     #[cfg(unix)]
@@ -134,13 +153,14 @@ pub(super) enum Wire {
 
 impl Connection for Wire {
     fn connected(&self) -> Connected {
-        match self {
-            Self::Tls(stream) if stream.inner().get_ref().1.alpn_protocol() == Some(b"h2") => {
-                Connected::new().negotiated_h2()
+        let connected = Connected::new().extra(self.spoiled.clone());
+        match &self.stream {
+            Stream::Tls(stream) if stream.inner().get_ref().1.alpn_protocol() == Some(b"h2") => {
+                connected.negotiated_h2()
             }
-            Self::Tcp(_) | Self::Tls(_) => Connected::new(),
+            Stream::Tcp(_) | Stream::Tls(_) => connected,
             #[cfg(unix)]
-            Self::Socket(_) => Connected::new(),
+            Stream::Socket(_) => connected,
         }
     }
 }
@@ -149,10 +169,10 @@ impl Connection for Wire {
 macro_rules! each {
     ($wire:expr, $stream:ident => $does:expr) => {
         match $wire {
-            Wire::Tcp($stream) => $does,
-            Wire::Tls($stream) => $does,
+            Stream::Tcp($stream) => $does,
+            Stream::Tls($stream) => $does,
             #[cfg(unix)]
-            Wire::Socket($stream) => $does,
+            Stream::Socket($stream) => $does,
         }
     };
 }
@@ -163,13 +183,16 @@ impl Read for Wire {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        each!(self.get_mut(), stream => Pin::new(stream).poll_read(context, buffer))
+        if self.spoiled.0.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(()));
+        }
+        each!(&mut self.get_mut().stream, stream => Pin::new(stream).poll_read(context, buffer))
     }
 }
 
 impl Write for Wire {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        each!(self.get_mut(), stream => Pin::new(stream).poll_write(context, bytes))
+        each!(&mut self.get_mut().stream, stream => Pin::new(stream).poll_write(context, bytes))
     }
 
     fn poll_write_vectored(
@@ -177,18 +200,18 @@ impl Write for Wire {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        each!(self.get_mut(), stream => Pin::new(stream).poll_write_vectored(context, parts))
+        each!(&mut self.get_mut().stream, stream => Pin::new(stream).poll_write_vectored(context, parts))
     }
 
     fn is_write_vectored(&self) -> bool {
-        each!(self, stream => stream.is_write_vectored())
+        each!(&self.stream, stream => stream.is_write_vectored())
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(self.get_mut(), stream => Pin::new(stream).poll_flush(context))
+        each!(&mut self.get_mut().stream, stream => Pin::new(stream).poll_flush(context))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(self.get_mut(), stream => Pin::new(stream).poll_shutdown(context))
+        each!(&mut self.get_mut().stream, stream => Pin::new(stream).poll_shutdown(context))
     }
 }

@@ -1,10 +1,10 @@
 //! Servers that speak HTTP, over the network or a socket of this machine.
 //!
 //! In reading order: [`Address`] says where one is, [`ClientTls`] whom to take it for, and [`AuthSettings`] how it is
-//! told who asks; `connector` connects; [`HttpUpstream`] sends an [`Ask`] over pooled connections, `redirect` decides
-//! whether to follow, `body` reads to a limit, `headers` drops what belongs to one connection, `veil` what of our own
-//! secrets comes back; `stream` hands a request through unread; `targets` picks the address that is asked, where there
-//! are several.
+//! told who asks; `connector` connects; [`HttpUpstream`] sends an [`Ask`] over pooled connections, `framing` refuses a
+//! reply that says in two ways where it ends, `redirect` decides whether to follow, `body` reads to a limit, `headers`
+//! drops what belongs to one connection, `veil` what of our own secrets comes back; `stream` hands a request through
+//! unread; `targets` picks the address that is asked, where there are several.
 //!
 //! The only place that names the HTTP client.
 
@@ -13,6 +13,7 @@ mod auth;
 mod body;
 mod client;
 mod connector;
+mod framing;
 mod headers;
 mod redirect;
 mod stream;

@@ -1,4 +1,4 @@
-//! What the tests stand on: a [`Scripted`] upstream, the program as a [`Proxy`] before it, a raw [`Client`];
+//! What the tests stand on: a [`Scripted`] upstream, with a [`Fault`] or without, the program as a [`Proxy`] before it, a raw [`Client`];
 //! or the program in a process of its own, [`Program`], for one request of a web server, `Cgi`,
 //! or with pipes, `Piped`.
 
@@ -6,6 +6,7 @@
 mod cgi;
 mod balancer;
 mod client;
+mod faults;
 mod loaded;
 #[cfg(unix)]
 mod piped;
@@ -19,6 +20,7 @@ pub(crate) use balancer::Balancer;
 #[cfg(unix)]
 pub(crate) use cgi::Cgi;
 pub(crate) use client::{Client, Response};
+pub(crate) use faults::Fault;
 pub(crate) use loaded::Loaded;
 #[cfg(unix)]
 pub(crate) use piped::Piped;

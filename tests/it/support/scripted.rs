@@ -19,6 +19,12 @@ pub(crate) enum Step {
     Endlessly(Vec<u8>),
     /// Does nothing until told, or until the peer goes.
     Hold(Gate),
+    /// Writes these bytes one at a time, each in a packet of its own.
+    Trickle(Vec<u8>),
+    /// Writes no more, and goes on reading.
+    HalfClose,
+    /// Resets the connection.
+    Reset,
     /// Closes the connection.
     Close,
 }
@@ -99,6 +105,7 @@ impl Scripted {
         tokio::spawn(async move {
             for connection in 0.. {
                 let (stream, _) = listener.accept().await.unwrap();
+                let _ = stream.set_nodelay(true);
                 state.send_modify(|state| state.connections += 1);
                 let (script, state) = (script.clone(), state.clone());
                 tokio::spawn(async move {
@@ -168,6 +175,23 @@ impl Conversation<'_> {
                                 Ok(_) | Err(_) => return Ended::ByPeer,
                             },
                         }
+                    }
+                    Step::Trickle(bytes) => {
+                        for byte in bytes {
+                            if self.stream.write_all(&[byte]).await.is_err() {
+                                return Ended::ByPeer;
+                            }
+                            tokio::task::yield_now().await;
+                        }
+                    }
+                    Step::HalfClose => {
+                        if self.stream.shutdown().await.is_err() {
+                            return Ended::ByPeer;
+                        }
+                    }
+                    Step::Reset => {
+                        let _ = self.stream.set_zero_linger();
+                        return Ended::ByUs;
                     }
                     Step::Close => return Ended::ByUs,
                 }
