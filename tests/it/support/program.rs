@@ -73,6 +73,20 @@ impl Program {
         Client::connect(self.address).await
     }
 
+    /// How many files and sockets it has open.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// How much memory it has in use.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn resident_kib(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }

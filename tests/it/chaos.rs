@@ -1,0 +1,163 @@
+//! Thousands of calls under mixed faults: each ends in time with a true result, nothing is left behind, and what the
+//! program says of retries and the breaker is what the servers saw.
+//!
+//! `GLOSSATOR_CHAOS_CALLS` makes it as many calls as it says; `.ci/run chaos` does.
+
+#![cfg(target_os = "linux")]
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::support::{Client, Fault, Program, Response, Scripted, soon};
+
+/// How many clients call at once, each over a connection of its own.
+const CLIENTS: usize = 16;
+
+/// What a call may take, waits and repetitions included.
+const DEADLINE: Duration = Duration::from_secs(8);
+
+/// How much later an answer may come on a machine that has a lot to do.
+const SLACK: Duration = Duration::from_secs(4);
+
+/// How many of a hundred calls meet nothing.
+const GOOD_PERCENT: usize = 60;
+
+/// How many files the program opens for itself while it serves; what faults leave open would be more by far.
+const FILES_OF_ITS_OWN: usize = 8;
+
+/// What the caller is told of a fault: the status, and words of it.
+fn truth(fault: Fault) -> (u16, &'static str) {
+    match fault {
+        Fault::None | Fault::Slow | Fault::HalfClosed | Fault::LongerThanSaid => (200, "all is well"),
+        Fault::Silent | Fault::SilentAfterHead => (504, "no complete reply within"),
+        Fault::Endless => (502, "longer than the limit"),
+        Fault::Closed | Fault::CutOff | Fault::Reset => (502, "broke off"),
+        Fault::TwoLengths | Fault::NotHttp => (502, "not valid HTTP"),
+        Fault::Charset => (502, "UTF-8"),
+        Fault::Compression => (502, "gzip"),
+        Fault::Busy => (502, "503"),
+        Fault::Broken => (502, "500"),
+    }
+}
+
+const RESTING: (u16, &str) = (503, "left alone for a while");
+
+fn config(mixed: &Scripted, bad: &Scripted) -> String {
+    let mut routes = String::new();
+    for upstream in ["mixed", "bad"] {
+        for fault in Fault::ALL {
+            let name = fault.name();
+            routes += &format!("  {upstream}_{name}: {{ description: x, request: GET {upstream}/{name} }}\n");
+        }
+    }
+    format!(
+        "server: {{ listen: '127.0.0.1:0' }}\ndefaults:\n  deadline: {deadline}ms\n  attempt_timeout: 300ms\n  \
+         reply_limit: 64KiB\n  retry: {{ backoff: 5ms, longest_wait: 20ms }}\nupstreams:\n  mixed: {{ url: 'http://{mixed}', \
+         breaker: {{ failures: 40, rest: 100ms }} }}\n  bad: {{ url: 'http://{bad}', breaker: {{ failures: 3, rest: 200ms }} \
+         }}\nroutes:\n{routes}",
+        deadline = DEADLINE.as_millis(),
+        mixed = mixed.address,
+        bad = bad.address
+    )
+}
+
+/// What callers were told, by upstream.
+#[derive(Default)]
+struct Told {
+    calls: AtomicUsize,
+    resting: AtomicUsize,
+}
+
+fn how_many() -> usize {
+    #[expect(clippy::disallowed_methods, reason = "a switch for whoever runs the tests")]
+    let wanted = std::env::var("GLOSSATOR_CHAOS_CALLS");
+    wanted.map_or(600, |wanted| wanted.parse().expect("a number of calls"))
+}
+
+#[track_caller]
+fn check(fault: Fault, response: &Response, took: Duration) -> bool {
+    let told = response.told();
+    let is_told = |(status, words): (u16, &str)| response.status == status && told.contains(words);
+    assert!(took < DEADLINE + SLACK, "{fault:?} took {took:?}");
+    assert_eq!(response.json()["isError"], response.status != 200, "{fault:?}: {told}");
+    assert!(!response.text().contains("evil") && !told.contains("stack trace"), "{fault:?}: {told}");
+    let resting = is_told(RESTING);
+    assert!(resting || is_told(truth(fault)), "{fault:?}: {} {told}", response.status);
+    resting
+}
+
+async fn one_client(client: &mut Client, calls: usize, told: &HashMap<&str, Told>) {
+    let faults = || Fault::ALL[fastrand::usize(1..Fault::ALL.len())];
+    for _ in 0..calls {
+        // A tenth goes where nothing is ever well.
+        let upstream = if fastrand::usize(..10) == 0 { "bad" } else { "mixed" };
+        let fault = match upstream {
+            "bad" => [Fault::Closed, Fault::Reset, Fault::Busy][fastrand::usize(..3)],
+            _ if fastrand::usize(..100) < GOOD_PERCENT => Fault::None,
+            _ => faults(),
+        };
+        let begun = Instant::now();
+        let response = client.ask(&format!("POST /tools/{upstream}_{}", fault.name()), &[], "").await;
+        let counts = &told[upstream];
+        counts.calls.fetch_add(1, Ordering::Relaxed);
+        if check(fault, &response, begun.elapsed()) {
+            counts.resting.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the counts are what the long run is looked at for")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_happens_every_call_ends_in_time_with_a_true_result() {
+    let (mixed, bad) = (Fault::server().await, Fault::server().await);
+    let program = Program::start(&config(&mixed, &bad), &[]).await;
+    let told = Arc::new(HashMap::from([("mixed", Told::default()), ("bad", Told::default())]));
+    let run = async |calls: usize| {
+        let mut clients = tokio::task::JoinSet::new();
+        for _ in 0..CLIENTS {
+            let (mut client, told) = (program.connect().await, told.clone());
+            clients.spawn(async move { one_client(&mut client, calls, &told).await });
+        }
+        while let Some(ended) = clients.join_next().await {
+            ended.unwrap();
+        }
+    };
+    let calls = how_many() / CLIENTS;
+    let files_before = program.open_files();
+    // What is needed once is there after the first part, so that what is left afterwards has leaked.
+    run(calls / 3).await;
+    let memory_before = program.resident_kib();
+    run(calls - calls / 3).await;
+    let memory = program.resident_kib();
+    assert!(memory < memory_before + 24 * 1024, "{memory_before} KiB grew to {memory} KiB");
+    soon("nothing is left open", async {
+        while program.open_files() > files_before + FILES_OF_ITS_OWN {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    let log = program.log().await;
+    let seen = [("mixed", mixed.state().asked.len()), ("bad", bad.state().asked.len())];
+    for (upstream, seen) in seen {
+        let is_line = |line: &&Value, words: &str| line["upstream"] == upstream && line["message"] == words;
+        let lines = |words| log.iter().filter(|line| is_line(line, words)).count();
+        let (again, rests) = (lines("upstream was asked again"), lines("upstream fails and is left alone"));
+        let (calls, resting) =
+            (told[upstream].calls.load(Ordering::Relaxed), told[upstream].resting.load(Ordering::Relaxed));
+        println!(
+            "{upstream}: {calls} calls, {resting} turned away, {again} repetitions, {rests} rests, {seen} seen"
+        );
+        assert_eq!(seen, calls - resting + again, "{upstream}: what was asked is what was seen");
+        assert!(again <= 10 + calls / 5 + 1, "{upstream}: {again} repetitions of {calls} calls");
+        assert!(rests > 0 || resting == 0, "{upstream}: {rests} rests, {resting} calls turned away");
+    }
+    assert!(told["bad"].resting.load(Ordering::Relaxed) > 0, "the breaker opened for who only fails");
+}

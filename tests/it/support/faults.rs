@@ -1,0 +1,132 @@
+//! What goes wrong with upstreams, by name: the path of a request says what it meets.
+
+use super::{Asked, Gate, Scripted, Step, reply};
+
+/// What a request meets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Fault {
+    /// Nothing is wrong.
+    None,
+    /// Every byte comes by itself.
+    Slow,
+    /// Nothing comes.
+    Silent,
+    /// The head comes, and then nothing.
+    SilentAfterHead,
+    /// The body never ends.
+    Endless,
+    /// The connection closes without a word.
+    Closed,
+    /// The connection closes within the body.
+    CutOff,
+    /// The connection is reset within the body.
+    Reset,
+    /// The whole reply comes, and then no more is written.
+    HalfClosed,
+    /// The body is longer than it says.
+    LongerThanSaid,
+    /// It says two lengths.
+    TwoLengths,
+    /// The text is not in the charset that it says.
+    Charset,
+    /// The body is not compressed as it says.
+    Compression,
+    /// What comes is no HTTP.
+    NotHttp,
+    /// It says that it can't now.
+    Busy,
+    /// It says that something went wrong.
+    Broken,
+}
+
+impl Fault {
+    pub(crate) const ALL: [Self; 16] = [
+        Self::None,
+        Self::Slow,
+        Self::Silent,
+        Self::SilentAfterHead,
+        Self::Endless,
+        Self::Closed,
+        Self::CutOff,
+        Self::Reset,
+        Self::HalfClosed,
+        Self::LongerThanSaid,
+        Self::TwoLengths,
+        Self::Charset,
+        Self::Compression,
+        Self::NotHttp,
+        Self::Busy,
+        Self::Broken,
+    ];
+
+    /// Its name in a path: `silent_after_head`.
+    pub(crate) fn name(self) -> String {
+        let mut name = String::new();
+        for character in format!("{self:?}").chars() {
+            if character.is_uppercase() && !name.is_empty() {
+                name.push('_');
+            }
+            name.extend(character.to_lowercase());
+        }
+        name
+    }
+
+    /// The one that a request asks for: the last part of its path.
+    pub(crate) fn of(asked: &Asked) -> Self {
+        let path = asked.line().split(' ').nth(1).unwrap_or_default();
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let found = Self::ALL.into_iter().find(|fault| fault.name() == name);
+        found.unwrap_or_else(|| panic!("no fault is called {name:?}"))
+    }
+
+    /// What a server with it does to a request.
+    pub(crate) fn steps(self) -> Vec<Step> {
+        let good = || reply("200 OK", "text/plain; charset=utf-8", "all is well");
+        let send = |text: &str| Step::Send(text.into());
+        match self {
+            Self::None => vec![Step::Send(good())],
+            Self::Slow => vec![Step::Trickle(good())],
+            Self::Silent => vec![Step::Hold(Gate::new())],
+            Self::SilentAfterHead => {
+                vec![send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nall"), Step::Hold(Gate::new())]
+            }
+            Self::Endless => {
+                vec![
+                    send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"),
+                    Step::Endlessly(vec![b'a'; 8192]),
+                ]
+            }
+            Self::Closed => vec![Step::Close],
+            Self::CutOff => vec![send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nall"), Step::Close],
+            Self::Reset => vec![send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nall"), Step::Reset],
+            Self::HalfClosed => vec![Step::Send(good()), Step::HalfClose],
+            Self::LongerThanSaid => {
+                vec![Step::Send(
+                    [good(), b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil".to_vec()].concat(),
+                )]
+            }
+            Self::TwoLengths => {
+                vec![send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 9\r\n\r\nall")]
+            }
+            Self::Charset => {
+                let head =
+                    "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n\r\n";
+                vec![Step::Send([head.as_bytes(), b"\xe9t\xe9"].concat())]
+            }
+            Self::Compression => {
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\nContent-Length: 11\r\n\r\n";
+                vec![Step::Send([head.as_bytes(), b"all is well"].concat())]
+            }
+            Self::NotHttp => vec![send("220 mail.old.test ESMTP ready\r\n"), Step::Close],
+            Self::Busy => vec![Step::Send(reply("503 Service Unavailable", "text/plain", "later"))],
+            Self::Broken => {
+                vec![Step::Send(reply("500 Internal Server Error", "text/plain", "a stack trace"))]
+            }
+        }
+    }
+
+    /// A server that does to each request what its path says.
+    pub(crate) async fn server() -> Scripted {
+        Scripted::start(|asked| Self::of(asked).steps()).await
+    }
+}
