@@ -93,7 +93,7 @@ pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str, captures: &[Strin
         Err(error) => {
             let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();
             let help = format!(
-                "the value is `.`; beside it stand `$args`, `$status`, `$headers`, `$answers`{captured}"
+                "the value is `.`; beside it stand `$args`, `$status`, `$exit`, `$stderr`, `$headers`, `$answers`{captured}"
             );
             let message = error.to_string();
             let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());

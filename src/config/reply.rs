@@ -320,7 +320,8 @@ fn takes_all_of(first: &Compiled, later: &Compiled) -> bool {
         (Action::Success(_), None, later) => matches!(later, Action::Success(_)),
         (Action::Error(_), None, _) => true,
     };
-    first.rule.matcher.is_empty() && taken
+    // What is said of the end of a program may be a failure.
+    first.rule.matcher.is_empty() && taken && !later.rule.matcher.is_about_programs()
 }
 
 /// A rule after one that always holds is never asked. Of named rules some may be idle where others are not, so only

@@ -10,7 +10,7 @@ use super::{
     section::{self, Section},
     upstreams::scalar,
 };
-use crate::rule::{Matcher, MediaPattern, Pattern, StatusPattern, TEMPLATE_NAMES};
+use crate::rule::{ExitPattern, Matcher, MediaPattern, Pattern, StatusPattern, TEMPLATE_NAMES};
 
 /// Reads `when`. `None` when something is wrong with it; that has been reported then.
 pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Option<Matcher> {
@@ -26,6 +26,18 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Opti
                         report.error(item.span, error.to_string(), "write `404`, `4xx` or `400-499`")
                     })
                     .ok()
+            })
+            .collect::<Vec<_>>()
+            .into_iter()
+            .collect::<Option<Vec<_>>>()
+    });
+    let exit = section.get("exit").map(|node| {
+        one_or_more(node)
+            .iter()
+            .map(|item| {
+                let parsed = scalar(report, item, "`exit`")?.parse::<ExitPattern>();
+                let help = "write `1`, `1-9`, or `signal` where no status is left";
+                parsed.map_err(|error| report.error(item.span, error.to_string(), help)).ok()
             })
             .collect::<Vec<_>>()
             .into_iter()
@@ -62,12 +74,16 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Opti
             Some((name.ok()?, pattern))
         })
         .collect();
-    let text = section.get("text").map(|node| {
-        let pattern = language::pattern(report, node, "`text`")?;
-        refuse_taken_names(report, node, pattern.names())?;
-        Some(pattern)
-    });
-    let captures = captures_of(headers.iter().flatten().map(|(_, pattern)| pattern), text.iter().flatten());
+    let pattern = |name: &'static str, what: &str| {
+        section.get(name).map(|node| {
+            let pattern = language::pattern(report, node, what)?;
+            refuse_taken_names(report, node, pattern.names())?;
+            Some(pattern)
+        })
+    };
+    let (stderr, text) = (pattern("stderr", "`stderr`"), pattern("text", "`text`"));
+    let of_headers = headers.iter().flatten().map(|(_, pattern)| pattern);
+    let captures = captures_of(stderr.iter().flatten().chain(of_headers), text.iter().flatten());
     used.all |= section.get("args").is_some();
     let mut condition = |name: &'static str, what: &str| {
         section.get(name).map(|node| reply::jq(report, node, what, &captures, used))
@@ -84,6 +100,8 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Opti
     }
     Some(Matcher {
         status: whole(status)?,
+        exit: whole(exit)?,
+        stderr: whole(stderr)?,
         content_type: whole(content_type)?,
         headers: headers.into_iter().collect::<Option<Vec<_>>>()?,
         text: whole(text)?,
@@ -96,7 +114,8 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Opti
 
 /// The names that patterns give to what they capture.
 pub(super) fn captures(matcher: &Matcher) -> Vec<String> {
-    captures_of(matcher.headers.iter().map(|(_, pattern)| pattern), matcher.text.iter())
+    let of_headers = matcher.headers.iter().map(|(_, pattern)| pattern);
+    captures_of(matcher.stderr.iter().chain(of_headers), matcher.text.iter())
 }
 
 fn captures_of<'a>(

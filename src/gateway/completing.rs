@@ -137,6 +137,7 @@ fn filtered(
         args: &args,
         answers: &Value::Null,
         status: 200,
+        exit: None,
         headers: &headers,
         captures: &[],
         most_values,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, header};
 
 use super::{Call, Snapshot, questions::Nobody};
 use crate::{
@@ -59,9 +59,9 @@ pub enum CacheScope {
 /// What is kept of a reply's head when its body has been translated.
 #[derive(Debug, Clone)]
 pub(super) struct ReplyHead {
-    status: StatusCode,
     media_type: Option<String>,
-    is_empty: bool,
+    /// What is shown in the place of a body where there is none.
+    nothing: Option<String>,
     freshness: Freshness,
     pub(super) etag: Option<HeaderValue>,
     pub(super) last_modified: Option<HeaderValue>,
@@ -70,9 +70,8 @@ pub(super) struct ReplyHead {
 impl ReplyHead {
     pub(super) fn of(reply: &Reply) -> Self {
         Self {
-            status: reply.status,
             media_type: reply.media_type(),
-            is_empty: reply.body.is_empty(),
+            nothing: reply.body.is_empty().then(|| words_of_nothing(reply)),
             freshness: Freshness::of(&reply.headers),
             etag: reply.headers.get(header::ETAG).cloned(),
             last_modified: reply.headers.get(header::LAST_MODIFIED).cloned(),
@@ -160,8 +159,7 @@ pub(super) fn read_of(
     let mut contents = of.result(result);
     // An empty document is one, and not a sentence that says so.
     if let (Some(head), [ResourceContents { body: ResourceBody::Text(text), .. }]) = (head, &mut contents[..])
-        && head.is_empty
-        && *text == words_of_nothing(head.status)
+        && head.nothing.as_ref() == Some(text)
     {
         text.clear();
     }

@@ -13,7 +13,7 @@ use super::{
     template::{Budget, Template, TemplateError},
     trace::LONGEST_TRACED,
     translation::Job,
-    verdict::{self, CODE_META_KEY, STATUS_META_KEY, capped},
+    verdict::{self, CODE_META_KEY, capped, marked},
 };
 use crate::tool::{Fault, JsonText, Structured, ToolResult};
 
@@ -137,7 +137,7 @@ impl Job<'_> {
         let mut result = match self.error_text(rule, &names, &budget) {
             Some(text) => {
                 self.trace.step(|| ("error".into(), capped(&text, LONGEST_TRACED)));
-                ToolResult::error(fault, text).with_meta(STATUS_META_KEY, reading.reply.status.as_u16())
+                marked(ToolResult::error(fault, text), reading.reply)
             }
             None => self.without_words(reading, fault),
         };
@@ -166,8 +166,8 @@ impl Job<'_> {
     /// The error of a rule whose own words failed.
     fn without_words(&self, reading: &Reading<'_>, fault: Fault) -> ToolResult {
         if reading.reply.status.is_success() {
-            ToolResult::error(fault, "The upstream reported an error that could not be put into words.")
-                .with_meta(STATUS_META_KEY, reading.reply.status.as_u16())
+            let text = "The upstream reported an error that could not be put into words.";
+            marked(ToolResult::error(fault, text), reading.reply)
         } else {
             verdict::of_status(reading, self.translator)
         }
@@ -194,7 +194,7 @@ impl Job<'_> {
             return self.without_words(reading, fault);
         }
         self.trace.step(|| ("error".into(), capped(&text, LONGEST_TRACED)));
-        let result = ToolResult::error(fault, text).with_meta(STATUS_META_KEY, reading.reply.status.as_u16());
+        let result = marked(ToolResult::error(fault, text), reading.reply);
         match raised.get("code") {
             Some(code @ (Value::Number(_) | Value::String(_)))
                 if code.to_string().len() <= CodeTemplate::LONGEST_BYTES =>
@@ -216,10 +216,11 @@ impl Job<'_> {
     }
 }
 
-/// Why it is an error: the upstream's own status says so, or it was hidden in another.
+/// Why it is an error: the upstream's own status says so, or it was hidden in another. An exit status is none of HTTP.
 fn fault_of(reading: &Reading<'_>, declared: Option<u16>) -> Fault {
     let status = reading.reply.status;
     match declared {
+        None if reading.reply.exit.is_some() => Fault::Reported { status: None },
         None if status.is_client_error() || status.is_server_error() => {
             Fault::Upstream { status: status.as_u16() }
         }

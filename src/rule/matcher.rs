@@ -5,13 +5,23 @@ use std::{fmt, str::FromStr};
 use http::{HeaderName, StatusCode};
 use regex::Regex;
 
-use super::{finding::Finding, jq::Jq, names::jq_names, reading::Reading};
+use super::{
+    exit::{ExitPattern, end_in_words},
+    finding::Finding,
+    jq::Jq,
+    names::jq_names,
+    reading::Reading,
+};
 
 /// The conditions of a rule; it holds when every one that is there does.
 #[derive(Debug, Default)]
 pub struct Matcher {
     /// One of these statuses.
     pub status: Option<Vec<StatusPattern>>,
+    /// The reply is what a program wrote that ended in one of these ways.
+    pub exit: Option<Vec<ExitPattern>>,
+    /// What the program wrote to standard error matches; captures are names, as those of the text.
+    pub stderr: Option<Pattern>,
     /// One of these media types.
     pub content_type: Option<Vec<MediaPattern>>,
     /// Each of these headers has a value that matches.
@@ -57,15 +67,33 @@ pub struct Pattern {
 #[error("{0}")]
 pub struct PatternError(String);
 
+impl PatternError {
+    pub(super) fn new(sentence: String) -> Self {
+        Self(sentence)
+    }
+}
+
 impl Matcher {
-    /// Whether it says anything of the status.
+    /// Whether it says anything of the status, or of the end of a program.
     pub(crate) fn names_status(&self) -> bool {
-        self.status.is_some()
+        self.status.is_some() || self.exit.is_some()
+    }
+
+    /// Whether it says enough of a failure to take one for what its rule is for.
+    pub(super) fn names_failure(&self) -> bool {
+        self.names_status() || self.stderr.is_some()
+    }
+
+    /// Whether it can hold of what a program wrote only.
+    pub fn is_about_programs(&self) -> bool {
+        self.exit.is_some() || self.stderr.is_some()
     }
 
     /// Whether there is no condition at all.
     pub fn is_empty(&self) -> bool {
         self.status.is_none()
+            && self.exit.is_none()
+            && self.stderr.is_none()
             && self.content_type.is_none()
             && self.headers.is_empty()
             && self.text.is_none()
@@ -95,7 +123,21 @@ impl Matcher {
                 return Err(format!("`content_type` is {found}, expected {}", listed(patterns)));
             }
         }
+        if let Some(patterns) = &self.exit
+            && !reply.exit.as_ref().is_some_and(|exit| patterns.iter().any(|pattern| pattern.holds(exit.end)))
+        {
+            return Err(format!("{}, expected `exit` to be {}", end_in_words(reply), listed(patterns)));
+        }
         let mut captures = Captures::new();
+        if let Some(pattern) = &self.stderr {
+            let Some(exit) = &reply.exit else {
+                return Err("there is no `stderr`: no program ran".to_owned());
+            };
+            match pattern.captures(&exit.stderr_text()) {
+                Some(found) => captures.extend(found),
+                None => return Err(format!("`stderr` does not match `{pattern}`")),
+            }
+        }
         for (name, pattern) in &self.headers {
             let found = reply
                 .headers

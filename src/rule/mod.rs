@@ -2,7 +2,8 @@
 //!
 //! In reading order: [`Translator`] holds a route's [`rules`](Rule); [`translate`] applies them to a
 //! [`Reply`](crate::reply::Reply). A `reading` of the reply undoes its `coding` and decodes its charset, which it may
-//! have `declared` itself. Each rule has a [`Matcher`] (when it holds); `finding` runs its extractors
+//! have `declared` itself. Each rule has a [`Matcher`] (when it holds; of a program's end an
+//! [`ExitPattern`]); `finding` runs its extractors
 //! ([`extract`]: bytes to a value, typed by [`Fields`]). `success` makes the structure ([`Jq`]), holds it to the
 //! [`OutputSchema`], shortens it ([`Limit`]) and shows it ([`ContentTemplate`]); `failure` makes a tool error, of what an
 //! MCP server calls one `told` does, and `verdict` of what no rule looked for. [`Redaction`] is the one way out for the
@@ -16,6 +17,7 @@ mod content;
 mod convert;
 mod declared;
 mod decode;
+mod exit;
 pub mod extract;
 mod failure;
 mod fields;
@@ -45,6 +47,7 @@ mod verdict;
 pub use content::{BLOCK_LIMIT, BlockTemplate, BodyTemplate, ContentTemplate, Payload, is_moment};
 pub use convert::Booleans;
 pub use decode::{Charset, CharsetError};
+pub use exit::ExitPattern;
 pub use failure::{CodeTemplate, ErrorRule};
 pub use fields::{
     Count, DurationForm, Field, FieldKind, FieldType, Fields, Kilo, Missing, NumberForm, Path, PathError,
@@ -64,4 +67,4 @@ pub use success::{SuccessRule, words_of_nothing};
 pub use template::{Template, TemplateError, line_names, template_names};
 pub use trace::{Step, Trace};
 pub use translation::{Facts, Note, Translation, translate};
-pub use verdict::{CODE_META_KEY, STATUS_META_KEY};
+pub use verdict::{CODE_META_KEY, EXIT_META_KEY, STATUS_META_KEY};

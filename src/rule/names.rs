@@ -7,8 +7,8 @@ use super::{jq::JqNames, matcher::Captures, reading::Reading, redaction::Redacti
 use crate::tool::{Shapes, Structured};
 
 /// The names that the templates of a rule see.
-pub const TEMPLATE_NAMES: [&str; 8] =
-    ["args", "answers", "status", "headers", "text", "json", "value", "structured"];
+pub const TEMPLATE_NAMES: [&str; 10] =
+    ["args", "answers", "status", "exit", "stderr", "headers", "text", "json", "value", "structured"];
 
 /// What is known when a template is filled in.
 #[derive(Clone, Copy)]
@@ -41,6 +41,8 @@ impl Known<'_> {
                 "args" => Some(from_json(reading.facts.args)),
                 "answers" => Some(from_json(reading.facts.answers)),
                 "status" => Some(Name::from(reading.reply.status.as_u16())),
+                "exit" => reading.reply.exit.as_ref().map(|exit| from_json(&exit.end.to_json())),
+                "stderr" => reading.reply.exit.as_ref().map(|exit| text_shown(&exit.stderr_text())),
                 "headers" => Some(shown(reading.headers())),
                 "text" => reading.text().ok().map(text_shown),
                 "json" => reading.json().map(shown),
@@ -61,6 +63,7 @@ pub(super) fn jq_names<'a>(reading: &'a Reading<'_>, captures: &'a Captures) -> 
         args: reading.facts.args,
         answers: reading.facts.answers,
         status: reading.reply.status.as_u16(),
+        exit: reading.reply.exit.as_deref(),
         headers: reading.headers(),
         captures,
         most_values: reading.most_values(),

@@ -109,7 +109,7 @@ impl Redaction {
 
     /// A text of any length with what matches replaced, looked through a part at a time: a match may be as long as a part
     /// at least.
-    pub(super) fn hide_long<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    pub fn hide_long<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.is_empty() || text.len() <= REACH_BYTES {
             return self.hide(text);
         }

@@ -1,7 +1,6 @@
 //! How a reply becomes a success.
 
 use bytes::Bytes;
-use http::StatusCode;
 use serde_json::Value;
 
 use super::{
@@ -18,8 +17,9 @@ use super::{
     told::told,
     trace::{LONGEST_TRACED, content_words},
     translation::Job,
-    verdict::{STATUS_META_KEY, capped},
+    verdict::{capped, marked},
 };
+use crate::reply::Reply;
 use crate::tool::{Block, Content, Fault, JsonText, Outcome, Structured, Text, ToolResult};
 
 /// How a reply becomes a success.
@@ -86,8 +86,7 @@ impl Job<'_> {
             Err(Failed::TooLong(why)) => {
                 self.trace.step(|| ("limit".into(), why.clone()));
                 self.note(why.clone());
-                ToolResult::error(Fault::Unreadable, why)
-                    .with_meta(STATUS_META_KEY, reading.reply.status.as_u16())
+                marked(ToolResult::error(Fault::Unreadable, why), reading.reply)
             }
             Err(Failed::Unreadable(why)) => {
                 let why = self.translator.redaction.without_cut_quotes(&why);
@@ -237,7 +236,7 @@ impl Job<'_> {
         match block {
             Some(block) => made(block),
             None if structured.is_none() && whole_text.as_ref().is_none_or(Bytes::is_empty) => {
-                made(Content::text(words_of_nothing(reading.reply.status)))
+                made(Content::text(words_of_nothing(reading.reply)))
             }
             None => match default_text(whole_text, structured) {
                 Text::OfStructure => {
@@ -339,8 +338,11 @@ impl Job<'_> {
 }
 
 /// What is shown of a success that says nothing.
-pub fn words_of_nothing(status: StatusCode) -> String {
-    format!("Done: the upstream answered {status} without content.")
+pub fn words_of_nothing(reply: &Reply) -> String {
+    match &reply.exit {
+        Some(exit) => format!("Done: the program ended with {} and without output.", exit.end.in_words()),
+        None => format!("Done: the upstream answered {} without content.", reply.status),
+    }
 }
 
 /// The default text of a block: the text of the reply where that is the whole value, else the structure's JSON.

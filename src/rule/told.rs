@@ -5,7 +5,7 @@ use super::{
     reading::Reading,
     redaction::Redaction,
     rules::Translator,
-    verdict::{CODE_META_KEY, STATUS_META_KEY, safe_words},
+    verdict::{CODE_META_KEY, marked, safe_words},
 };
 use crate::tool::{Block, Content, Fault, Outcome, Text, ToolResult};
 
@@ -29,9 +29,8 @@ pub(super) fn told(
             (vec![Content::text(safe_words(&translator.redaction.hide(&message)))], code)
         }
     };
-    let status = reading.reply().status;
     let outcome = Outcome::Error(Fault::Reported { status: None });
-    let result = ToolResult::new(outcome, content).with_meta(STATUS_META_KEY, status.as_u16());
+    let result = marked(ToolResult::new(outcome, content), reading.reply());
     Err(Box::new(match code {
         Some(code) => result.with_meta(CODE_META_KEY, code),
         None => result,

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{
     coding::Body,
     content::ContentTemplate,
+    exit::end_in_words,
     finding::Finding,
     jq::JqError,
     matcher::Captures,
@@ -17,7 +18,7 @@ use super::{
     stop::Stop,
     success::SuccessRule,
     trace::{Trace, held_words},
-    verdict::{self, STATUS_META_KEY, capped, redacted},
+    verdict::{self, capped, marked, redacted},
 };
 use crate::{
     reply::Reply,
@@ -159,22 +160,22 @@ impl Job<'_> {
 
     fn held(&self, rule: &Rule, reading: &Reading<'_>, finding: &Finding<'_>) -> Result<Captures, String> {
         let status = reading.reply.status;
-        if !rule.matcher.names_status() {
-            match rule.action {
-                Action::Success(_) if !status.is_success() => {
-                    return Err(format!(
-                        "status is {}, and a rule without `when: status` is for 2xx only",
-                        status.as_u16()
-                    ));
-                }
-                Action::Error(_) if status.is_server_error() => {
-                    return Err(format!(
-                        "status is {}, and a rule without `when: status` is not for 5xx",
-                        status.as_u16()
-                    ));
-                }
-                Action::Success(_) | Action::Error(_) => {}
+        let end = || end_in_words(reading.reply);
+        let is_program = reading.reply.exit.is_some();
+        match rule.action {
+            Action::Success(_) if !status.is_success() && !rule.matcher.names_status() => {
+                return Err(match is_program {
+                    true => format!("{}, and a rule without `when: exit` is for 0 only", end()),
+                    false => format!("{}, and a rule without `when: status` is for 2xx only", end()),
+                });
             }
+            Action::Error(_) if status.is_server_error() && !rule.matcher.names_failure() => {
+                return Err(match is_program {
+                    true => format!("{}, and an error without `when: exit` or `stderr` is for 0 only", end()),
+                    false => format!("{}, and a rule without `when: status` is not for 5xx", end()),
+                });
+            }
+            Action::Success(_) | Action::Error(_) => {}
         }
         rule.matcher.holds(reading, finding)
     }
@@ -183,7 +184,7 @@ impl Job<'_> {
     fn unruled(&mut self, reading: &Reading<'_>) -> ToolResult {
         let status = reading.reply.status;
         if !status.is_success() {
-            let why = format!("no rule for status {}: an error by default", status.as_u16());
+            let why = format!("no rule decides, and {}: an error by default", end_in_words(reading.reply));
             self.trace.step(|| ("default".into(), why));
             self.note_body(reading);
             return verdict::of_status(reading, self.translator);
@@ -197,10 +198,11 @@ impl Job<'_> {
                 None => "without a type".to_owned(),
             };
             let status = status.as_u16();
-            return self.unreadable(
-                reading,
-                &format!("it is of status {status}, {media_type}, and fits no rule of this tool"),
-            );
+            let what = match reading.reply.exit {
+                Some(_) => "it fits no rule of this tool".to_owned(),
+                None => format!("it is of status {status}, {media_type}, and fits no rule of this tool"),
+            };
+            return self.unreadable(reading, &what);
         }
         self.trace.step(|| {
             let media_type = reading.reply.media_type().unwrap_or_else(|| "missing".into());
@@ -226,11 +228,13 @@ impl Job<'_> {
 
     /// The tool error for a reply that a rule could not read. Its text is cut when all of it is known.
     pub(super) fn unreadable(&self, reading: &Reading<'_>, why: &str) -> ToolResult {
-        let text = format!(
-            "The upstream's reply could not be understood: {}.",
-            redacted(&self.translator.redaction.hide(why))
-        );
-        ToolResult::error(Fault::Unreadable, text).with_meta(STATUS_META_KEY, reading.reply.status.as_u16())
+        let what = match reading.reply.exit {
+            Some(_) => "The output of the program",
+            None => "The upstream's reply",
+        };
+        let text =
+            format!("{what} could not be understood: {}.", redacted(&self.translator.redaction.hide(why)));
+        marked(ToolResult::error(Fault::Unreadable, text), reading.reply)
     }
 
     pub(super) fn note(&mut self, text: impl Into<String>) {

@@ -8,16 +8,35 @@ use regex::{Captures, Regex};
 use serde_json::{Map, Value};
 
 use super::{reading::Reading, rules::Translator};
-use crate::tool::{Fault, ToolResult};
+use crate::{
+    reply::{End, Reply},
+    tool::{Fault, ToolResult},
+};
 
 /// Where the status of an upstream stands in the `_meta` of a tool error.
 pub const STATUS_META_KEY: &str = "glossator/upstreamStatus";
+/// Where the end of a program stands in the `_meta` of a tool error: its exit status, or the name of a signal.
+pub const EXIT_META_KEY: &str = "glossator/exit";
 /// Where an upstream's own error code stands in the `_meta` of a tool error.
 pub const CODE_META_KEY: &str = "glossator/upstreamCode";
+
+/// A tool error with the status of the reply, or the end of the program, for programs to read.
+pub(super) fn marked(error: ToolResult, reply: &Reply) -> ToolResult {
+    match &reply.exit {
+        Some(exit) => error.with_meta(EXIT_META_KEY, exit.end.to_json()),
+        None => error.with_meta(STATUS_META_KEY, reply.status.as_u16()),
+    }
+}
 
 /// The tool error for a status that is no success.
 pub(super) fn of_status(reading: &Reading<'_>, translator: &Translator) -> ToolResult {
     let reply = reading.reply();
+    if let Some(exit) = &reply.exit {
+        return marked(
+            ToolResult::error(Fault::Upstream { status: reply.status.as_u16() }, of_end(exit.end)),
+            reply,
+        );
+    }
     let status = reply.status;
     let result = if status.is_client_error() {
         let (message, code) = message_of(reading, translator);
@@ -33,7 +52,23 @@ pub(super) fn of_status(reading: &Reading<'_>, translator: &Translator) -> ToolR
     } else {
         ToolResult::error(Fault::Upstream { status: status.as_u16() }, sentence_for(reading, status))
     };
-    result.with_meta(STATUS_META_KEY, status.as_u16())
+    marked(result, reply)
+}
+
+/// What a program says of its failure is not passed on, as that of a server is not.
+fn of_end(end: End) -> String {
+    match end {
+        End::Code(_) => format!(
+            "The program behind this tool ended with {}. What it said of it is in the log, not here; other arguments \
+             may help.",
+            end.in_words()
+        ),
+        End::Signal(_) => format!(
+            "The program behind this tool was ended by {} before it was done. Trying again may help; if it does not, \
+             tell whoever runs this tool.",
+            end.in_words()
+        ),
+    }
 }
 
 /// A 5xx body is never passed on: it holds traces, queries, addresses.

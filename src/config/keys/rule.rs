@@ -80,6 +80,16 @@ pub(in crate::config) static WHEN: Keys = Keys {
     id: "when",
     list: &[
         key("status", OneOrMore(&Scalar), "`404`, `4xx` or `400-499`, or a list."),
+        key(
+            "exit",
+            OneOrMore(&Scalar),
+            "How a command ended: `1`, `1-9`, `SIGKILL` or `signal` for any, or a list.",
+        ),
+        key(
+            "stderr",
+            Text,
+            "A regular expression that what a command wrote to standard error matches; its named captures are names.",
+        ),
         key("content_type", OneOrMore(&Text), "`text/plain`, `text/*` or `application/*+json`, or a list."),
         key("header", Map(&Scalar), "Regular expressions that the headers' values match."),
         key(

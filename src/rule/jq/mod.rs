@@ -19,11 +19,12 @@ use jaq_json::{Error, Val};
 use serde_json::Value;
 
 use super::{rules::TranslationLimits, stop::Stop};
+use crate::reply::Exit;
 use values::{into_jq, result, to_jq};
 
 /// One compiled jq filter. Clones share what was compiled.
 ///
-/// It sees the value as `.`, and `$args`, `$status`, `$headers`, `$answers`, and the captures of the rule's patterns by
+/// It sees the value as `.`, and `$args`, `$status`, `$exit`, `$stderr`, `$headers`, `$answers`, and the captures of the rule's patterns by
 /// their names. What reads the world (`env`, `input`, `now`)
 /// or leaves it (`halt`, `debug`, `stderr`) is not there, so the same reply gives the same result.
 #[derive(Clone)]
@@ -66,6 +67,8 @@ pub struct JqNames<'a> {
     pub answers: &'a Value,
     /// The reply's HTTP status.
     pub status: u16,
+    /// How the program ended whose output it is.
+    pub exit: Option<&'a Exit>,
     /// The reply's headers, an object with lower-case names.
     pub headers: &'a Value,
     /// Names and texts of the captures of the rule's patterns; of two of one name the later counts.
@@ -97,7 +100,7 @@ const OPERATOR_LIMIT: usize = 400;
 const COMPILER_STACK_BYTES: usize = 64 << 20;
 /// The written filter's name among the definitions.
 const MAIN: &str = "written";
-const VARIABLES: [&str; 4] = ["$args", "$status", "$headers", "$answers"];
+const VARIABLES: [&str; 6] = ["$args", "$status", "$exit", "$stderr", "$headers", "$answers"];
 
 impl Jq {
     /// Compiles a filter.
@@ -229,7 +232,8 @@ impl Jq {
     pub fn holds_before(&self, args: &Value, answers: &Value) -> bool {
         let spent = Spent::until(None);
         let (headers, most_values) = (&Value::Null, TranslationLimits::DEFAULT_VALUES);
-        let names = JqNames { args, answers, status: 0, headers, captures: &[], most_values, stop: None };
+        let names =
+            JqNames { args, answers, status: 0, exit: None, headers, captures: &[], most_values, stop: None };
         !matches!(self.run(to_jq(args), names, &spent).next(), None | Some(Ok(Val::Null | Val::Bool(false))))
     }
 
@@ -244,7 +248,10 @@ impl Jq {
             found.map_or(Val::Null, |(_, text)| Val::utf8_str(text.clone()))
         };
         let status = Val::from(names.status as isize);
-        let variables = [to_jq(names.args), status, to_jq(names.headers), to_jq(names.answers)];
+        let exit = names.exit.map_or(Val::Null, |exit| to_jq(&exit.end.to_json()));
+        let stderr = names.exit.map_or(Val::Null, |exit| Val::utf8_str(exit.stderr_text().into_owned()));
+        let (headers, answers) = (to_jq(names.headers), to_jq(names.answers));
+        let variables = [to_jq(names.args), status, exit, stderr, headers, answers];
         let variables = variables.into_iter().chain(self.captures.iter().map(capture));
         let data = Bounded { table: &self.filter.lut, spent };
         let context = Ctx::<bounds::Kind>::new(data, Vars::new(variables));
