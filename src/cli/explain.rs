@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     config::{Loaded, RouteFile},
-    reply::{Choice, Recording, Reply},
-    route::{Route, RouteTable, UpstreamRequest},
+    reply::{Choice, End, Exit, Recording, Reply},
+    route::{CommandRequest, RequestTemplate, Route, RouteTable, UpstreamRequest},
     rule::{Facts, Step, Trace, Translation, translate},
     tool::{Arguments, Fault, Shapes, ToolResult, write_result},
 };
@@ -40,6 +40,12 @@ pub(super) struct ExplainArguments {
     /// The reply's media type; a body alone has none where nothing is said
     #[arg(long = "type", value_name = "TYPE", requires = "reply")]
     media_type: Option<String>,
+    /// Of a command: its exit status, or the signal that ended it such as `SIGKILL`; 0 where nothing is said
+    #[arg(long, value_name = "STATUS", requires = "reply")]
+    exit: Option<End>,
+    /// Of a command: what it wrote to standard error
+    #[arg(long, value_name = "TEXT", requires = "reply")]
+    stderr: Option<String>,
     #[command(flatten)]
     config: ConfigArgument,
     /// The form of what is printed
@@ -59,11 +65,14 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
     given.extend(in_uri);
     match &arguments.reply {
         Some(path) => {
-            let reply = recorded(arguments, path, screen)?;
+            let reply = match &file.route.request {
+                RequestTemplate::Http(_) => recorded(arguments, path, screen)?,
+                RequestTemplate::Command(_) => of_program(arguments, path)?,
+            };
             explain_reply(arguments, file, given, reply, screen)
         }
         None if arguments.args.is_some() || is_uri => {
-            explain_request(arguments.output, &file.route, given, screen)
+            explain_request(arguments.output, &loaded, &file.route, given, screen)
         }
         None => {
             Err(Failure::told("give a recorded reply with `--reply FILE`, or arguments with `--args JSON`"))
@@ -88,8 +97,24 @@ fn given_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
     }
 }
 
+/// The reply of a program: the file is what it wrote, and the command line says how it ended.
+fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<Reply, Failure> {
+    if arguments.status.is_some() || arguments.media_type.is_some() {
+        let told = "the route asks a command, which has neither status nor type: say `--exit STATUS`";
+        return Err(Failure::told(told));
+    }
+    let reply = recordings::read(file)?
+        .choose(arguments.entry.as_ref())
+        .map_err(|error| Failure::told(format!("{}: {error}", file.display())))?;
+    let stderr = arguments.stderr.clone().unwrap_or_default().into();
+    Ok(Reply::of_program(reply.body, Exit { end: arguments.exit.unwrap_or(End::Code(0)), stderr }))
+}
+
 /// The reply to explain. What the command line says in the place of a whole recording is told.
 fn recorded(arguments: &ExplainArguments, file: &Path, screen: &mut Screen) -> Result<Reply, Failure> {
+    if arguments.exit.is_some() || arguments.stderr.is_some() {
+        return Err(Failure::told("the route asks no command, so `--exit` and `--stderr` have no effect"));
+    }
     let recording = recordings::read(file)?;
     let is_whole = !matches!(recording, Recording::Body(_));
     let mut reply = recording
@@ -154,8 +179,14 @@ fn explain_reply(
         screen.json(&json!({ "rule": rule, "steps": steps, "notes": notes, "result": written }));
         return Ok(());
     }
-    let media_type = reply.media_type().unwrap_or_else(|| "no media type".into());
-    screen.line(format!("reply        {}, {media_type}, {} bytes", reply.status, reply.body.len()));
+    let bytes = reply.body.len();
+    screen.line(match &reply.exit {
+        Some(exit) => format!("output       {}, {bytes} bytes", exit.end.in_words()),
+        None => {
+            let media_type = reply.media_type().unwrap_or_else(|| "no media type".into());
+            format!("reply        {}, {media_type}, {bytes} bytes", reply.status)
+        }
+    });
     for step in &steps {
         show_step(screen, &step.what, &step.found);
     }
@@ -200,6 +231,7 @@ fn show_step(screen: &mut Screen, what: &str, found: &str) {
 
 fn explain_request(
     output: Output,
+    loaded: &Loaded,
     route: &Route,
     given: Map<String, Value>,
     screen: &mut Screen,
@@ -216,8 +248,8 @@ fn explain_request(
             }
             screen.json(&written);
         }
-        Ok(request) => {
-            let UpstreamRequest::Http(request) = request;
+        Ok(UpstreamRequest::Command(request)) => show_command(output, loaded, route, &request, screen),
+        Ok(UpstreamRequest::Http(request)) => {
             let headers: Map<String, Value> = request
                 .headers
                 .iter()
@@ -241,4 +273,37 @@ fn explain_request(
         }
     }
     Ok(())
+}
+
+/// The words of a command as a shell takes them, so that they can be tried.
+fn show_command(
+    output: Output,
+    loaded: &Loaded,
+    route: &Route,
+    request: &CommandRequest,
+    screen: &mut Screen,
+) {
+    let file = loaded.upstreams.iter().find(|file| *file.settings.name() == route.upstream);
+    let program = file.and_then(|file| file.settings.command()).map(|command| &command.program);
+    let own = program.into_iter().flat_map(|program| std::iter::once(&program.called).chain(&program.words));
+    let words: Vec<&str> = own.chain(&request.words).map(String::as_str).collect();
+    let stdin = String::from_utf8_lossy(&request.stdin).into_owned();
+    if output == Output::Json {
+        screen.json(&json!({ "upstream": route.upstream.as_str(), "command": words, "stdin": stdin }));
+        return;
+    }
+    let shown: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    screen.line(format!("{}   (the command `{}`)", shown.join(" "), route.upstream));
+    if !stdin.is_empty() {
+        screen.line(format!("\n{stdin}"));
+    }
+}
+
+/// A word in quotes where a shell would see more than a word.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }

@@ -52,8 +52,9 @@ pub(super) fn compile(
         .collect();
     let names: Vec<(UpstreamName, Span)> =
         entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
-    let passthrough =
-        file.text_node("passthrough").and_then(|(node, name)| find_upstream(report, &names, node.span, name));
+    let passthrough = file
+        .text_node("passthrough")
+        .and_then(|(node, name)| passthrough_of(report, &names, &upstreams, node, name));
     let calls = RefCell::default();
     let around = Surroundings {
         defaults: &route_defaults,
@@ -104,6 +105,24 @@ pub(super) fn compile(
         prompts,
         warnings: Vec::new(),
     })
+}
+
+/// Who gets every path that is no route: somebody that speaks HTTP.
+fn passthrough_of(
+    report: &Report<'_>,
+    names: &[(UpstreamName, Span)],
+    upstreams: &[UpstreamFile],
+    node: &Node,
+    name: &str,
+) -> Option<UpstreamName> {
+    let found = find_upstream(report, names, node.span, name)?;
+    let file = upstreams.iter().find(|file| *file.settings.name() == found);
+    if file.is_some_and(|file| file.settings.http().is_none()) {
+        let message = format!("nothing can be passed through to `{name}`: it has no `url`");
+        report.error(node.span, message, "name an upstream with a `url`, or write routes for it");
+        return None;
+    }
+    Some(found)
 }
 
 /// One tree of all files: sections are joined, and a name in two files is a problem.
@@ -175,6 +194,7 @@ fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
     let upstreams = UpstreamDefaults {
         connect_timeout: section.duration("connect_timeout"),
         policy: upstreams::policies::read(section, PolicySettings::default()),
+        in_flight: section.count("in_flight").and_then(|count| usize::try_from(count).ok()),
     };
     (routes, upstreams)
 }

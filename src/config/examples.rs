@@ -14,7 +14,7 @@ use super::{
     source::Span,
     upstreams::scalar,
 };
-use crate::reply::Reply;
+use crate::reply::{End, Exit, Reply};
 
 /// One example: a reply, and what clients get of it.
 #[derive(Debug, Clone)]
@@ -92,24 +92,31 @@ impl std::fmt::Display for Position {
     }
 }
 
+/// Who answers in the examples of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answerer {
+    Server,
+    Program,
+}
+
 /// Reads `tests`; what is wrong is reported and left out.
-pub(super) fn read(report: &Report<'_>, node: &Node) -> Vec<Example> {
+pub(super) fn read(report: &Report<'_>, node: &Node, answerer: Answerer) -> Vec<Example> {
     let Kind::List(items) = &node.kind else {
         let help = "write `tests: [ { given: { body: \"…\" }, expect: { … } } ]`";
         report.error(node.span, format!("`tests` takes a list, found {}", node.found()), help);
         return Vec::new();
     };
-    items.iter().filter_map(|item| example(report, item)).collect()
+    items.iter().filter_map(|item| example(report, item, answerer)).collect()
 }
 
-fn example(report: &Report<'_>, node: &Node) -> Option<Example> {
+fn example(report: &Report<'_>, node: &Node, answerer: Answerer) -> Option<Example> {
     let place = node.as_map().and_then(|entries| entries.first()).map_or(node.span, |entry| entry.key.span);
     let section = Section::open(report, place, node, &EXAMPLE)?;
     let name = section.text("name").map(str::to_owned);
     let args = section.map("args").map(Node::entries_to_json).unwrap_or_default();
     let answers = section.map("answers").map(Node::entries_to_json).unwrap_or_default();
     section.required("given", "write `given: { status: 200, type: text/plain, body: \"…\" }`");
-    let given = section.section("given", &GIVEN).and_then(|section| given(&section));
+    let given = section.section("given", &GIVEN).and_then(|section| given(&section, answerer));
     let expect = match section.get("expect") {
         Some(_) => section.section("expect", &EXPECT).and_then(|section| expectation(&section)),
         None => {
@@ -125,9 +132,30 @@ fn example(report: &Report<'_>, node: &Node) -> Option<Example> {
     Some(Example { name, position, args, answers, given: given?, expect: expect? })
 }
 
-fn given(section: &Section<'_, '_>) -> Option<Reply> {
+/// How a program ended in an example; `None` where a server answers.
+fn exit_given(section: &Section<'_, '_>, answerer: Answerer) -> Option<Exit> {
+    let report = section.report;
+    let (other, whose) = match answerer {
+        Answerer::Server => (["exit", "stderr"].as_slice(), "the route asks no command"),
+        Answerer::Program => {
+            (["status", "type", "headers"].as_slice(), "a command has an `exit`, and no head")
+        }
+    };
+    for entry in other.iter().filter_map(|name| section.entry(name)) {
+        report.error(entry.key.span, format!("`{}` has no effect: {whose}", entry.key.text), "leave it out");
+    }
+    let end = section.get("exit").and_then(|node| {
+        let parsed = scalar(report, node, "`exit`")?.parse::<End>();
+        parsed.map_err(|error| report.error(node.span, error.to_string(), "write `exit: 1`")).ok()
+    });
+    let stderr = section.get("stderr").and_then(|node| scalar(report, node, "`stderr`")).unwrap_or_default();
+    (answerer == Answerer::Program).then(|| Exit { end: end.unwrap_or(End::Code(0)), stderr: stderr.into() })
+}
+
+fn given(section: &Section<'_, '_>, answerer: Answerer) -> Option<Reply> {
     let report = section.report;
     let before = report.errors();
+    let exit = exit_given(section, answerer);
     let status = section.count("status").and_then(|status| u16::try_from(status).ok());
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
     let recorded = match section.get("recording") {
@@ -192,7 +220,11 @@ fn given(section: &Section<'_, '_>) -> Option<Reply> {
         (None, None) => Some(recorded.body),
     };
     let status = status.unwrap_or(recorded.status);
-    (report.errors() == before).then_some(Reply::new(status, headers, body?))
+    let body = body?;
+    (report.errors() == before).then(|| match exit {
+        Some(exit) => Reply::of_program(body, exit),
+        None => Reply::new(status, headers, body),
+    })
 }
 
 fn expectation(section: &Section<'_, '_>) -> Option<Expectation> {

@@ -8,7 +8,7 @@ use super::{
     node::{Entry, Kind, Node},
     reply::{self, whole},
     report::Report,
-    request::{self, METHODS},
+    request::{self, METHODS, Upstreams},
     schemas::Asked,
     section::Section,
     source::Span,
@@ -39,6 +39,13 @@ pub(super) fn read(
     asked: &mut Asked,
     used: &mut Asked,
 ) -> Option<JobRule> {
+    let file = context.upstreams.iter().find(|file| Some(file.settings.name()) == context.upstream);
+    if let Some(file) = file.filter(|file| file.settings.http().is_none()) {
+        let name = file.settings.name();
+        let message = format!("`job` has no effect: the work of `{name}` is done when the program ends");
+        report.error(entry.key.span, message, "leave it out; `deadline` says how long it may take");
+        return None;
+    }
     let base = base(context);
     if entry.value.as_text() == Some("follow") {
         return Some(by_location(base?));
@@ -206,8 +213,8 @@ struct Requests<'a, 'r, 'f> {
 impl Requests<'_, '_, '_> {
     fn read(&mut self, entry: &Entry) -> Option<HttpTemplate> {
         let mut asked = Asked::default();
-        let compiled =
-            request::read(self.report, self.context.names, &entry.value, entry.key.span, &mut asked)?;
+        let upstreams = Upstreams { names: self.context.names, files: self.context.upstreams };
+        let compiled = request::read(self.report, upstreams, &entry.value, entry.key.span, &mut asked)?;
         if self.context.upstream.is_some_and(|upstream| *upstream != compiled.upstream) {
             let message = format!("`{}` asks another upstream than the route does", entry.key.text);
             let help = "a job is followed at the server that began it";
@@ -226,6 +233,8 @@ impl Requests<'_, '_, '_> {
         self.asked.answers.extend(asked.answers);
         match compiled.template {
             RequestTemplate::Http(template) => Some(template),
+            // The route asks another upstream, then, which has been told.
+            RequestTemplate::Command(_) => None,
         }
     }
 }

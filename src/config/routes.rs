@@ -9,7 +9,7 @@ use super::{
     ask,
     calls::WrittenCall,
     complete,
-    examples::{self, Example, Position},
+    examples::{self, Answerer, Example, Position},
     job,
     keys::{ANNOTATIONS, ROUTE},
     language, limit, log_lines,
@@ -17,7 +17,8 @@ use super::{
     promise,
     reply::{self, Compiled, whole},
     report::Report,
-    request, resource,
+    request::{self, Upstreams},
+    resource,
     rules::RuleSets,
     schemas::{self, Asked, AskedArgument},
     section::Section,
@@ -121,7 +122,10 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let request = section
         .required("request", "write `request: GET UPSTREAM/path`")
         .zip(section.entry("request"))
-        .and_then(|(node, entry)| request::read(report, around.names, node, entry.key.span, &mut asked));
+        .and_then(|(node, entry)| {
+            let upstreams = Upstreams { names: around.names, files: around.upstreams };
+            request::read(report, upstreams, node, entry.key.span, &mut asked)
+        });
     let mut in_job = Asked::default();
     let job = section.entry("job").map(|entry| {
         let upstream = request.as_ref().map(|request| &request.upstream);
@@ -210,7 +214,11 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let (envelope, error_status) = (envelope(&section), error_status(&section));
     let (error_format, repeatable) = (error_format(&section), section.flag("repeatable"));
     let traced = section.flag("trace_context").unwrap_or(true);
-    let tests = section.get("tests").map(|node| examples::read(report, node)).unwrap_or_default();
+    let answerer = match request.as_ref().map(|request| &request.template) {
+        Some(RequestTemplate::Command(_)) => Answerer::Program,
+        Some(RequestTemplate::Http(_)) | None => Answerer::Server,
+    };
+    let tests = section.get("tests").map(|node| examples::read(report, node, answerer)).unwrap_or_default();
     let is_tool = section.flag("tool").unwrap_or_else(|| resource.is_none());
     if section.get("description").is_none() && !section.is_misspelt() {
         let help = match is_tool {
@@ -249,6 +257,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let mut request = request?;
     match &mut request.template {
         RequestTemplate::Http(template) => template.forwarded = forward,
+        RequestTemplate::Command(_) => refuse_headers(&section),
     }
     if samples.is_some() && !repeatable.unwrap_or_else(|| request.template.is_idempotent()) {
         let message = "`sample` asks the model when the reply is there, and clients of revision 2026-07-28 then call again";
@@ -273,6 +282,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         RequestTemplate::Http(template) => {
             auth::warn_of_idle(report, &section, template, upstream.and_then(|file| file.settings.http()));
         }
+        RequestTemplate::Command(_) => {}
     }
     let defaults = around.defaults;
     let reply_limit_bytes =
@@ -484,6 +494,14 @@ fn forwarded(section: &Section<'_, '_>, defaults: &RouteDefaults) -> Vec<HeaderN
         }
     }
     names
+}
+
+/// A command has no headers to put anything into.
+fn refuse_headers(section: &Section<'_, '_>) {
+    for entry in ["forward_headers", "trace_context"].into_iter().filter_map(|name| section.entry(name)) {
+        let message = format!("`{}` has no effect: a command has no headers", entry.key.text);
+        section.report.error(entry.key.span, message, "leave it out");
+    }
 }
 
 /// An example with arguments that no call can have shows nothing.

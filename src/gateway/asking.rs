@@ -51,7 +51,7 @@ impl Asking<'_> {
             self.upstream().oneshot(ask).await
         };
         match &reply {
-            Ok(reply) => record.replied(reply.status),
+            Ok(reply) => record.replied(reply, &self.route.upstream, &self.route.translator.redaction),
             Err(error) => record.upstream_failed(error),
         }
         reply

@@ -8,7 +8,9 @@ use tracing::{debug, error, info, warn};
 use super::Face;
 use crate::{
     observe::{Chain, RequestId},
-    rule::Note,
+    reply::{End, Exit, Reply},
+    route::UpstreamName,
+    rule::{Note, Redaction},
     tool::{Fault, Outcome, ToolName},
     upstream::UpstreamError,
 };
@@ -22,6 +24,8 @@ pub(super) struct Record<'a> {
     request_id: &'a RequestId,
     begun: Instant,
     upstream_status: Option<StatusCode>,
+    /// How the program ended that was asked.
+    exit: Option<End>,
     outcome: Option<Outcome>,
     /// Whether the work goes on without the call.
     open: bool,
@@ -35,13 +39,32 @@ impl<'a> Record<'a> {
             request_id,
             begun: Instant::now(),
             upstream_status: None,
+            exit: None,
             outcome: None,
             open: false,
         }
     }
 
-    pub(super) fn replied(&mut self, status: StatusCode) {
-        self.upstream_status = Some(status);
+    pub(super) fn replied(&mut self, reply: &Reply, upstream: &UpstreamName, redaction: &Redaction) {
+        match &reply.exit {
+            None => self.upstream_status = Some(reply.status),
+            Some(exit) => {
+                self.exit = Some(exit.end);
+                self.program_ended(exit, upstream, redaction);
+            }
+        }
+    }
+
+    /// What a program said of its failure is told here, because clients are not told it.
+    fn program_ended(&self, exit: &Exit, upstream: &UpstreamName, redaction: &Redaction) {
+        let (tool, request_id) = (self.tool, self.request_id);
+        let stderr = exit.stderr_text();
+        let stderr = redaction.hide_long(&stderr);
+        if !exit.end.is_success() {
+            warn!(%tool, %request_id, %upstream, exit = %exit.end, %stderr, "the program failed");
+        } else if !stderr.is_empty() {
+            debug!(%tool, %request_id, %upstream, exit = %exit.end, %stderr, "the program wrote to standard error");
+        }
     }
 
     pub(super) fn upstream_failed(&self, error: &UpstreamError) {
@@ -102,6 +125,7 @@ impl Drop for Record<'_> {
             outcome,
             fault,
             upstream_status = self.upstream_status.map(|status| status.as_u16()),
+            exit = self.exit.map(tracing::field::display),
             duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             request_id = %self.request_id,
             face = self.face.as_str(),

@@ -31,6 +31,11 @@ pub(super) fn of(error: &UpstreamError, is_safe: bool) -> ToolResult {
                 time(*after)
             ),
         ),
+        UpstreamError::NotStarted { .. } => ToolResult::error(
+            Fault::Unreachable,
+            "The program behind this tool could not be started. Its arguments are not at fault; try again later, or \
+             tell whoever runs this tool.",
+        ),
         UpstreamError::CutOff { .. } => ToolResult::error(
             Fault::Unreachable,
             format!(
@@ -120,6 +125,7 @@ pub(super) fn job_lost(error: &UpstreamError) -> ToolResult {
         | UpstreamError::Deadline { .. }
         | UpstreamError::AttemptDeadline { .. } => Fault::Deadline,
         UpstreamError::Connect { .. }
+        | UpstreamError::NotStarted { .. }
         | UpstreamError::CutOff { .. }
         | UpstreamError::NotHttp { .. }
         | UpstreamError::HeadTooLong { .. }
@@ -261,6 +267,7 @@ mod tests {
                     source: std::io::Error::other("10.0.0.7"),
                 }),
             },
+            UpstreamError::NotStarted { upstream: upstream(), source: source() },
         ];
         let told: Vec<String> = errors.iter().map(|error| words(error, true)).collect();
         for (index, sentence) in told.iter().enumerate() {

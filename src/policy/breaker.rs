@@ -160,6 +160,7 @@ fn outcome_of(result: &Result<Reply, UpstreamError>) -> Outcome {
         Err(
             UpstreamError::Connect { .. }
             | UpstreamError::ConnectDeadline { .. }
+            | UpstreamError::NotStarted { .. }
             | UpstreamError::CutOff { .. }
             | UpstreamError::NotHttp { .. }
             | UpstreamError::Deadline { .. }

@@ -69,6 +69,8 @@ pub struct PolicySettings {
 impl PolicySettings {
     /// For [`in_flight_limit`](Self::in_flight_limit): a legacy server with some dozens of workers.
     pub const IN_FLIGHT_LIMIT_DEFAULT: usize = 128;
+    /// The same where each call starts a program, which takes a processor and memory of its own.
+    pub const IN_FLIGHT_LIMIT_OF_PROGRAMS: usize = 16;
     /// For [`waiting_limit`](Self::waiting_limit).
     pub const WAITING_LIMIT_DEFAULT: usize = 256;
     /// For [`waiting_timeout`](Self::waiting_timeout).

@@ -126,7 +126,11 @@ impl Shared {
 fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool {
     match outcome {
         // Nothing was sent.
-        Err(UpstreamError::Connect { .. } | UpstreamError::ConnectDeadline { .. }) => true,
+        Err(
+            UpstreamError::Connect { .. }
+            | UpstreamError::ConnectDeadline { .. }
+            | UpstreamError::NotStarted { .. },
+        ) => true,
         Err(UpstreamError::CutOff { .. } | UpstreamError::AttemptDeadline { .. }) => repeatable,
         // It would be the same again, or is our own word.
         Err(

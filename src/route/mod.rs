@@ -50,8 +50,8 @@ pub use log::{LogLevel, LogLine};
 pub use name::{UpstreamName, UpstreamNameError};
 pub use path::{PathError, PathTemplate};
 pub use request::{
-    BodyTemplate, HttpRequest, HttpTemplate, JsonTemplate, RequestError, RequestTemplate, Under,
-    UpstreamRequest, ValueTemplate,
+    BodyTemplate, CommandRequest, CommandTemplate, HttpRequest, HttpTemplate, JsonTemplate, RequestError,
+    RequestTemplate, Under, UpstreamRequest, ValueTemplate, WordTemplate,
 };
 pub use resource::ResourceDefinition;
 pub use table::{Conflict, EndpointMatch, RouteTable};

@@ -28,6 +28,15 @@ pub enum UpstreamError {
         /// The limit that was hit.
         after: Duration,
     },
+    /// The program could not be started: it is not there, or the system has no room for it.
+    #[error("the program of upstream `{upstream}` could not be started")]
+    NotStarted {
+        /// Who was asked.
+        upstream: UpstreamName,
+        /// Why.
+        #[source]
+        source: BoxError,
+    },
     /// The connection ended before the reply did.
     #[error("upstream `{upstream}` closed the connection before its reply was complete")]
     CutOff {
@@ -158,6 +167,7 @@ impl UpstreamError {
         match self {
             Self::Connect { .. }
             | Self::ConnectDeadline { .. }
+            | Self::NotStarted { .. }
             | Self::CutOff { .. }
             | Self::NotHttp { .. }
             | Self::Deadline { .. }
@@ -173,7 +183,7 @@ impl UpstreamError {
 
     /// Whether nothing was sent, so that another address can be asked in its stead.
     pub(super) fn is_before_sending(&self) -> bool {
-        matches!(self, Self::Connect { .. } | Self::ConnectDeadline { .. })
+        matches!(self, Self::Connect { .. } | Self::ConnectDeadline { .. } | Self::NotStarted { .. })
     }
 
     /// Who was asked.
@@ -181,6 +191,7 @@ impl UpstreamError {
         match self {
             Self::Connect { upstream, .. }
             | Self::ConnectDeadline { upstream, .. }
+            | Self::NotStarted { upstream, .. }
             | Self::CutOff { upstream, .. }
             | Self::NotHttp { upstream, .. }
             | Self::HeadTooLong { upstream, .. }

@@ -2,11 +2,13 @@
 //!
 //! In reading order: an [`Upstream`] takes an [`Ask`] and gives the whole reply; [`UpstreamError`] says why there is
 //! none; [`Meanwhile`] tells what happens before there is one, and [`Tried`] which addresses
-//! were asked for it. [`http`] is the kind that speaks HTTP.
+//! were asked for it. [`http`] is the kind that speaks HTTP; [`command`] is a [`program`] that is started for each call.
 
+pub mod command;
 mod error;
 pub mod http;
 mod meanwhile;
+pub mod program;
 mod tried;
 
 use std::{
@@ -19,7 +21,10 @@ use std::{
 use tokio::time::Instant;
 use tower::Service;
 
-use self::http::{HttpSettings, HttpUpstream};
+use self::{
+    command::{CommandSettings, CommandUpstream},
+    http::{HttpSettings, HttpUpstream},
+};
 use crate::{
     reply::Reply,
     route::{UpstreamName, UpstreamRequest},
@@ -37,20 +42,25 @@ pub use tried::Tried;
 pub enum Upstream {
     /// A server that speaks HTTP.
     Http(HttpUpstream),
+    /// A program that is given words.
+    Command(CommandUpstream),
 }
 
 /// What one legacy server is, and how it is reached.
 #[derive(Debug, Clone)]
 pub enum UpstreamSettings {
     /// A server that speaks HTTP.
-    Http(HttpSettings),
+    Http(Box<HttpSettings>),
+    /// A program that is given words.
+    Command(CommandSettings),
 }
 
 impl Upstream {
     /// Makes the client; nothing is connected or started yet.
     pub fn new(settings: UpstreamSettings) -> Self {
         match settings {
-            UpstreamSettings::Http(settings) => Self::Http(HttpUpstream::new(settings)),
+            UpstreamSettings::Http(settings) => Self::Http(HttpUpstream::new(*settings)),
+            UpstreamSettings::Command(settings) => Self::Command(CommandUpstream::new(settings)),
         }
     }
 
@@ -58,6 +68,7 @@ impl Upstream {
     pub fn name(&self) -> &UpstreamName {
         match self {
             Self::Http(upstream) => upstream.name(),
+            Self::Command(upstream) => upstream.name(),
         }
     }
 
@@ -65,6 +76,7 @@ impl Upstream {
     pub fn http(&self) -> Option<&HttpUpstream> {
         match self {
             Self::Http(upstream) => Some(upstream),
+            Self::Command(_) => None,
         }
     }
 }
@@ -81,6 +93,7 @@ impl Service<Ask> for Upstream {
     fn call(&mut self, ask: Ask) -> Self::Future {
         match self {
             Self::Http(upstream) => upstream.call(ask),
+            Self::Command(upstream) => upstream.call(ask),
         }
     }
 }
@@ -90,6 +103,7 @@ impl UpstreamSettings {
     pub fn name(&self) -> &UpstreamName {
         match self {
             Self::Http(settings) => &settings.name,
+            Self::Command(settings) => &settings.name,
         }
     }
 
@@ -97,6 +111,15 @@ impl UpstreamSettings {
     pub fn http(&self) -> Option<&HttpSettings> {
         match self {
             Self::Http(settings) => Some(settings),
+            Self::Command(_) => None,
+        }
+    }
+
+    /// What is run, where it is a command.
+    pub fn command(&self) -> Option<&CommandSettings> {
+        match self {
+            Self::Http(_) => None,
+            Self::Command(settings) => Some(settings),
         }
     }
 
@@ -104,6 +127,8 @@ impl UpstreamSettings {
     pub fn is_certainly(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Http(settings), Self::Http(other)) => settings.is_certainly(other),
+            (Self::Command(settings), Self::Command(other)) => settings == other,
+            (Self::Http(_) | Self::Command(_), _) => false,
         }
     }
 }

@@ -10,6 +10,8 @@ mod cancel;
 mod cgi;
 mod chaos;
 mod cli;
+#[cfg(unix)]
+mod commands;
 mod credentials;
 mod floors;
 mod golden;

@@ -19,9 +19,11 @@ pub(in crate::config) static GIVEN: Keys = Keys {
     id: "given",
     list: &[
         key("status", Count(100, 599), "The HTTP status. Default 200."),
+        key("exit", Scalar, "Of a command: its exit status, or the signal that ended it. Default 0."),
+        key("stderr", Scalar, "Of a command: what it wrote to standard error."),
         key("type", Text, "The `Content-Type`."),
         key("headers", Map(&Scalar), "Other headers."),
-        key("body", Scalar, "The body, as text."),
+        key("body", Scalar, "The body, or what a command wrote, as text."),
         key("body_base64", Text, "The body, in Base64."),
         key(
             "recording",

@@ -170,6 +170,13 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
             "After how long the name of a host is looked up again. Default `30s`.",
         ),
         key(
+            "command",
+            List(&Scalar),
+            "In the place of `url`: a program and its words, started for each call. There is no shell.",
+        ),
+        key("cwd", Text, "The folder that the program works in. Default `/`."),
+        key("environment", Section(&ENVIRONMENT), "What the program sees beside `PATH` and a locale."),
+        key(
             "protocol",
             Word(&["auto", "http1.0", "http1", "http2"]),
             "Which HTTP it speaks. Default `auto`: HTTP/2 where TLS agrees on it, else HTTP/1.1.",
@@ -236,6 +243,19 @@ pub(in crate::config) static OAUTH: Keys = Keys {
             "How the client says who it is: by `Authorization`, or in the body. Default `basic`.",
         ),
         key("tls", Section(&TLS), "Whom the token server is taken for, and who we are."),
+    ],
+};
+
+pub(in crate::config) static ENVIRONMENT: Keys = Keys {
+    of: "`environment`",
+    id: "environment",
+    list: &[
+        key("allow", NAMES, "Names of variables that it sees as this process has them."),
+        key(
+            "set",
+            Map(&Scalar),
+            "Variables and their values; `${NAME}` and `file:/path` keep secrets out of the file. Default: `LC_ALL: C.UTF-8`.",
+        ),
     ],
 };
 

@@ -139,6 +139,17 @@ pub(in crate::config) static REQUEST: Keys = Keys {
         key("query", Map(&QUERY_VALUE), "Parameters of the query: a template each, or a list of them."),
         key("headers", Map(&Scalar), "Headers: a template each."),
         key("body", Section(&BODY), "The body, in one of three forms."),
+        key("arguments", List(&Scalar), "Of a command: the words behind its own, a template each."),
+        key(
+            "options_from",
+            NAMES,
+            "Of a command: arguments whose text may begin with `-`, and so be an option.",
+        ),
+        key(
+            "stdin",
+            Either(&[Text, Section(&BODY)]),
+            "Of a command: what it reads, as a template, or in one of three forms.",
+        ),
     ],
 };
 

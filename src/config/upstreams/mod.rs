@@ -1,12 +1,13 @@
 //! `upstreams`: where the legacy servers are, and how each is asked.
 //!
 //! What holds for every kind of upstream is read here, with its `policies`; `http` reads what one is that speaks
-//! HTTP, with its `addresses`, its `tls` and its `auth`.
+//! HTTP, with its `addresses`, its `tls` and its `auth`; `program` what is started, for commands.
 
 mod addresses;
 pub(super) mod auth;
 mod http;
 pub(super) mod policies;
+mod program;
 mod tls;
 
 use std::time::Duration;
@@ -21,7 +22,11 @@ use super::{
     section::Section,
     source::Span,
 };
-use crate::{policy::PolicySettings, route::UpstreamName, upstream::UpstreamSettings};
+use crate::{
+    policy::PolicySettings,
+    route::UpstreamName,
+    upstream::{UpstreamSettings, command::CommandSettings},
+};
 
 /// One legacy server, and how carefully it is asked.
 #[derive(Debug, Clone)]
@@ -41,6 +46,8 @@ pub struct UpstreamFile {
 pub(super) struct UpstreamDefaults {
     pub(super) connect_timeout: Option<Duration>,
     pub(super) policy: PolicySettings,
+    /// How many calls one gets at once, where somebody said it.
+    pub(super) in_flight: Option<usize>,
 }
 
 /// Headers that belong to the message or the connection, not to whoever writes a file.
@@ -76,7 +83,7 @@ pub(super) fn read(
     };
     if let Some(text) = entry.value.as_text() {
         let settings = http::line(report, environment, defaults, &entry.value, text)?;
-        let settings = UpstreamSettings::Http(settings(name?));
+        let settings = UpstreamSettings::Http(Box::new(settings(name?)));
         return Some(UpstreamFile {
             settings,
             policy: defaults.policy,
@@ -91,12 +98,69 @@ pub(super) fn read(
         return None;
     }
     let section = Section::open(report, entry.key.span, &entry.value, &UPSTREAM)?;
-    let policy = policies::read(&section, defaults.policy);
+    let kind = UpstreamKind::of(&section)?;
+    let mut base = defaults.policy;
+    if kind == UpstreamKind::Command {
+        base.in_flight_limit = defaults.in_flight.unwrap_or(PolicySettings::IN_FLIGHT_LIMIT_OF_PROGRAMS);
+    }
+    let policy = policies::read(&section, base);
     let (deadline, reply_limit_bytes) = (section.duration("deadline"), section.size("reply_limit"));
     let value_limit = section.count("value_limit").and_then(|count| usize::try_from(count).ok());
-    let settings = http::read(&section, environment, defaults, &policy)?;
-    let settings = UpstreamSettings::Http(settings(name?));
+    let settings = match kind {
+        UpstreamKind::Http => {
+            let settings = http::read(&section, environment, defaults, &policy)?;
+            UpstreamSettings::Http(Box::new(settings(name?)))
+        }
+        UpstreamKind::Command => {
+            let program = program::command(&section, environment)?;
+            UpstreamSettings::Command(CommandSettings { name: name?, program })
+        }
+    };
     Some(UpstreamFile { settings, policy, deadline, reply_limit_bytes, value_limit })
+}
+
+/// What kinds of upstream there are, each with a key of its own that says what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UpstreamKind {
+    Http,
+    Command,
+}
+
+impl UpstreamKind {
+    /// The key that makes an upstream one of this kind, and those that it may have beside it.
+    const KEYS: [(Self, &'static str, &'static [&'static str]); 2] = [
+        (
+            Self::Http,
+            "url",
+            &[
+                "ejection",
+                "health",
+                "dns_refresh",
+                "protocol",
+                "tls",
+                "connect_timeout",
+                "headers",
+                "auth",
+                "redirects",
+            ],
+        ),
+        (Self::Command, "command", &["cwd", "environment"]),
+    ];
+
+    /// The kind of an upstream; that of HTTP where nothing says it. Keys that are for another kind are refused.
+    fn of(section: &Section<'_, '_>) -> Option<Self> {
+        let before = section.report.errors();
+        let mut kinds = Self::KEYS.into_iter().filter(|(_, key, _)| section.get(key).is_some());
+        let (kind, key, own) = kinds.next().unwrap_or(Self::KEYS[0]);
+        let others = Self::KEYS.into_iter().filter(|(other, ..)| *other != kind);
+        let mut refused: Vec<&'static str> =
+            others.flat_map(|(_, key, beside)| std::iter::once(key).chain(beside.iter().copied())).collect();
+        refused.retain(|name| !own.contains(name));
+        refused.sort_unstable();
+        refused.dedup();
+        section.refuse_beside(&refused, key);
+        (section.report.errors() == before).then_some(kind)
+    }
 }
 
 /// The name of a header that a file may set or let through.

@@ -111,7 +111,9 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
 /// Why the upstream gave no reply, as far as it is anyone's business.
 fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
     match error {
-        UpstreamError::Connect { .. } => (StatusCode::BAD_GATEWAY, "the upstream can't be reached"),
+        UpstreamError::Connect { .. } | UpstreamError::NotStarted { .. } => {
+            (StatusCode::BAD_GATEWAY, "the upstream can't be reached")
+        }
         UpstreamError::ConnectDeadline { .. }
         | UpstreamError::Deadline { .. }
         | UpstreamError::AttemptDeadline { .. } => {

@@ -6,15 +6,10 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
-use percent_encoding::utf8_percent_encode;
 use serde_json::{Map, Value};
 
-use super::RequestError;
-use crate::{
-    route::path::{ESCAPED, PathTemplate, scalar},
-    rule::{Template, template_names},
-    tool::Arguments,
-};
+use super::{RequestError, filling::Filling};
+use crate::{route::path::PathTemplate, rule::Template, tool::Arguments};
 
 /// How an HTTP request is made of a call's arguments.
 #[derive(Debug)]
@@ -118,7 +113,7 @@ impl HttpTemplate {
     ///
     /// [`RequestError`] when an argument is missing or can't be written where it belongs.
     pub fn build(&self, arguments: &Arguments, caller: &HeaderMap) -> Result<HttpRequest, RequestError> {
-        let mut filling = Filling { arguments, names: None };
+        let mut filling = Filling::new(arguments);
         let mut headers = HeaderMap::new();
         for name in &self.forwarded {
             for value in caller.get_all(name) {
@@ -161,7 +156,8 @@ impl HttpTemplate {
 }
 
 impl BodyTemplate {
-    fn build(&self, filling: &mut Filling<'_>) -> Result<(&'static str, Bytes), RequestError> {
+    /// Its media type, and its bytes.
+    pub(super) fn build(&self, filling: &mut Filling<'_>) -> Result<(&'static str, Bytes), RequestError> {
         Ok(match self {
             Self::Json(template) => {
                 let value = template.build(filling)?.unwrap_or(Value::Null);
@@ -180,7 +176,7 @@ impl JsonTemplate {
     ///
     /// [`RequestError`] when a template can't be filled in.
     pub fn fill(&self, arguments: &Arguments) -> Result<Option<Value>, RequestError> {
-        self.build(&mut Filling { arguments, names: None })
+        self.build(&mut Filling::new(arguments))
     }
 
     /// The value, or nothing where an argument is not there.
@@ -212,59 +208,6 @@ impl JsonTemplate {
                 Value::Object(map)
             }
         }))
-    }
-}
-
-/// One request being filled in; what templates see is made when the first one asks.
-struct Filling<'a> {
-    arguments: &'a Arguments,
-    names: Option<minijinja::Value>,
-}
-
-impl Filling<'_> {
-    fn render(&mut self, template: &Template) -> Result<String, RequestError> {
-        let names = self.names.get_or_insert_with(|| template_names(self.arguments));
-        template
-            .render(names)
-            .map_err(|error| RequestError(format!("the request could not be made of the arguments: {error}")))
-    }
-
-    /// `name=value&…`, encoded for a query or a form.
-    fn encoded(&mut self, parameters: &[(String, ValueTemplate)]) -> Result<String, RequestError> {
-        let mut encoded = String::new();
-        for (name, value) in parameters {
-            if matches!(value, ValueTemplate::NameOnly) {
-                encoded.push_str(if encoded.is_empty() { "" } else { "&" });
-                encoded.extend(utf8_percent_encode(name, ESCAPED));
-                continue;
-            }
-            for text in self.values(value)? {
-                if !encoded.is_empty() {
-                    encoded.push('&');
-                }
-                encoded.extend(utf8_percent_encode(name, ESCAPED));
-                encoded.push('=');
-                encoded.extend(utf8_percent_encode(&text, ESCAPED));
-            }
-        }
-        Ok(encoded)
-    }
-
-    fn values(&mut self, value: &ValueTemplate) -> Result<Vec<String>, RequestError> {
-        match value {
-            ValueTemplate::NameOnly => Ok(Vec::new()),
-            ValueTemplate::Argument(name) => match self.arguments.get(name) {
-                None | Some(Value::Null) => Ok(Vec::new()),
-                Some(Value::Array(items)) => {
-                    items.iter().map(|item| scalar(name, Some(item)).map_err(RequestError)).collect()
-                }
-                one => Ok(vec![scalar(name, one).map_err(RequestError)?]),
-            },
-            ValueTemplate::Text(template) => {
-                let text = self.render(template)?;
-                Ok(if text.is_empty() { Vec::new() } else { vec![text] })
-            }
-        }
     }
 }
 

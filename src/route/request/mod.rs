@@ -1,20 +1,27 @@
 //! Arguments to what an upstream is asked, in the words of its kind.
 //!
-//! `http` for those that speak HTTP.
+//! `http` for those that speak HTTP, `command` for programs; `filling` puts the arguments of one call in.
 
+mod command;
+mod filling;
 mod http;
 
 use ::http::HeaderMap;
 
 use crate::tool::Arguments;
 
-pub use self::http::{BodyTemplate, HttpRequest, HttpTemplate, JsonTemplate, Under, ValueTemplate};
+pub use self::{
+    command::{CommandRequest, CommandTemplate, WordTemplate},
+    http::{BodyTemplate, HttpRequest, HttpTemplate, JsonTemplate, Under, ValueTemplate},
+};
 
 /// How what the upstream is asked is made of a call's arguments.
 #[derive(Debug)]
 pub enum RequestTemplate {
     /// By HTTP, or by a CGI program that takes it for HTTP.
     Http(HttpTemplate),
+    /// As the words of a command.
+    Command(CommandTemplate),
 }
 
 /// What an upstream is asked.
@@ -22,6 +29,8 @@ pub enum RequestTemplate {
 pub enum UpstreamRequest {
     /// By HTTP, or by a CGI program that takes it for HTTP.
     Http(HttpRequest),
+    /// As the words of a command.
+    Command(CommandRequest),
 }
 
 /// Why arguments can't be put into a request. The text is for the model.
@@ -44,6 +53,7 @@ impl RequestTemplate {
     pub fn build(&self, arguments: &Arguments, caller: &HeaderMap) -> Result<UpstreamRequest, RequestError> {
         match self {
             Self::Http(template) => template.build(arguments, caller).map(UpstreamRequest::Http),
+            Self::Command(template) => template.build(arguments).map(UpstreamRequest::Command),
         }
     }
 
@@ -51,6 +61,8 @@ impl RequestTemplate {
     pub fn is_safe(&self) -> bool {
         match self {
             Self::Http(template) => template.method.is_safe(),
+            // What a command does, only its author knows.
+            Self::Command(_) => false,
         }
     }
 
@@ -58,6 +70,7 @@ impl RequestTemplate {
     pub fn is_idempotent(&self) -> bool {
         match self {
             Self::Http(template) => template.method.is_idempotent(),
+            Self::Command(_) => false,
         }
     }
 
@@ -65,6 +78,7 @@ impl RequestTemplate {
     pub fn in_words(&self) -> String {
         match self {
             Self::Http(template) => format!("`{}` request", template.method),
+            Self::Command(_) => "command".to_owned(),
         }
     }
 
@@ -72,6 +86,7 @@ impl RequestTemplate {
     pub fn forwards_headers(&self) -> bool {
         match self {
             Self::Http(template) => !template.forwarded.is_empty(),
+            Self::Command(_) => false,
         }
     }
 }
@@ -81,6 +96,7 @@ impl UpstreamRequest {
     pub fn is_safe(&self) -> bool {
         match self {
             Self::Http(request) => request.method.is_safe(),
+            Self::Command(_) => false,
         }
     }
 
@@ -88,6 +104,7 @@ impl UpstreamRequest {
     pub fn is_idempotent(&self) -> bool {
         match self {
             Self::Http(request) => request.method.is_idempotent(),
+            Self::Command(_) => false,
         }
     }
 
@@ -95,6 +112,7 @@ impl UpstreamRequest {
     pub fn headers_mut(&mut self) -> Option<&mut HeaderMap> {
         match self {
             Self::Http(request) => Some(&mut request.headers),
+            Self::Command(_) => None,
         }
     }
 }

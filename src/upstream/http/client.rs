@@ -147,7 +147,7 @@ impl HttpUpstream {
 
     /// Adds to a request what is the same for every address.
     fn complete(&self, ask: &mut Ask) {
-        let UpstreamRequest::Http(request) = &mut ask.request;
+        let UpstreamRequest::Http(request) = &mut ask.request else { return };
         let headers = &mut request.headers;
         remove_hop_by_hop(headers);
         // The client writes the length that the body has.
@@ -173,7 +173,10 @@ impl HttpUpstream {
         ask: &Ask,
         mut credential: Option<Credential>,
     ) -> Result<Reply, UpstreamError> {
-        let UpstreamRequest::Http(request) = &ask.request;
+        let UpstreamRequest::Http(request) = &ask.request else {
+            let source = "it speaks HTTP, and was asked otherwise".into();
+            return Err(UpstreamError::Unsendable { upstream: self.name().clone(), source });
+        };
         let mut headers = request.headers.clone();
         let (mut method, mut content) = (request.method.clone(), request.body.clone());
         let uri = match request.under {

@@ -225,7 +225,7 @@ async fn legacy(ask: Ask, silent: mpsc::UnboundedSender<Silent>) -> Result<Reply
         headers.insert("content-type", http::HeaderValue::from_static(media_type));
         Ok(Reply::new(StatusCode::from_u16(status).unwrap(), headers, body.into()))
     };
-    let UpstreamRequest::Http(request) = &ask.request;
+    let UpstreamRequest::Http(request) = &ask.request else { panic!("{:?}", ask.request) };
     let path = request.path_and_query.path();
     match path {
         "/array" => reply(200, "application/json", "[1, 2.50]".into()),

@@ -198,5 +198,6 @@ impl Proxy {
 pub(crate) fn http_of(route: &mut Route) -> &mut HttpTemplate {
     match &mut route.request {
         RequestTemplate::Http(template) => template,
+        RequestTemplate::Command(_) => panic!("a route of these tests asks by HTTP"),
     }
 }

@@ -1,4 +1,8 @@
 //! `request` and `rest`: what the upstream is asked, and where REST clients find the tool.
+//!
+//! What is asked by HTTP is read here, what a `command` is asked there.
+
+mod command;
 
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -12,7 +16,7 @@ use super::{
     section::{self, Section},
     source::Span,
     suggest,
-    upstreams::{header_name, scalar},
+    upstreams::{UpstreamFile, header_name, scalar},
 };
 use crate::{
     face::rest::RESERVED,
@@ -25,6 +29,8 @@ use crate::{
 
 /// Names that the templates of a request may use.
 const NAMES: [&str; 2] = ["args", "answers"];
+/// The keys of a request that are for HTTP only.
+const HTTP_KEYS: [&str; 5] = ["method", "path", "query", "headers", "body"];
 pub(super) const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
 /// A request as written, and what it asks of the arguments.
@@ -33,17 +39,26 @@ pub(super) struct Compiled {
     pub(super) template: RequestTemplate,
 }
 
+/// The upstreams that a request may name.
+#[derive(Clone, Copy)]
+pub(super) struct Upstreams<'a> {
+    /// Every name that is written.
+    pub(super) names: &'a [(UpstreamName, Span)],
+    /// Those that could be read.
+    pub(super) files: &'a [UpstreamFile],
+}
+
 /// Reads the parts of a request one by one.
 struct Reader<'s, 'f> {
     report: &'s Report<'f>,
-    upstreams: &'s [(UpstreamName, Span)],
+    upstreams: Upstreams<'s>,
     asked: &'s mut Asked,
 }
 
 /// Reads `request`. `None` when something is wrong with it; that has been reported then.
 pub(super) fn read(
     report: &Report<'_>,
-    upstreams: &[(UpstreamName, Span)],
+    upstreams: Upstreams<'_>,
     node: &Node,
     place: Span,
     asked: &mut Asked,
@@ -66,7 +81,8 @@ pub(super) fn read(
 
 /// Reads a value with templates in it. `None` when something is wrong with it; that has been reported then.
 pub(super) fn value(report: &Report<'_>, node: &Node, what: &str, asked: &mut Asked) -> Option<JsonTemplate> {
-    Reader { report, upstreams: &[], asked }.json(node, what)
+    let upstreams = Upstreams { names: &[], files: &[] };
+    Reader { report, upstreams, asked }.json(node, what)
 }
 
 impl Reader<'_, '_> {
@@ -81,6 +97,9 @@ impl Reader<'_, '_> {
             );
             return None;
         };
+        if method == command::RUN {
+            return self.run_line(node, target);
+        }
         let method = method_of(self.report, language::words_in(self.report, span, method), method);
         let target = target.trim();
         if target.contains("://") {
@@ -93,6 +112,9 @@ impl Reader<'_, '_> {
             "" => self.only_upstream(span),
             name => self.upstream(language::words_in(self.report, span, name), name),
         };
+        if let Some(upstream) = &upstream {
+            self.refuse_command(span, upstream)?;
+        }
         let (path, query) = self.target(node, if path.is_empty() { "/" } else { path })?;
         let mut template = HttpTemplate::new(method?, path);
         template.query = query;
@@ -107,6 +129,17 @@ impl Reader<'_, '_> {
             None if section.get("upstream").is_some() => None,
             None => self.only_upstream(place),
         };
+        // Of an upstream that is not right, the keys tell what it is meant to be.
+        let is_command = match upstream.as_ref().and_then(|upstream| self.is_command(upstream)) {
+            Some(is_command) => is_command,
+            None => {
+                section.get("path").is_none() && command::KEYS.iter().any(|key| section.get(key).is_some())
+            }
+        };
+        if is_command {
+            return self.command(&section, upstream);
+        }
+        self.refuse(&section, &command::KEYS, upstream.as_ref(), "is no command");
         let target = section.required("path", "write `path: /forecast/{city}`").and_then(|node| {
             let text = section::text_of(report, node, "`path`")?;
             self.target(node, text)
@@ -135,8 +168,24 @@ impl Reader<'_, '_> {
         Some(Compiled { upstream: upstream?, template: RequestTemplate::Http(template) })
     }
 
+    /// Says that keys have no place in a request to an upstream of this kind.
+    fn refuse(
+        &self,
+        section: &Section<'_, '_>,
+        keys: &[&'static str],
+        upstream: Option<&UpstreamName>,
+        is: &str,
+    ) {
+        for entry in keys.iter().filter_map(|key| section.entry(key)) {
+            let whose =
+                upstream.map_or_else(String::new, |upstream| format!(": the upstream `{upstream}` {is}"));
+            let message = format!("`{}` has no effect{whose}", entry.key.text);
+            self.report.error(entry.key.span, message, "leave it out");
+        }
+    }
+
     fn only_upstream(&self, span: Span) -> Option<UpstreamName> {
-        match self.upstreams {
+        match self.upstreams.names {
             [(only, _)] => return Some(only.clone()),
             [] => self.report.error(
                 span,
@@ -157,7 +206,12 @@ impl Reader<'_, '_> {
     }
 
     fn upstream(&self, span: Span, name: &str) -> Option<UpstreamName> {
-        find_upstream(self.report, self.upstreams, span, name)
+        find_upstream(self.report, self.upstreams.names, span, name)
+    }
+
+    /// An upstream as it was read.
+    fn file(&self, name: &UpstreamName) -> Option<&UpstreamFile> {
+        self.upstreams.files.iter().find(|file| file.settings.name() == name)
     }
 
     /// A path with arguments, and the query after its `?`.

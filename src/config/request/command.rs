@@ -1,0 +1,208 @@
+//! What a command is asked: `RUN UPSTREAM word {argument} …`, or a map with `arguments`.
+
+use super::{Compiled, Reader, is_name, single_argument};
+use crate::{
+    config::{
+        keys::BODY,
+        language,
+        node::{Kind, Node},
+        section::Section,
+        source::Span,
+        suggest,
+    },
+    route::{BodyTemplate, CommandTemplate, RequestTemplate, UpstreamName, WordTemplate},
+    rule::Template,
+};
+
+/// The word that stands where a method does, for commands.
+pub(super) const RUN: &str = "RUN";
+/// The keys of a request that are for commands only.
+pub(super) const KEYS: [&str; 3] = ["arguments", "options_from", "stdin"];
+
+const HELP: &str = "write `RUN UPSTREAM word {argument}`, such as `RUN disk {path}`";
+
+impl Reader<'_, '_> {
+    /// What follows `RUN` in a line.
+    pub(super) fn run_line(&mut self, node: &Node, rest: &str) -> Option<Compiled> {
+        let mut words = rest.split_whitespace();
+        let Some(name) = words.next() else {
+            self.report.error(node.span, "`RUN` names no command", HELP);
+            return None;
+        };
+        let place = language::words_in(self.report, node.span, name);
+        let upstream = self.upstream(place, name)?;
+        self.refuse_http(place, &upstream)?;
+        let words: Vec<_> = words.map(|word| self.word_of_line(node, word)).collect();
+        let words = words.into_iter().collect::<Option<Vec<_>>>()?;
+        let template =
+            CommandTemplate { words, is_past_options: self.is_past_options(&upstream), ..Default::default() };
+        Some(Compiled { upstream, template: RequestTemplate::Command(template) })
+    }
+
+    /// A word in which `{name}` stands for an argument.
+    fn word_of_line(&mut self, node: &Node, word: &str) -> Option<WordTemplate> {
+        let place = language::words_in(self.report, node.span, word);
+        let refuse = |message: String, help: &str| {
+            self.report.error(place, message, help);
+            None
+        };
+        let in_the_map = "use the map form: `request: { upstream: NAME, arguments: [\"two words\"] }`";
+        if word.contains("{{") || word.contains("{%") {
+            return refuse("a request in a line takes no templates".into(), in_the_map);
+        }
+        if let Some(quote) = word.chars().find(|character| matches!(character, '"' | '\'')) {
+            let message = format!("`{quote}` is no quote here: words are what stands between blanks");
+            return refuse(message, in_the_map);
+        }
+        let (mut rest, mut parts, mut names) = (word, Vec::new(), Vec::new());
+        while let Some((before, behind)) = rest.split_once('{') {
+            let found = behind.split_once('}').filter(|(name, _)| is_argument(name));
+            let Some((name, after)) = found.filter(|_| !before.contains('}')) else {
+                return refuse(format!("`{word}` has braces that hold no name"), HELP);
+            };
+            parts.push(before);
+            names.push(name);
+            rest = after;
+        }
+        if rest.contains('}') {
+            return refuse(format!("`{word}` has braces that hold no name"), HELP);
+        }
+        for name in &names {
+            self.asked.add(name, false, language::words_in(self.report, node.span, name));
+        }
+        Some(match names[..] {
+            [] => WordTemplate::Fixed(word.to_owned()),
+            [name] => WordTemplate::Argument {
+                before: parts[0].to_owned(),
+                name: name.to_owned(),
+                after: rest.to_owned(),
+            },
+            _ => {
+                let source: String = parts
+                    .iter()
+                    .zip(&names)
+                    .map(|(before, name)| format!("{before}{{{{ args.{name} }}}}"))
+                    .collect();
+                let template = Template::compile(&(source + rest)).map_err(|error| {
+                    self.report.error(place, format!("the word can't be read: {error}"), in_the_map);
+                });
+                let needs = names.iter().map(|name| (*name).to_owned()).collect();
+                WordTemplate::Text { template: template.ok()?, needs }
+            }
+        })
+    }
+
+    /// The map form, whose upstream is a command.
+    pub(super) fn command(
+        &mut self,
+        section: &Section<'_, '_>,
+        upstream: Option<UpstreamName>,
+    ) -> Option<Compiled> {
+        let report = self.report;
+        let before = report.errors();
+        self.refuse(section, &super::HTTP_KEYS, upstream.as_ref(), "is a command");
+        let items = match section.get("arguments").map(|node| (&node.kind, node)) {
+            None => &[],
+            Some((Kind::List(items), _)) => items.as_slice(),
+            Some((_, node)) => {
+                let message = format!("the `arguments` of a command are a list, found {}", node.found());
+                report.error(
+                    node.span,
+                    message,
+                    "write each word as an item: `[--count, \"{{ args.count }}\"]`",
+                );
+                &[]
+            }
+        };
+        let words: Vec<_> = items.iter().map(|item| self.word(item)).collect();
+        let stdin = section.entry("stdin").map(|entry| match &entry.value.kind {
+            Kind::Map(_) => {
+                let body = Section::open(report, entry.key.span, &entry.value, &BODY)?;
+                self.body(&body)
+            }
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
+                self.template(&entry.value, "`stdin`").map(BodyTemplate::Text)
+            }
+        });
+        let options_from = section.texts("options_from").unwrap_or_default();
+        for (node, name) in &options_from {
+            if !self.asked.names(name) {
+                let names = self.asked.arguments.iter().map(|argument| argument.name.as_str());
+                let help = suggest::help(name, "its arguments", names);
+                report.error(node.span, format!("the command has no argument `{name}`"), help);
+            }
+        }
+        let words = words.into_iter().collect::<Option<Vec<_>>>()?;
+        let stdin = match stdin {
+            Some(stdin) => Some(stdin?),
+            None => None,
+        };
+        let upstream = upstream.filter(|_| report.errors() == before)?;
+        let options_from = options_from.into_iter().map(|(_, name)| name.to_owned()).collect();
+        let is_past_options = self.is_past_options(&upstream);
+        let template = CommandTemplate { words, options_from, is_past_options, stdin };
+        Some(Compiled { upstream, template: RequestTemplate::Command(template) })
+    }
+
+    /// A word as an item of a list: a template.
+    fn word(&mut self, node: &Node) -> Option<WordTemplate> {
+        if let Some((before, name, after)) = node.as_text().and_then(around_argument) {
+            self.asked.add(name, false, language::words_in(self.report, node.span, name));
+            return Some(WordTemplate::Argument {
+                before: before.to_owned(),
+                name: name.to_owned(),
+                after: after.to_owned(),
+            });
+        }
+        let template = self.template(node, "an item of `arguments`")?;
+        if !template.source().contains("{{") && !template.source().contains("{%") {
+            return Some(WordTemplate::Fixed(template.source().to_owned()));
+        }
+        let arguments = language::arguments_of(&template).unwrap_or_default();
+        let needs = arguments.into_iter().filter(|(_, optional)| !optional).map(|(name, _)| name).collect();
+        Some(WordTemplate::Text { template, needs })
+    }
+
+    /// Says that a command is asked by its words.
+    pub(super) fn refuse_command(&self, place: Span, upstream: &UpstreamName) -> Option<()> {
+        if self.is_command(upstream) != Some(true) {
+            return Some(());
+        }
+        let message = format!("the upstream `{upstream}` is a command, which has no methods and paths");
+        let help = format!("write `RUN {upstream} word {{argument}}`");
+        self.report.error(place, message, help);
+        None
+    }
+
+    fn refuse_http(&self, place: Span, upstream: &UpstreamName) -> Option<()> {
+        if self.is_command(upstream) != Some(false) {
+            return Some(());
+        }
+        let message = format!("the upstream `{upstream}` is no command, and can't be run");
+        self.report.error(place, message, format!("write `GET {upstream}/path`"));
+        None
+    }
+
+    /// Whether an upstream is a command; `None` where it could not be read.
+    pub(super) fn is_command(&self, upstream: &UpstreamName) -> Option<bool> {
+        self.file(upstream).map(|file| file.settings.command().is_some())
+    }
+
+    /// Whether no word of a call is an option any more, because the command's own have a `--`.
+    fn is_past_options(&self, upstream: &UpstreamName) -> bool {
+        let command = self.file(upstream).and_then(|file| file.settings.command());
+        command.is_some_and(|command| command.program.words.iter().any(|word| word == "--"))
+    }
+}
+
+fn is_argument(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(is_name)
+}
+
+/// The name of the only argument of a template, and the text round it.
+fn around_argument(text: &str) -> Option<(&str, &str, &str)> {
+    let (start, end) = (text.find("{{")?, text.rfind("}}")? + 2);
+    let (before, after) = (&text[..start], &text[end..]);
+    let name = single_argument(text.get(start..end)?)?;
+    (!before.contains('{') && !after.contains(['{', '}'])).then_some((before, name, after))
+}

@@ -1,0 +1,189 @@
+//! A program of an upstream: where it is, what it sees, where it works.
+
+use std::path::{Path, PathBuf};
+
+use super::scalar;
+use crate::{
+    config::{
+        folder::why,
+        keys::ENVIRONMENT,
+        node::{Entry, Kind, Node},
+        report::Report,
+        secret::{self, Environment},
+        section::Section,
+        source::Span,
+        suggest,
+    },
+    upstream::program::Program,
+};
+
+/// Where programs are looked for when nobody says it.
+const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Reads a command: a list of words, and the keys beside it.
+pub(super) fn command(section: &Section<'_, '_>, environment: &Environment) -> Option<Program> {
+    let report = section.report;
+    let node = section.get("command")?;
+    let help = "write the program and its words as a list: `command: [df, -P]`; there is no shell";
+    let Kind::List(items) = &node.kind else {
+        report.error(node.span, format!("`command` takes a list, found {}", node.found()), help);
+        return None;
+    };
+    let words: Vec<_> = items.iter().map(|item| word(report, environment, item)).collect();
+    let mut words = words.into_iter().collect::<Option<Vec<_>>>()?.into_iter();
+    let Some(name) = words.next().filter(|name| !name.trim().is_empty()) else {
+        report.error(node.span, "`command` names no program", help);
+        return None;
+    };
+    let around = Around::read(section, environment)?;
+    let path = around.find(report, items[0].span, &name)?;
+    let folder = around.folder.unwrap_or_else(|| Program::FOLDER_DEFAULT.into());
+    Some(Program { path, called: name, words: words.collect(), folder, environment: around.environment })
+}
+
+/// A word that is the same in every call.
+fn word(report: &Report<'_>, environment: &Environment, node: &Node) -> Option<String> {
+    let text = scalar(report, node, "a word of `command`")?;
+    if text.contains("{{") {
+        let help = "write what changes from call to call under `arguments` of the route's `request`";
+        report.error(node.span, "the words of an upstream take no templates", help);
+        return None;
+    }
+    let text = secret::expand(report, environment, node.span, &text)?.text;
+    without_nul(report, node.span, text)
+}
+
+fn without_nul(report: &Report<'_>, span: Span, text: String) -> Option<String> {
+    if text.contains('\0') {
+        report.error(span, "a program can't be given the character NUL", "leave it out");
+        return None;
+    }
+    Some(text)
+}
+
+/// What is round a program.
+struct Around {
+    folder: Option<PathBuf>,
+    environment: Vec<(String, String)>,
+}
+
+impl Around {
+    fn read(section: &Section<'_, '_>, environment: &Environment) -> Option<Self> {
+        let report = section.report;
+        let folder = section.text_node("cwd").map(|(node, text)| {
+            let text = secret::expand(report, environment, node.span, text)?.text;
+            let folder = absolute(report, node.span, &text)?;
+            if !folder.is_dir() {
+                let message = format!("there is no folder `{text}`");
+                report.warning(node.span, message, "make it, or no call will work");
+            }
+            Some(folder)
+        });
+        let variables = variables(section, environment)?;
+        let folder = match (folder, section.get("cwd")) {
+            (Some(folder), _) => Some(folder?),
+            (None, None) => None,
+            (None, Some(_)) => return None,
+        };
+        Some(Self { folder, environment: variables })
+    }
+
+    /// Where a program is: a path from the root on; or as it was written, where it is nowhere yet.
+    fn find(&self, report: &Report<'_>, span: Span, name: &str) -> Option<PathBuf> {
+        if name.contains('/') {
+            let path = absolute(report, span, name)?;
+            let message = match std::fs::metadata(&path) {
+                Err(error) => format!("the program `{name}` {}", why(&error)),
+                Ok(metadata) if !is_program(&metadata) => {
+                    format!("`{name}` is no program that can be started")
+                }
+                Ok(_) => return Some(path),
+            };
+            report.warning(span, message, "correct the path, or `chmod +x` it; no call works before");
+            return Some(path);
+        }
+        let folders = self.environment.iter().find(|(known, _)| known == "PATH");
+        let folders = folders.map_or(PATH_DEFAULT, |(_, folders)| folders);
+        let found = folders.split(':').filter(|folder| folder.starts_with('/')).find_map(|folder| {
+            let path = Path::new(folder).join(name);
+            std::fs::metadata(&path).is_ok_and(|metadata| is_program(&metadata)).then_some(path)
+        });
+        if found.is_none() {
+            let message = format!("there is no program `{name}` in {folders}");
+            let help = "install it, or write its path from the root on; no call works before";
+            report.warning(span, message, help);
+        }
+        Some(found.unwrap_or_else(|| name.into()))
+    }
+}
+
+#[cfg(unix)]
+fn is_program(metadata: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
+}
+
+#[cfg(not(unix))]
+fn is_program(metadata: &std::fs::Metadata) -> bool {
+    metadata.is_file()
+}
+
+/// A path from the root on, or from the folder of the file that it is written in.
+fn absolute(report: &Report<'_>, span: Span, text: &str) -> Option<PathBuf> {
+    let path = Path::new(text);
+    if path.is_absolute() {
+        return Some(path.to_owned());
+    }
+    let folder = report.files().folder(span).and_then(|folder| std::path::absolute(folder.join(path)).ok());
+    if folder.is_none() {
+        let message =
+            format!("`{text}` is no path from the root on, and there is no file it could lie beside");
+        report.error(span, message, "write it from the root on: `/usr/local/bin/report`");
+    }
+    folder
+}
+
+/// All that a program sees: `PATH` and a locale, what is allowed by name, and what is set.
+fn variables(section: &Section<'_, '_>, environment: &Environment) -> Option<Vec<(String, String)>> {
+    let report = section.report;
+    let path = environment.get("PATH").filter(|path| !path.is_empty()).unwrap_or(PATH_DEFAULT);
+    let mut variables =
+        vec![("PATH".to_owned(), path.to_owned()), ("LC_ALL".to_owned(), Program::LOCALE_DEFAULT.to_owned())];
+    let mut set = |name: &str, value: String| match variables.iter_mut().find(|(known, _)| known == name) {
+        Some(known) => known.1 = value,
+        None => variables.push((name.to_owned(), value)),
+    };
+    if section.get("environment").is_none() {
+        return Some(variables);
+    }
+    let before = report.errors();
+    let own = section.section("environment", &ENVIRONMENT)?;
+    for (node, name) in own.texts("allow").unwrap_or_default() {
+        if is_variable(report, node.span, name)
+            && let Some(value) = environment.get(name)
+        {
+            set(name, value.to_owned());
+        }
+    }
+    for Entry { key, value } in own.map("set").unwrap_or_default() {
+        let is_good = is_variable(report, key.span, &key.text);
+        let text = scalar(report, value, &format!("the variable `{}`", key.text))
+            .and_then(|text| secret::expand_secret(report, environment, value.span, &text))
+            .and_then(|expanded| without_nul(report, value.span, expanded.text));
+        if let (true, Some(text)) = (is_good, text) {
+            set(&key.text, text);
+        }
+    }
+    (report.errors() == before).then_some(variables)
+}
+
+fn is_variable(report: &Report<'_>, span: Span, name: &str) -> bool {
+    let good = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+    if !good {
+        let nearest = suggest::nearest(name, ["HOME", "TZ", "LANG"]).unwrap_or("HOME");
+        let message = format!("`{name}` is no name of a variable");
+        report.error(span, message, format!("write letters, digits and `_`: `{nearest}`"));
+    }
+    good
+}

@@ -1,0 +1,338 @@
+//! Arguments to the words of a command.
+//!
+//! There is no shell: each word reaches the program as it is, whatever is in it. What is left to an argument is to
+//! look like an option, and that it may not: text of a caller that begins with `-` at the beginning of a word is
+//! refused, unless `--` stands before it or the route allows the argument by name.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::{RequestError, filling::Filling, http::BodyTemplate};
+use crate::{route::path::scalar, rule::Template, tool::Arguments};
+
+/// How the words of a command are made of a call's arguments.
+#[derive(Debug, Default)]
+pub struct CommandTemplate {
+    /// The words, in order.
+    pub words: Vec<WordTemplate>,
+    /// Arguments that may be options: their text may begin with `-`.
+    pub options_from: Vec<String>,
+    /// Whether the command's own words have a `--`, so that no later word is an option.
+    pub is_past_options: bool,
+    /// What the program reads.
+    pub stdin: Option<BodyTemplate>,
+}
+
+/// How one word is made, or several of an array.
+#[derive(Debug)]
+pub enum WordTemplate {
+    /// As it is.
+    Fixed(String),
+    /// An argument and what is round it: an array gives a word for each of its items, and one that is not there none.
+    Argument {
+        /// The text before it.
+        before: String,
+        /// The argument.
+        name: String,
+        /// The text behind it.
+        after: String,
+    },
+    /// A rendered text; an empty one is no word.
+    Text {
+        /// What is rendered.
+        template: Template,
+        /// Arguments without which there is no word.
+        needs: Vec<String>,
+    },
+}
+
+/// What a command is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandRequest {
+    /// The words behind those that the command has itself.
+    pub words: Vec<String>,
+    /// What it reads; empty for nothing.
+    pub stdin: Bytes,
+}
+
+impl CommandTemplate {
+    /// How many words a call may give to a command.
+    pub const WORD_COUNT_LIMIT: usize = 1024;
+    /// How long one word may be, in bytes; Linux takes no longer one.
+    pub const WORD_LIMIT_BYTES: usize = (128 << 10) - 1;
+    /// How long all words of a call may be together, in bytes.
+    pub const WORDS_LIMIT_BYTES: usize = 512 << 10;
+    /// How much a command may be given to read, in bytes.
+    pub const STDIN_LIMIT_BYTES: usize = 16 << 20;
+
+    /// Makes what a command is asked in a call.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`] when an argument can't be written where it belongs.
+    pub fn build(&self, arguments: &Arguments) -> Result<CommandRequest, RequestError> {
+        let mut filling = Filling::new(arguments);
+        let mut words = Words { list: Vec::new(), bytes: 0, is_past_options: self.is_past_options };
+        for template in &self.words {
+            self.word(template, &mut filling, &mut words)?;
+        }
+        let stdin = match &self.stdin {
+            None => Bytes::new(),
+            Some(body) => body.build(&mut filling)?.1,
+        };
+        if stdin.len() > Self::STDIN_LIMIT_BYTES {
+            let limit = Self::STDIN_LIMIT_BYTES;
+            return Err(too_long(&format!("the program would be given more than {limit} bytes to read")));
+        }
+        Ok(CommandRequest { words: words.list, stdin })
+    }
+
+    fn word(
+        &self,
+        template: &WordTemplate,
+        filling: &mut Filling<'_>,
+        words: &mut Words,
+    ) -> Result<(), RequestError> {
+        match template {
+            WordTemplate::Fixed(text) => {
+                words.is_past_options |= text == "--";
+                words.push(text.clone())
+            }
+            WordTemplate::Argument { before, name, after } => {
+                let items = match filling.arguments.get(name) {
+                    None | Some(Value::Null) => return Ok(()),
+                    Some(Value::Array(items)) => items.as_slice(),
+                    Some(one) => std::slice::from_ref(one),
+                };
+                for item in items {
+                    let text = scalar(name, Some(item)).map_err(|why| RequestError::new(&why))?;
+                    let may_be_option = words.is_past_options || self.options_from.contains(name);
+                    if before.is_empty() && text.starts_with('-') && !may_be_option {
+                        return Err(RequestError::new(&format!(
+                            "argument `{name}` must not begin with `-`, or the program would take it for an option"
+                        )));
+                    }
+                    words.push(format!("{before}{text}{after}"))?;
+                }
+                Ok(())
+            }
+            WordTemplate::Text { template, needs } => {
+                let is_missing = |name: &String| filling.arguments.get(name).is_none_or(Value::is_null);
+                if needs.iter().any(is_missing) {
+                    return Ok(());
+                }
+                let text = filling.render(template)?;
+                if text.is_empty() {
+                    return Ok(());
+                }
+                if text.starts_with('-')
+                    && !words.is_past_options
+                    && !self.is_own(template, &text, filling)?
+                {
+                    return Err(RequestError::new(
+                        "no argument may begin with `-` here, or the program would take it for an option",
+                    ));
+                }
+                words.push(text)
+            }
+        }
+    }
+
+    /// Whether the `-` at the beginning of a rendered text is the template's own, and no argument's.
+    ///
+    /// It is when a template that begins with it gave it; or when the text is the same, and the `-` is still there, of
+    /// arguments in which every `-` is another character.
+    fn is_own(&self, template: &Template, text: &str, filling: &Filling<'_>) -> Result<bool, RequestError> {
+        if template.source().starts_with('-') {
+            return Ok(true);
+        }
+        let masked = self.masked(filling.arguments);
+        let other = Filling::new(&masked).render(template)?;
+        let same = other.replace(MASK, "-") == text;
+        Ok(same && other.starts_with('-'))
+    }
+
+    /// The arguments and answers without a `-`, but for those that may be options.
+    fn masked(&self, arguments: &Arguments) -> Arguments {
+        let mask = |(name, value): (&String, &Value)| match self.options_from.contains(name) {
+            true => (name.clone(), value.clone()),
+            false => (name.clone(), masked(value)),
+        };
+        let values: Map<String, Value> = arguments.as_map().iter().map(mask).collect();
+        let answers = arguments.answers().iter().map(|(name, value)| (name.clone(), masked(value)));
+        Arguments::from(values).with_answers(answers.collect())
+    }
+}
+
+/// What stands for a `-` of an argument: a character that nobody writes (Unicode, private use).
+const MASK: char = '\u{F8FE}';
+
+fn masked(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(text.replace('-', &MASK.to_string())),
+        // A number has nothing that could stand for its sign; without it the text is another one, which is refused.
+        Value::Number(number) => {
+            let text = number.to_string();
+            let positive = text.strip_prefix('-').and_then(|text| serde_json::from_str(text).ok());
+            positive.unwrap_or_else(|| value.clone())
+        }
+        Value::Array(items) => items.iter().map(masked).collect(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| (name.replace('-', &MASK.to_string()), masked(value)))
+            .collect(),
+        Value::Null | Value::Bool(_) => value.clone(),
+    }
+}
+
+/// The words so far, within their limits.
+struct Words {
+    list: Vec<String>,
+    bytes: usize,
+    is_past_options: bool,
+}
+
+impl Words {
+    fn push(&mut self, word: String) -> Result<(), RequestError> {
+        if word.contains('\0') {
+            return Err(RequestError::new(
+                "a word of a command can't have the character NUL in it; change the argument it is made of",
+            ));
+        }
+        self.bytes += word.len();
+        if word.len() > CommandTemplate::WORD_LIMIT_BYTES {
+            let limit = CommandTemplate::WORD_LIMIT_BYTES;
+            return Err(too_long(&format!("a word of the command would have more than {limit} bytes")));
+        }
+        if self.bytes > CommandTemplate::WORDS_LIMIT_BYTES {
+            let limit = CommandTemplate::WORDS_LIMIT_BYTES;
+            return Err(too_long(&format!("the command would have more than {limit} bytes")));
+        }
+        if self.list.len() == CommandTemplate::WORD_COUNT_LIMIT {
+            let limit = CommandTemplate::WORD_COUNT_LIMIT;
+            return Err(too_long(&format!("the command would have more than {limit} words")));
+        }
+        self.list.push(word);
+        Ok(())
+    }
+}
+
+fn too_long(why: &str) -> RequestError {
+    RequestError::new(&format!("the arguments are too long: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn argument(before: &str, name: &str, after: &str) -> WordTemplate {
+        WordTemplate::Argument { before: before.into(), name: name.into(), after: after.into() }
+    }
+
+    fn text(template: &str, needs: &[&str]) -> WordTemplate {
+        let needs = needs.iter().map(|name| (*name).to_owned()).collect();
+        WordTemplate::Text { template: Template::compile(template).unwrap(), needs }
+    }
+
+    fn build(template: &CommandTemplate, arguments: Value) -> Result<Vec<String>, String> {
+        let arguments = Arguments::from(arguments.as_object().unwrap().clone());
+        template.build(&arguments).map(|request| request.words).map_err(|error| error.to_string())
+    }
+
+    #[track_caller]
+    fn check(words: Vec<WordTemplate>, arguments: Value, expected: Result<&[&str], &str>) {
+        let template = CommandTemplate { words, ..CommandTemplate::default() };
+        match (build(&template, arguments), expected) {
+            (Ok(words), Ok(expected)) => assert_eq!(words, expected),
+            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn each_word_is_one_word_whatever_is_in_it() {
+        let words =
+            || vec![WordTemplate::Fixed("-n".into()), argument("", "path", ""), argument("--of=", "n", "k")];
+        check(
+            words(),
+            json!({"path": "a b; rm -rf $HOME `x` \"'*", "n": 3}),
+            Ok(&["-n", "a b; rm -rf $HOME `x` \"'*", "--of=3k"]),
+        );
+        check(words(), json!({"n": null}), Ok(&["-n"]));
+        check(words(), json!({"path": ["a", 1, ""]}), Ok(&["-n", "a", "1", ""]));
+        check(words(), json!({"path": {"a": 1}}), Err("argument `path` must be a text"));
+        check(words(), json!({"path": "a\0b"}), Err("NUL"));
+    }
+
+    #[test]
+    fn a_word_of_a_template_is_left_out_where_there_is_nothing_to_say() {
+        let word = || {
+            vec![text("--sort={{ args.sort }}", &["sort"]), text("{% if args.all %}--all{% endif %}", &[])]
+        };
+        check(word(), json!({"sort": "name", "all": true}), Ok(&["--sort=name", "--all"]));
+        check(word(), json!({"all": false}), Ok(&[]));
+    }
+
+    #[test]
+    fn what_looks_like_an_option_is_refused() {
+        for value in [json!("-rf"), json!("--help"), json!("-"), json!(-5), json!(["a", "-x"])] {
+            check(
+                vec![argument("", "path", "")],
+                json!({"path": value}),
+                Err("`path` must not begin with `-`"),
+            );
+        }
+        for value in [json!("-rf"), json!(-5)] {
+            for template in [
+                "{{ args.path }}!",
+                "{{ args.path | string }}",
+                "{% if args.path %}{{ args.path }}{% endif %}",
+            ] {
+                check(vec![text(template, &[])], json!({"path": value}), Err("may begin with `-`"));
+            }
+        }
+        // Part of a text, too, and chosen by it.
+        check(vec![text("{{ args.path[2:] }}", &[])], json!({"path": "ab-x"}), Err("may begin with `-`"));
+        check(vec![text("{{ args.path[-2:] }}", &[])], json!({"path": "ab-x"}), Err("may begin with `-`"));
+        let chosen = "{% if '-' in args.path %}{{ args.path }}{% else %}-n{% endif %}";
+        check(vec![text(chosen, &[])], json!({"path": "-evil"}), Err("may begin with `-`"));
+        check(vec![text(chosen, &[])], json!({"path": "good"}), Ok(&["-n"]));
+        // Not at the beginning it is a text as any other.
+        check(vec![argument("--path=", "path", "")], json!({"path": "-rf"}), Ok(&["--path=-rf"]));
+        check(vec![text("a{{ args.path }}", &[])], json!({"path": "-rf"}), Ok(&["a-rf"]));
+        check(vec![text("-D{{ args.path }}", &[])], json!({"path": "-rf"}), Ok(&["-D-rf"]));
+    }
+
+    #[test]
+    fn options_may_be_allowed_by_name_and_after_two_dashes() {
+        let words = || vec![argument("", "path", ""), text("{{ args.path }}{{ args.more }}", &[])];
+        let allowed = CommandTemplate {
+            words: words(),
+            options_from: vec!["path".into()],
+            ..CommandTemplate::default()
+        };
+        assert_eq!(build(&allowed, json!({"path": "-v", "more": "-x"})).unwrap(), ["-v", "-v-x"]);
+        build(&allowed, json!({"path": "", "more": "-x"})).unwrap_err();
+        let past = CommandTemplate { words: words(), is_past_options: true, ..CommandTemplate::default() };
+        assert_eq!(build(&past, json!({"path": "-v", "more": ""})).unwrap(), ["-v", "-v"]);
+        let mut with_dashes = vec![WordTemplate::Fixed("--".into())];
+        with_dashes.extend(words());
+        check(with_dashes, json!({"path": "-v", "more": ""}), Ok(&["--", "-v", "-v"]));
+        // Those that a caller writes count for nothing.
+        check(words(), json!({"path": "--", "more": "-x"}), Err("must not begin with `-`"));
+    }
+
+    #[test]
+    fn words_have_limits() {
+        let list = |count: usize, bytes: usize| json!({"path": vec!["x".repeat(bytes); count]});
+        check(vec![argument("", "path", "")], list(1025, 1), Err("more than 1024 words"));
+        check(vec![argument("", "path", "")], list(1, 128 << 10), Err("more than 131071 bytes"));
+        check(vec![argument("", "path", "")], list(6, 100 << 10), Err("more than 524288 bytes"));
+        let stdin = Some(BodyTemplate::Text(Template::compile("{{ args.text }}").unwrap()));
+        let template = CommandTemplate { stdin, ..CommandTemplate::default() };
+        let arguments = |text: &str| Arguments::from(json!({"text": text}).as_object().unwrap().clone());
+        assert_eq!(template.build(&arguments("a\0b")).unwrap().stdin, "a\0b");
+    }
+}

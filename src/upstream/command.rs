@@ -1,0 +1,91 @@
+//! Commands: a program that is started for each call, with words of the call behind its own.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tower::Service;
+
+use super::{
+    Ask, PendingReply, UpstreamError,
+    program::{Finished, Program, Run, RunError, run},
+};
+use crate::{
+    reply::Reply,
+    route::{UpstreamName, UpstreamRequest},
+};
+
+/// One command, and how it is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandSettings {
+    /// What routes call it.
+    pub name: UpstreamName,
+    /// What is started.
+    pub program: Program,
+}
+
+/// A command. It is started anew for every [`Ask`]; dropping the future ends it, with all that it started.
+#[derive(Debug, Clone)]
+pub struct CommandUpstream {
+    settings: Arc<CommandSettings>,
+}
+
+impl CommandUpstream {
+    /// Nothing is started yet.
+    pub fn new(settings: CommandSettings) -> Self {
+        Self { settings: Arc::new(settings) }
+    }
+
+    /// What routes call it.
+    pub fn name(&self) -> &UpstreamName {
+        &self.settings.name
+    }
+
+    async fn ask(self, ask: Ask) -> Result<Reply, UpstreamError> {
+        let upstream = || self.name().clone();
+        let UpstreamRequest::Command(request) = ask.request else {
+            let source = "it takes words, and was asked otherwise".into();
+            return Err(UpstreamError::Unsendable { upstream: upstream(), source });
+        };
+        let running = run(
+            &self.settings.program,
+            Run {
+                words: &request.words,
+                variables: &[],
+                input: &request.stdin,
+                limit_bytes: ask.reply_limit_bytes,
+                meanwhile: ask.meanwhile.as_ref(),
+            },
+        );
+        match running.await {
+            Ok(Finished { output, exit }) => Ok(Reply::of_program(output, exit)),
+            Err(error) => Err(error.of(upstream(), ask.reply_limit_bytes)),
+        }
+    }
+}
+
+impl RunError {
+    /// The same of an upstream.
+    pub(super) fn of(self, upstream: UpstreamName, limit_bytes: usize) -> UpstreamError {
+        match self {
+            Self::NotStarted(source) => UpstreamError::NotStarted { upstream, source: source.into() },
+            Self::TooLong => UpstreamError::TooLong { upstream, limit_bytes },
+            Self::Broken(source) => UpstreamError::CutOff { upstream, source: source.into() },
+        }
+    }
+}
+
+impl Service<Ask> for CommandUpstream {
+    type Response = Reply;
+    type Error = UpstreamError;
+    type Future = PendingReply;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, ask: Ask) -> Self::Future {
+        Box::pin(self.clone().ask(ask))
+    }
+}

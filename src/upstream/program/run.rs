@@ -1,0 +1,195 @@
+//! One run of a program: what it is given to read, what it writes, how it ends.
+
+use std::{io, process::ExitStatus, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::ChildStdin,
+    time::timeout,
+};
+use tracing::info;
+
+use super::{
+    super::{Happened, Meanwhile},
+    Program,
+    group::Group,
+};
+use crate::reply::{End, Exit};
+
+/// How much of standard error is kept, in bytes: the end of it, where programs say why.
+pub(crate) const STDERR_LIMIT_BYTES: usize = 16 << 10;
+
+/// How long what a program left behind may hold its pipes open without writing, once the program itself has ended.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// How much is read at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// What a program wrote, and how it ended.
+#[derive(Debug)]
+pub(in crate::upstream) struct Finished {
+    pub(in crate::upstream) output: Bytes,
+    pub(in crate::upstream) exit: Exit,
+}
+
+/// Why a run came to nothing.
+#[derive(Debug)]
+pub(in crate::upstream) enum RunError {
+    /// It never ran.
+    NotStarted(io::Error),
+    /// It writes more than is read.
+    TooLong,
+    /// The system failed between us and it.
+    Broken(io::Error),
+}
+
+/// What is done with a program beside what is the same each time.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::upstream) struct Run<'a> {
+    /// More words behind its name.
+    pub(in crate::upstream) words: &'a [String],
+    /// More variables.
+    pub(in crate::upstream) variables: &'a [(String, String)],
+    /// What it reads.
+    pub(in crate::upstream) input: &'a Bytes,
+    /// How much it may write.
+    pub(in crate::upstream) limit_bytes: usize,
+    /// Who hears how much it wrote.
+    pub(in crate::upstream) meanwhile: Option<&'a Meanwhile>,
+}
+
+/// Runs a program to its end. Dropping the future ends it, with all that it started; so does a limit that it passes.
+pub(in crate::upstream) async fn run(program: &Program, run: Run<'_>) -> Result<Finished, RunError> {
+    let variables = run.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let mut command = program.command(run.words, variables);
+    if !run.input.is_empty() {
+        command.stdin(std::process::Stdio::piped());
+    }
+    let mut group = Group::start(&mut command).map_err(RunError::NotStarted)?;
+    let child = group.child().ok_or_else(|| RunError::Broken(io::Error::other("it is gone")))?;
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let missing = || RunError::Broken(io::Error::other("it has no pipes"));
+    let (stdout, stderr) = (stdout.ok_or_else(missing)?, stderr.ok_or_else(missing)?);
+    let mut written = Written { program, output: BytesMut::new(), stderr: Vec::new(), is_taken: false };
+    let Written { output, stderr: told, .. } = &mut written;
+    let status = {
+        let streams = async {
+            tokio::try_join!(feed(stdin, run.input), read(stdout, output, run), keep_end(stderr, told))
+                .map(drop)
+        };
+        tokio::pin!(streams);
+        tokio::select! {
+            biased;
+            streamed = &mut streams => {
+                streamed?;
+                group.wait().await.map_err(RunError::Broken)?
+            }
+            status = group.wait() => {
+                let status = status.map_err(RunError::Broken)?;
+                // What it left behind may still be writing, or only hold the pipes.
+                match timeout(LINGER, &mut streams).await {
+                    Ok(streamed) => streamed?,
+                    Err(_) => {
+                        group.clear();
+                        // Whoever has left the group keeps the pipe, and is not listened to.
+                        if let Ok(streamed) = timeout(LINGER, &mut streams).await {
+                            streamed?;
+                        }
+                    }
+                }
+                status
+            }
+        }
+    };
+    group.clear();
+    Ok(written.finish(status))
+}
+
+/// What came of a program so far. Where nobody takes it, at least the log has its last words.
+struct Written<'a> {
+    program: &'a Program,
+    output: BytesMut,
+    stderr: Vec<u8>,
+    is_taken: bool,
+}
+
+impl Written<'_> {
+    fn finish(mut self, status: ExitStatus) -> Finished {
+        self.is_taken = true;
+        let output = std::mem::take(&mut self.output).freeze();
+        Finished { output, exit: Exit { end: end_of(status), stderr: last(&self.stderr).to_vec().into() } }
+    }
+}
+
+impl Drop for Written<'_> {
+    fn drop(&mut self) {
+        if !self.is_taken && !self.stderr.is_empty() {
+            let stderr = String::from_utf8_lossy(last(&self.stderr)).into_owned();
+            info!(program = %self.program.called, stderr, "a program was ended before it was done");
+        }
+    }
+}
+
+/// Writes what it is to read. A program need not read it.
+async fn feed(stdin: Option<ChildStdin>, input: &Bytes) -> Result<(), RunError> {
+    if let Some(mut stdin) = stdin {
+        let _ = stdin.write_all(input).await;
+        let _ = stdin.shutdown().await;
+    }
+    Ok(())
+}
+
+async fn read(mut from: impl AsyncRead + Unpin, output: &mut BytesMut, run: Run<'_>) -> Result<(), RunError> {
+    loop {
+        output.reserve(CHUNK_BYTES.min(run.limit_bytes.saturating_sub(output.len()) + 1));
+        if from.read_buf(output).await.map_err(RunError::Broken)? == 0 {
+            return Ok(());
+        }
+        if output.len() > run.limit_bytes {
+            return Err(RunError::TooLong);
+        }
+        if let Some(meanwhile) = run.meanwhile {
+            meanwhile.tell(Happened::Received { bytes: output.len() as u64, of: None });
+        }
+    }
+}
+
+/// Reads all there is and keeps the end of it.
+async fn keep_end(mut from: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> Result<(), RunError> {
+    let mut chunk = vec![0; STDERR_LIMIT_BYTES];
+    loop {
+        let count = from.read(&mut chunk).await.map_err(RunError::Broken)?;
+        if count == 0 {
+            return Ok(());
+        }
+        kept.extend_from_slice(&chunk[..count]);
+        if kept.len() > 2 * STDERR_LIMIT_BYTES {
+            kept.drain(..kept.len() - STDERR_LIMIT_BYTES);
+        }
+    }
+}
+
+fn last(stderr: &[u8]) -> &[u8] {
+    let last = &stderr[stderr.len().saturating_sub(STDERR_LIMIT_BYTES)..];
+    match last.len() == stderr.len() {
+        true => last,
+        // Not from the middle of a character on (RFC 3629: continuation bytes begin with the bits 10).
+        false => &last[last.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count()..],
+    }
+}
+
+#[cfg(unix)]
+fn end_of(status: ExitStatus) -> End {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => End::Code(code),
+        (None, Some(number)) => End::Signal(number),
+        (None, None) => End::Code(-1),
+    }
+}
+
+#[cfg(not(unix))]
+fn end_of(status: ExitStatus) -> End {
+    End::Code(status.code().unwrap_or(-1))
+}

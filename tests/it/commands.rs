@@ -1,0 +1,258 @@
+//! Commands behind the program: real ones, with real arguments, that fail, hang and write too much.
+
+use std::{path::PathBuf, time::Duration};
+
+use glossator::config::{self, Sources};
+use serde_json::{Value, json};
+
+use crate::support::{Client, Loaded, Program, Response, soon};
+
+const JSON: &str = "Content-Type: application/json";
+
+async fn served(text: &str) -> Loaded {
+    let loaded = config::load(&Sources::of_text("a.yaml", text));
+    Loaded::start(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).await
+}
+
+async fn call(text: &str, arguments: Value) -> Response {
+    let served = served(text).await;
+    served.connect().await.ask("POST /tools/t", &[JSON], &arguments.to_string()).await
+}
+
+/// One upstream, `x`, and one route, `t`.
+fn one(upstream: &str, route: &str) -> String {
+    format!("upstreams: {{ x: {upstream} }}\nroutes: {{ t: {{ description: x, {route} }} }}\n")
+}
+
+/// A script for `sh`, whose words `$1` and so on are those of the call.
+fn script(lines: &str) -> String {
+    format!("{{ command: [sh, -c, {}, sh] }}", json!(lines))
+}
+
+/// An empty file of one's own, for programs to leave word in.
+fn file(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("glossator-it-{name}-{}", std::process::id()));
+    std::fs::write(&path, "").unwrap();
+    path
+}
+
+/// What programs have left there: so many numbers of processes.
+async fn processes(path: &PathBuf, count: usize) -> Vec<u32> {
+    soon("the numbers of processes", async {
+        loop {
+            let text = std::fs::read_to_string(path).unwrap();
+            let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+            let numbers: Vec<u32> = whole.lines().map(|line| line.trim().parse().unwrap()).collect();
+            if numbers.len() == count {
+                return numbers;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+}
+
+/// Whether there is such a process, be it a zombie that we are to bury. Those of others are none of ours.
+fn is_there(process: u32) -> bool {
+    let asked =
+        std::process::Command::new("ps").args(["-o", "ppid=,stat=", "-p", &process.to_string()]).output();
+    let told = String::from_utf8(asked.unwrap().stdout).unwrap();
+    let mut words = told.split_whitespace();
+    match (words.next(), words.next()) {
+        (Some(parent), Some(state)) => !state.starts_with('Z') || parent == std::process::id().to_string(),
+        _ => false,
+    }
+}
+
+async fn gone(processes: &[u32]) {
+    soon("the end of the processes", async {
+        while processes.iter().any(|process| is_there(*process)) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn words_reach_the_program_as_they_are() {
+    let nasty = "a b; echo $HOME `id` \"'*\\ \n é";
+    let text = one(
+        "{ command: [printf, '[%s]'] }",
+        r#"input: { additionalProperties: true }, request: { arguments: ["{{ args.a }}", "--b={{ args.b }}", "{{ args.c | upper }}", end] }"#,
+    );
+    let response = call(&text, json!({"a": nasty, "b": [1, true], "c": "up"})).await;
+    assert_eq!(response.told(), format!("[{nasty}][--b=1][--b=true][UP][end]"));
+}
+
+#[tokio::test]
+async fn a_line_splits_its_words_and_leaves_out_what_is_absent() {
+    let input = "input: { properties: { a: { type: string }, b: { type: string } } }";
+    let text = one(
+        "{ command: [printf, '[%s]'] }",
+        &format!("{input}, request: 'RUN x one  --a={{a}} {{b}}:{{a}} -{{b}}'"),
+    );
+    assert_eq!(call(&text, json!({"a": "x y", "b": "z"})).await.told(), "[one][--a=x y][z:x y][-z]");
+    assert_eq!(call(&text, json!({"b": "z"})).await.told(), "[one][-z]");
+}
+
+#[tokio::test]
+async fn an_argument_is_no_option() {
+    let text = one("{ command: [ls] }", "request: 'RUN x {path}'");
+    let response = call(&text, json!({"path": "--help"})).await;
+    assert_eq!((response.status, response.told().contains("`path` must not begin with `-`")), (400, true));
+    let text = one("{ command: [printf, '[%s]', --] }", "request: 'RUN x {path}'");
+    assert_eq!(call(&text, json!({"path": "--help"})).await.told(), "[--][--help]");
+}
+
+#[tokio::test]
+async fn a_program_reads_what_it_is_given_and_sees_little_else() {
+    let text = one(
+        "{ command: [sh, -c, 'cat; echo; env | sort'], environment: { set: { GREETING: hi } }, cwd: /tmp }",
+        "request: { stdin: { json: '{{ args }}' } }",
+    );
+    let told = call(&text, json!({"a": 1.50, "b": "x".repeat(100_000)})).await.told();
+    let (read, seen) = told.split_once('\n').unwrap();
+    assert!(read.starts_with(r#"{"a":1.5"#) && read.len() > 100_000, "{}", &read[..40]);
+    // What a shell makes for itself is no variable of ours.
+    let seen: Vec<_> = seen
+        .lines()
+        .filter(|line| !["_=", "OLDPWD", "SHLVL"].iter().any(|own| line.starts_with(own)))
+        .collect();
+    assert_eq!(seen[..3], ["GREETING=hi", "LC_ALL=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin"]);
+    assert_eq!(seen[3..], ["PWD=/tmp"]);
+}
+
+#[tokio::test]
+async fn the_end_of_a_program_is_a_tool_error_or_what_a_rule_says() {
+    let fails = script("echo out; echo 'secret: no such thing' >&2; exit $1");
+    let plain = one(&fails, "request: 'RUN x {code}'");
+    let response = call(&plain, json!({"code": "3"})).await;
+    assert_eq!(response.status, 502);
+    assert!(response.told().contains("ended with exit status 3"), "{}", response.told());
+    assert!(!response.text().contains("secret"));
+    assert_eq!(response.json()["_meta"]["glossator/exit"], 3);
+    assert_eq!(call(&plain, json!({"code": "0"})).await.told(), "out\n");
+
+    let rules = "[{ when: { exit: 1 }, content: 'nothing found' }, \
+        { when: { exit: 2-4, stderr: 'no such (?<what>\\w+)' }, error: '{{ exit }}: {{ what }}; {{ stderr }}' }, \
+        { when: { exit: [5, signal] }, structured: '{exit: $exit, stderr: $stderr}' }, { extract: text }]";
+    let ruled = one(&fails, &format!("request: 'RUN x {{code}}', reply: {rules}"));
+    assert_eq!(call(&ruled, json!({"code": "1"})).await.told(), "nothing found");
+    let response = call(&ruled, json!({"code": "2"})).await;
+    assert_eq!((response.status, response.told()), (422, "2: thing; secret: no such thing".into()));
+    assert_eq!(
+        call(&ruled, json!({"code": "5"})).await.json()["structuredContent"],
+        json!({"exit": 5, "stderr": "secret: no such thing\n"})
+    );
+    assert_eq!(call(&ruled, json!({"code": "9"})).await.status, 502);
+
+    let killed = one(&script("kill -KILL $$"), "request: 'RUN x'");
+    let response = call(&killed, json!({})).await;
+    assert_eq!(response.json()["_meta"]["glossator/exit"], "SIGKILL");
+    assert!(response.told().contains("signal SIGKILL"), "{}", response.told());
+}
+
+#[tokio::test]
+async fn a_program_that_can_not_be_started_is_told() {
+    let text = one("{ command: [/nowhere/at-all], retry: off }", "request: 'RUN x'");
+    let response = call(&text, json!({})).await;
+    assert_eq!(response.status, 502);
+    assert!(response.told().contains("could not be started"), "{}", response.told());
+    assert!(!response.text().contains("nowhere"));
+}
+
+#[tokio::test]
+async fn a_program_out_of_time_is_ended_with_all_it_started() {
+    let left = file("late");
+    // One of the children takes no notice of SIGTERM.
+    let lines = format!(
+        "echo $$ >> {0}; (trap '' TERM; sh -c 'echo $$ >> {0}; exec sleep 600') & sleep 600 & echo $! >> {0}; wait",
+        left.display()
+    );
+    let text = one(&script(&lines), "request: 'RUN x', deadline: 300ms");
+    let served = served(&text).await;
+    let response = served.connect().await.ask("POST /tools/t", &[JSON], "{}").await;
+    assert_eq!(response.status, 504);
+    gone(&processes(&left, 3).await).await;
+    std::fs::remove_file(left).unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_the_program() {
+    let left = file("left");
+    let lines = format!("echo $$ >> {}; sleep 600", left.display());
+    let served = served(&one(&script(&lines), "request: 'RUN x'")).await;
+    let mut client: Client = served.connect().await;
+    client.write("POST /tools/t HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let running = processes(&left, 1).await;
+    assert!(is_there(running[0]));
+    drop(client);
+    gone(&running).await;
+    std::fs::remove_file(left).unwrap();
+}
+
+#[tokio::test]
+async fn endless_output_is_ended_at_its_limit_and_endless_errors_are_cut() {
+    let left = file("endless");
+    let lines = format!("echo $$ >> {}; exec yes", left.display());
+    let response = call(&one(&script(&lines), "request: 'RUN x', reply_limit: 1MiB"), json!({})).await;
+    assert_eq!(response.status, 502);
+    assert!(response.told().contains("longer than the limit of 1 MiB"), "{}", response.told());
+    gone(&processes(&left, 1).await).await;
+    std::fs::remove_file(left).unwrap();
+
+    let lines = "i=0; while [ $i -lt 3000 ]; do echo \"line $i of many, each of them long enough\" >&2; i=$((i+1)); done; exit 1";
+    let rule = "reply: { when: { exit: 1 }, error: { text: 'x', structured: '$stderr | {length: length, last: .[-10:]}' } }";
+    let response = call(&one(&script(lines), &format!("request: 'RUN x', {rule}")), json!({})).await;
+    assert_eq!(response.json()["structuredContent"], json!({"length": 16384, "last": "ng enough\n"}));
+}
+
+#[tokio::test]
+async fn what_a_program_leaves_behind_ends_with_it() {
+    let left = file("behind");
+    // One holds the pipe, one has let go of it.
+    let lines = format!(
+        "sleep 600 & echo $! >> {0}; sleep 600 >/dev/null 2>&1 & echo $! >> {0}; echo done",
+        left.display()
+    );
+    let response = call(&one(&script(&lines), "request: 'RUN x'"), json!({})).await;
+    assert_eq!(response.told(), "done\n");
+    gone(&processes(&left, 2).await).await;
+    std::fs::remove_file(left).unwrap();
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_read_is_no_failure() {
+    let text = one("{ command: [echo, hello] }", "request: { stdin: '{{ args.text }}' }");
+    assert_eq!(call(&text, json!({"text": "x".repeat(1 << 20)})).await.told(), "hello\n");
+}
+
+#[tokio::test]
+async fn the_log_has_what_clients_do_not_get() {
+    let text = one(
+        &script("echo 'why it failed, card 4000123412341234' >&2; exit 7"),
+        "request: 'RUN x', redact: ['\\d{16}']",
+    );
+    let program = Program::start(&format!("{text}server: {{ listen: '127.0.0.1:0' }}\n"), &[]).await;
+    let response = program.connect().await.ask("POST /tools/t", &["X-Request-Id: mine"], "").await;
+    assert_eq!(response.status, 502);
+    let log = program.log().await;
+    let line = log.iter().find(|line| line["stderr"].is_string()).unwrap_or_else(|| panic!("{log:?}"));
+    assert_eq!(line["stderr"], "why it failed, card [redacted]\n");
+    assert_eq!((&line["request_id"], &line["exit"]), (&json!("mine"), &json!("7")));
+}
+
+#[tokio::test]
+async fn no_program_outlives_the_proxy() {
+    let left = file("proxy");
+    let text =
+        one(&script(&format!("trap '' TERM; echo $$ >> {}; sleep 600", left.display())), "request: 'RUN x'");
+    let program =
+        Program::start(&format!("{text}server: {{ listen: '127.0.0.1:0', drain: 0s }}\n"), &[]).await;
+    let mut client = program.connect().await;
+    client.write("POST /tools/t HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let running = processes(&left, 1).await;
+    let _ = program.log().await;
+    gone(&running).await;
+    std::fs::remove_file(left).unwrap();
+}
