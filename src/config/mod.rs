@@ -5,7 +5,7 @@
 //! there is, `section` reads them; `compile` makes one configuration of the trees, with a file for each part
 //! (`upstreams` of each kind, with their `policies`, `routes`, `request`, `job`, `resource`, `log_lines`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
 //! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`) and
-//! `language` for patterns, jq and templates; `process` layers `server` and `log` with the environment and the
+//! `language` for patterns, jq and templates, `rate` for how often; `process` layers `server` and `log` with the environment and the
 //! command line, a `setting` at a time. [`Problem`] tells what is wrong, `suggest` what was probably meant,
 //! `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`] describes the file for editors.
 //!
@@ -35,6 +35,7 @@ mod problem;
 mod process;
 mod promise;
 mod prompts;
+mod rate;
 mod recording;
 mod reply;
 mod report;

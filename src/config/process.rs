@@ -94,6 +94,7 @@ struct Server {
     allowed_origins: Vec<String>,
     body_limit: usize,
     body_timeout: u64,
+    trusted_proxies: Vec<String>,
     drain: u64,
     connections: usize,
     streams: usize,
@@ -220,9 +221,10 @@ fn defaults() -> Layer {
     let (listener, door, mcp) =
         (ListenerSettings::default(), DoorSettings::default(), McpSettings::default());
     let origins = door.allowed_origins.into_iter().map(Value::from).collect();
-    let values: [(&str, ValueKind); 14] = [
+    let values: [(&str, ValueKind); 15] = [
         (LISTEN, listener.listen.to_string().into()),
         ("server.allowed_origins", ValueKind::Array(origins)),
+        ("server.trusted_proxies", ValueKind::Array(Vec::new())),
         ("server.body_limit", integer(door.body_limit_bytes as u128)),
         ("server.body_timeout", integer(door.body_timeout.as_millis())),
         ("server.drain", integer(listener.drain.as_millis())),
@@ -265,6 +267,8 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             allowed_origins: server.allowed_origins,
             body_limit_bytes: server.body_limit,
             body_timeout: Duration::from_millis(server.body_timeout),
+            // Each was checked where it stands.
+            trusted_proxies: server.trusted_proxies.iter().filter_map(|text| text.parse().ok()).collect(),
         },
         mcp: McpSettings {
             server_name: server.name,

@@ -25,9 +25,10 @@ use super::{
     short_lists,
     source::Span,
     suggest,
-    upstreams::{UpstreamFile, auth, header_name},
+    upstreams::{UpstreamFile, auth, header_name, policies},
 };
 use crate::{
+    policy::RoutePolicySettings,
     route::{
         Completion, Envelope, ErrorStatus, InputSchema, Offer, RequestTemplate, Route, Sampled, TaskOffer,
         Traces, UpstreamName,
@@ -44,6 +45,8 @@ use crate::{
 pub struct RouteFile {
     /// The compiled route.
     pub route: Arc<Route>,
+    /// The guards that it asks for, beside those of its upstream.
+    pub policy: RoutePolicySettings,
     /// Its examples.
     pub tests: Vec<Example>,
     /// Where its name stands.
@@ -213,6 +216,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let value_limit = section.count("value_limit").and_then(|count| usize::try_from(count).ok());
     let (envelope, error_status) = (envelope(&section), error_status(&section));
     let (error_format, repeatable) = (error_format(&section), section.flag("repeatable"));
+    let policy = policies::of_route(&section);
     let traced = section.flag("trace_context").unwrap_or(true);
     let answerer = match request.as_ref().map(|request| &request.template) {
         Some(RequestTemplate::Command(_)) => Answerer::Program,
@@ -337,6 +341,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     };
     Some(RouteFile {
         route: Arc::new(route),
+        policy,
         tests,
         position: Position::of(report, entry.key.span),
         rule_origins,

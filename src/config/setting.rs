@@ -9,7 +9,10 @@ use super::{
     section, suggest,
     units::UnitError,
 };
-use crate::{face::mcp::PeerAddress, seal::Secret};
+use crate::{
+    face::{Network, mcp::PeerAddress},
+    seal::Secret,
+};
 
 /// A value that comes as text, from a variable or a flag.
 pub(super) fn parse(key: &Key, text: &str) -> Result<ValueKind, UnitError> {
@@ -85,6 +88,14 @@ pub(super) fn check_item(key: &Key, text: &str) -> Result<(), UnitError> {
     let wrong = |expected: &str, help: &str| {
         Err(UnitError { message: format!("expected {expected}, found `{text}`"), help: help.to_owned() })
     };
+    if key.name == "trusted_proxies" {
+        let help = match text {
+            "*" => "write `0.0.0.0/0` and `::/0` if whoever connects is a proxy of yours",
+            _ => "write the address that the proxy connects from",
+        };
+        let expected = "an address such as `10.0.0.7`, or a network such as `10.0.0.0/8`";
+        return text.parse::<Network>().map(|_| ()).or_else(|_| wrong(expected, help));
+    }
     if text == "*" {
         return Ok(());
     }

@@ -9,10 +9,12 @@ use std::{fmt, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, header, uri::Authority};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, header, request::Parts, uri::Authority};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
+
+use super::{Network, Peer, proxies};
 
 /// What the door lets in. Made by [`DoorSettings::default`] it serves this machine only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub struct DoorSettings {
     pub body_limit_bytes: usize,
     /// How long a client may take to send it.
     pub body_timeout: Duration,
+    /// Proxies before us, whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<Network>,
 }
 
 impl DoorSettings {
@@ -43,6 +47,7 @@ impl Default for DoorSettings {
             allowed_origins: loopback.map(|host| format!("http://{host}")).to_vec(),
             body_limit_bytes: Self::BODY_LIMIT_BYTES_DEFAULT,
             body_timeout: Self::BODY_TIMEOUT_DEFAULT,
+            trusted_proxies: Vec::new(),
         }
     }
 }
@@ -57,6 +62,7 @@ struct Checks {
     origins: Vec<OriginRule>,
     body_limit_bytes: usize,
     body_timeout: Duration,
+    trusted_proxies: Vec<Network>,
 }
 
 /// Why a request does not come in. The text may reach the client.
@@ -175,15 +181,20 @@ impl Door {
         self.0.store(Arc::new(Checks::new(settings)));
     }
 
-    /// Whether a request with these headers may come in.
+    /// Lets a request in that may come in, and says who sends it: calls learn it from its extensions.
     ///
     /// # Errors
     ///
     /// [`Refused`], to be answered with HTTP 403.
-    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
+    pub fn admit(&self, head: &mut Parts) -> Result<(), Refused> {
         let checks = self.0.load();
-        let host = checks.check_host(uri, headers)?;
-        checks.check_origin(headers, host.as_ref())
+        let host = checks.check_host(&head.uri, &head.headers)?;
+        checks.check_origin(&head.headers, host.as_ref())?;
+        if let Some(Peer(peer)) = head.extensions.get() {
+            let caller = proxies::caller(peer.ip(), &head.headers, &checks.trusted_proxies);
+            head.extensions.insert(caller);
+        }
+        Ok(())
     }
 
     /// Reads a body, at most as much as is allowed.
@@ -229,6 +240,7 @@ impl Checks {
             origins: settings.allowed_origins.iter().filter_map(origin).collect(),
             body_limit_bytes: settings.body_limit_bytes,
             body_timeout: settings.body_timeout,
+            trusted_proxies: settings.trusted_proxies.clone(),
         }
     }
 
@@ -325,11 +337,17 @@ mod tests {
             .collect()
     }
 
+    fn head(headers: HeaderMap) -> Parts {
+        let (mut head, ()) = http::Request::post("/mcp").body(()).unwrap().into_parts();
+        head.headers = headers;
+        head
+    }
+
     #[track_caller]
     fn check(settings: &DoorSettings, host: &str, origin: Option<&str>, expected: bool) {
         let mut pairs = vec![("host", host)];
         pairs.extend(origin.map(|origin| ("origin", origin)));
-        let found = Door::new(settings).check(&Uri::from_static("/mcp"), &headers(&pairs));
+        let found = Door::new(settings).admit(&mut head(headers(&pairs)));
         assert_eq!(found.is_ok(), expected, "{found:?}");
     }
 
@@ -377,12 +395,11 @@ mod tests {
     #[test]
     fn a_host_given_twice_or_not_at_all_is_refused() {
         let door = Door::new(&DoorSettings::default());
-        let uri = Uri::from_static("/mcp");
-        assert!(door.check(&uri, &HeaderMap::new()).is_err());
+        assert!(door.admit(&mut head(HeaderMap::new())).is_err());
         let mut twice = headers(&[("host", "localhost")]);
         twice.append(header::HOST, "evil.example.com".parse().unwrap());
-        assert!(door.check(&uri, &twice).is_err());
-        let refused = door.check(&uri, &headers(&[("host", "evil.example.com")])).unwrap_err();
+        assert!(door.admit(&mut head(twice)).is_err());
+        let refused = door.admit(&mut head(headers(&[("host", "evil.example.com")]))).unwrap_err();
         assert!(refused.to_string().contains("`evil.example.com`"), "{refused}");
     }
 

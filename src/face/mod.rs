@@ -1,11 +1,12 @@
 //! The ways in: each turns its own wire into a call and the tool result into its own answer.
 //!
-//! [`door`] holds what all HTTP faces ask before they listen; [`mcp`] speaks the Model Context Protocol, [`rest`]
+//! [`door`] holds what all HTTP faces ask before they listen, `proxies` whose word it takes for who asks; [`mcp`] speaks the Model Context Protocol, [`rest`]
 //! plain HTTP; over [`cgi`] both are asked through a web server.
 
 pub mod cgi;
 pub mod door;
 pub mod mcp;
+mod proxies;
 pub mod rest;
 
 use std::{fmt::Display, net::SocketAddr};
@@ -17,7 +18,10 @@ use tracing::info;
 use crate::{
     gateway::Face,
     observe::{Foreign, RequestId},
+    upstream::Caller,
 };
+
+pub use proxies::{Network, NotANetwork};
 
 /// The paths of the MCP endpoint.
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
@@ -25,6 +29,11 @@ pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
 /// Who is at the other end of the connection; `serve` puts it into a request's extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
+
+/// Who sends a request, as [`door`] has found; the one place that says so to calls.
+fn caller_of(parts: &Parts) -> Caller {
+    parts.extensions.get().cloned().unwrap_or(Caller::Only)
+}
 
 /// By which way a request came in that this face answers.
 fn came_by(parts: &Parts, own: Face) -> Face {

@@ -11,7 +11,7 @@ use crate::{
     reply::Reply,
     route::{Route, TraceContext, Traces, UpstreamRequest},
     tool::Arguments,
-    upstream::{Ask, Due, Meanwhile, Tried, UpstreamError},
+    upstream::{Ask, Caller, Due, Meanwhile, UpstreamError},
 };
 
 /// A call whose arguments are right.
@@ -22,14 +22,41 @@ pub(super) struct Asking<'a> {
     pub(super) arguments: &'a Arguments,
     /// The caller's headers.
     pub(super) headers: &'a HeaderMap,
+    pub(super) caller: &'a Caller,
     pub(super) trace: Option<&'a TraceContext>,
     pub(super) due: Due,
 }
 
 impl Asking<'_> {
-    /// Asks the route's upstream for something, and tells meanwhile how that goes.
+    /// Asks the route's upstream what the call is for, and tells meanwhile how that goes.
+    pub(super) async fn call(
+        self,
+        request: UpstreamRequest,
+        repeatable: bool,
+        record: &mut Record<'_>,
+        telling: &mut Telling<'_>,
+    ) -> Result<Reply, UpstreamError> {
+        let way = match self.snapshot.ways.get(&self.route.definition.name) {
+            Some(way) => way.clone(),
+            None => self.upstream(),
+        };
+        self.by(way, request, repeatable, record, telling).await
+    }
+
+    /// The same for what follows from that.
     pub(super) async fn ask(
         self,
+        request: UpstreamRequest,
+        repeatable: bool,
+        record: &mut Record<'_>,
+        telling: &mut Telling<'_>,
+    ) -> Result<Reply, UpstreamError> {
+        self.by(self.upstream(), request, repeatable, record, telling).await
+    }
+
+    async fn by(
+        self,
+        way: Guarded,
         request: UpstreamRequest,
         repeatable: bool,
         record: &mut Record<'_>,
@@ -39,7 +66,7 @@ impl Asking<'_> {
         let reply = if telling.is_heard() {
             let (meanwhile, mut hearing) = Meanwhile::new();
             ask.meanwhile = Some(meanwhile);
-            let mut reply = self.upstream().oneshot(ask);
+            let mut reply = way.oneshot(ask);
             loop {
                 tokio::select! {
                     biased;
@@ -48,7 +75,7 @@ impl Asking<'_> {
                 }
             }
         } else {
-            self.upstream().oneshot(ask).await
+            way.oneshot(ask).await
         };
         match &reply {
             Ok(reply) => record.replied(reply, &self.route.upstream, &self.route.translator.redaction),
@@ -64,16 +91,11 @@ impl Asking<'_> {
         {
             trace.write(headers);
         }
-        Ask {
-            request,
-            reply_limit_bytes: self.route.reply_limit_bytes,
-            due,
-            repeatable,
-            meanwhile: None,
-            tried: Tried::default(),
-        }
+        let ask = Ask::new(request, self.route.reply_limit_bytes, due, repeatable);
+        Ask { caller: self.caller.clone(), ..ask }
     }
 
+    /// The way for what follows from a call.
     pub(super) fn upstream(self) -> Guarded {
         let upstream = self.snapshot.upstreams.get(&self.route.upstream);
         upstream.expect("a snapshot has the upstream of every route").clone()

@@ -106,8 +106,9 @@ impl Snapshot {
         let mut telling = Telling::new(None, route.definition.name.as_str());
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
         let arguments = Arguments::from(call.arguments).with_answers(answers);
-        let (headers, trace, due) = (call.headers, trace.as_ref(), Due::after(route.deadline));
-        let asking = Asking { snapshot: self, route, arguments: &arguments, headers, trace, due };
+        let (headers, caller) = (call.headers, &call.caller);
+        let (trace, due) = (trace.as_ref(), Due::after(route.deadline));
+        let asking = Asking { snapshot: self, route, arguments: &arguments, headers, caller, trace, due };
         let ended = match (Following { asking, job }).step(place, &mut record, &mut telling).await {
             Ok(Step::Running { stand, wait, .. }) => {
                 record.end_open();
@@ -144,8 +145,9 @@ impl Snapshot {
         let Some(job) = &route.job else { return };
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
         let arguments = Arguments::from(call.arguments).with_answers(answers);
-        let (headers, trace, due) = (call.headers, trace.as_ref(), Due::after(route.deadline));
-        let asking = Asking { snapshot: self, route, arguments: &arguments, headers, trace, due };
+        let (headers, caller) = (call.headers, &call.caller);
+        let (trace, due) = (trace.as_ref(), Due::after(route.deadline));
+        let asking = Asking { snapshot: self, route, arguments: &arguments, headers, caller, trace, due };
         if let Some(ending) = (Following { asking, job }).ending(place) {
             ending.await;
         }

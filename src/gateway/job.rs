@@ -187,6 +187,7 @@ impl Following<'_> {
                     | UpstreamError::AttemptDeadline { .. }
                     | UpstreamError::Busy { .. }
                     | UpstreamError::Resting { .. }
+                    | UpstreamError::TooOften { .. }
             ),
             why: sentences::JOB_LOST.to_owned(),
             result: match error {

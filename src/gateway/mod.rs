@@ -2,7 +2,7 @@
 //!
 //! [`Snapshot::call`] reads like a table of contents. In reading order: [`Call`] is what a face asks, free of
 //! any wire; [`Gateway`] holds the [`Snapshot`] that is in force; an [`Asker`] takes questions to the client;
-//! `sentences` says of a failure what a model can do about it; `job` follows work that outlasts the first reply; [`Audience`] is who is told of it
+//! `patience` is how long its caller waits, `sentences` says of a failure what a model can do about it; `job` follows work that outlasts the first reply; [`Audience`] is who is told of it
 //! meanwhile, [`OpenJob`] one that its caller asks about;
 //! `record` writes the one log line of a call; [`Catalog`] is what can be called, [`Page`] some of a list, and
 //! [`Changes`] tells that it is another one now.
@@ -15,6 +15,7 @@ mod completing;
 mod handed;
 mod job;
 mod pages;
+mod patience;
 mod prompting;
 mod questions;
 mod reading;
@@ -36,13 +37,13 @@ use serde_json::{Map, Value};
 
 use crate::{
     observe::RequestId,
-    policy::{Guarded, Passthrough},
+    policy::{Guarded, Passthrough, PolicyCounts},
     prompt::PromptTable,
     reply::Reply,
     route::{LogLevel, Route, RouteTable, TraceContext, UpstreamName, UpstreamRequest},
     rule::{Translation, line_names},
-    tool::{Arguments, Fault, Outcome, ToolResult},
-    upstream::Due,
+    tool::{Arguments, Fault, Outcome, ToolName, ToolResult},
+    upstream::{Caller, Due},
 };
 
 use asking::Asking;
@@ -67,6 +68,9 @@ pub use watch::{WATCHED_LIMIT, WatchError, Watching};
 /// The key in `_meta` of a tool error under which the request id stands.
 pub const REQUEST_ID_META: &str = "glossator/requestId";
 
+/// The key in `_meta` of a tool error under which stands after how many seconds to try again, where that is known.
+pub const RETRY_AFTER_META: &str = "glossator/retryAfter";
+
 /// One tool invocation, free of wire details.
 #[derive(Debug)]
 pub struct Call<'a> {
@@ -78,6 +82,8 @@ pub struct Call<'a> {
     pub request_id: RequestId,
     /// By which way the call came in.
     pub face: Face,
+    /// Who calls, as far as limits tell callers apart.
+    pub caller: Caller,
     /// Who is told how it goes on; nobody where there is none.
     pub audience: Option<&'a dyn Audience>,
     /// The trace that it belongs to, where that is not for its headers to say.
@@ -91,8 +97,9 @@ impl<'a> Call<'a> {
         headers: &'a HeaderMap,
         request_id: RequestId,
         face: Face,
+        caller: Caller,
     ) -> Self {
-        Self { arguments, headers, request_id, face, audience: None, trace: None }
+        Self { arguments, headers, request_id, face, caller, audience: None, trace: None }
     }
 }
 
@@ -128,6 +135,10 @@ pub struct Snapshot {
     pub table: RouteTable,
     /// Whom to ask; every route's upstream is here.
     pub upstreams: HashMap<UpstreamName, Guarded>,
+    /// The way that calls of a route take to its upstream, where it is another one.
+    pub ways: HashMap<ToolName, Guarded>,
+    /// How often the guards on all these ways did something.
+    pub counts: PolicyCounts,
     /// Who gets every path that is not ours, unread.
     pub passthrough: Option<Passthrough>,
     /// What can be called, as clients read it.
@@ -202,6 +213,8 @@ impl Snapshot {
         Self {
             table,
             upstreams,
+            ways: HashMap::new(),
+            counts: PolicyCounts::default(),
             passthrough,
             catalog,
             resources,
@@ -212,6 +225,12 @@ impl Snapshot {
             written,
             translating,
         }
+    }
+
+    /// The same with routes whose calls take a way of their own.
+    #[must_use]
+    pub fn with_ways(self, ways: HashMap<ToolName, Guarded>, counts: PolicyCounts) -> Self {
+        Self { ways, counts, ..self }
     }
 
     /// The same with prompts.
@@ -300,7 +319,9 @@ impl Snapshot {
             // What was asked for is held to the schema as well.
             arguments = checked(route, arguments)?;
         }
-        let due = Due::after(route.deadline);
+        let patience = patience::of(call.headers);
+        let patience = patience.map_err(|why| Box::new(ToolResult::error(Fault::Arguments, why)))?;
+        let due = Due::after(patience.map_or(route.deadline, |patience| patience.min(route.deadline)));
         let told =
             |answers: &Map<String, Value>| serde_json::to_vec(answers).map_or(usize::MAX, |json| json.len());
         let hand_over = hand_over
@@ -309,8 +330,8 @@ impl Snapshot {
         let mut telling = Telling::new(call.audience, route.definition.name.as_str());
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
         let request = build(route, &arguments, call.headers)?;
-        let (headers, trace) = (call.headers, trace.as_ref());
-        let asking = Asking { snapshot: self, route, arguments: &arguments, headers, trace, due };
+        let (headers, caller, trace) = (call.headers, &call.caller, trace.as_ref());
+        let asking = Asking { snapshot: self, route, arguments: &arguments, headers, caller, trace, due };
         tell_lines(route, &arguments, None, &mut telling);
         let is_safe = request.is_safe();
         let asked = match (&route.job, &request) {
@@ -318,7 +339,7 @@ impl Snapshot {
             _ => None,
         };
         let repeatable = route.repeatable.unwrap_or_else(|| request.is_idempotent());
-        let reply = asking.ask(request, repeatable, record, &mut telling).await;
+        let reply = asking.call(request, repeatable, record, &mut telling).await;
         let reply = reply.map_err(|error| Box::new(sentences::of(&error, is_safe)))?;
         let ended = match (&route.job, asked) {
             (Some(job), Some(asked)) => {

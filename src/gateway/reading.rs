@@ -148,7 +148,8 @@ pub(super) fn read_of(
             | Fault::Unreachable
             | Fault::Deadline
             | Fault::Unanswered
-            | Fault::Busy => ReadError::Failed(words),
+            | Fault::Busy { .. }
+            | Fault::TooOften { .. } => ReadError::Failed(words),
         });
     }
     let of = ContentsOf {

@@ -143,6 +143,7 @@ fn fault_name(fault: Fault) -> &'static str {
         Fault::Unreadable => "unreadable",
         Fault::Unreachable => "unreachable",
         Fault::Deadline => "deadline",
-        Fault::Busy => "busy",
+        Fault::Busy { .. } => "busy",
+        Fault::TooOften { .. } => "too_often",
     }
 }

@@ -4,11 +4,15 @@
 
 use std::time::Duration;
 
+use super::RETRY_AFTER_META;
 use crate::{
     route::{Ability, Missing},
     tool::{Fault, ToolResult},
-    upstream::UpstreamError,
+    upstream::{UpstreamError, Whose},
 };
+
+/// How long to wait for a service that has no place free: places come and go.
+const WHEN_BUSY: Duration = Duration::from_secs(2);
 
 /// Of a reply that could not be turned into a result at all.
 pub(super) const UNREADABLE: &str =
@@ -75,13 +79,13 @@ pub(super) fn of(error: &UpstreamError, is_safe: bool) -> ToolResult {
                 ),
             )
         }
-        UpstreamError::Busy { .. } => ToolResult::error(
-            Fault::Busy,
+        UpstreamError::Busy { .. } => later(
+            Fault::Busy { again_after: WHEN_BUSY },
             "The service is busy with as many calls as it is given at a time. Nothing was sent; try again in a \
              few seconds.",
         ),
-        UpstreamError::Resting { rest, .. } => ToolResult::error(
-            Fault::Busy,
+        UpstreamError::Resting { rest, .. } => later(
+            Fault::Busy { again_after: *rest },
             format!(
                 "The service behind this tool has failed again and again and is left alone for a while. Nothing was \
                  sent; try again in {}.",
@@ -99,6 +103,21 @@ pub(super) fn of(error: &UpstreamError, is_safe: bool) -> ToolResult {
                     .map_or_else(|| "later".to_owned(), |rest| format!("in {}", time(whole_seconds(rest))))
             ),
         ),
+        UpstreamError::TooOften { whose, count, per, rest, .. } => {
+            let who = match whose {
+                Whose::Caller => "One caller may call it",
+                Whose::Route | Whose::Upstream => "All its callers together may call it",
+            };
+            let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
+            later(
+                Fault::TooOften { again_after: *rest },
+                format!(
+                    "This tool is called too often. {who} {times} {}. Nothing was sent; try again in {}.",
+                    in_a(*per),
+                    time(whole_seconds(*rest))
+                ),
+            )
+        }
         UpstreamError::Unsendable { .. } => ToolResult::error(
             Fault::Arguments,
             "No request can be made of these arguments. Try shorter ones, without unusual characters.",
@@ -120,7 +139,9 @@ pub(super) fn job_not_done(after: Duration, ended: bool) -> ToolResult {
 /// Of a job that can't be asked about any more.
 pub(super) fn job_lost(error: &UpstreamError) -> ToolResult {
     let fault = match error {
-        UpstreamError::Busy { .. } | UpstreamError::Resting { .. } => Fault::Busy,
+        UpstreamError::Busy { .. } => Fault::Busy { again_after: WHEN_BUSY },
+        UpstreamError::Resting { rest, .. } => Fault::Busy { again_after: *rest },
+        UpstreamError::TooOften { rest, .. } => Fault::TooOften { again_after: *rest },
         UpstreamError::ConnectDeadline { .. }
         | UpstreamError::Deadline { .. }
         | UpstreamError::AttemptDeadline { .. } => Fault::Deadline,
@@ -163,6 +184,34 @@ pub(super) fn job_failed(message: Option<&str>) -> ToolResult {
 
 fn effect_or<'a>(effect: &'a str, otherwise: &'a str) -> &'a str {
     if effect.is_empty() { otherwise } else { effect }
+}
+
+/// A failure that is over after a while: how long, for programs.
+fn later(fault: Fault, text: impl Into<String>) -> ToolResult {
+    let result = ToolResult::error(fault, text);
+    match fault {
+        Fault::Busy { again_after } | Fault::TooOften { again_after } => {
+            result.with_meta(RETRY_AFTER_META, whole_seconds(again_after).as_secs())
+        }
+        Fault::Arguments
+        | Fault::Unanswered
+        | Fault::Upstream { .. }
+        | Fault::Reported { .. }
+        | Fault::Unreadable
+        | Fault::Unreachable
+        | Fault::Deadline => result,
+    }
+}
+
+/// `per minute`, `in 10 s`.
+fn in_a(per: Duration) -> String {
+    match per.as_millis() {
+        1_000 => "per second".to_owned(),
+        60_000 => "per minute".to_owned(),
+        3_600_000 => "per hour".to_owned(),
+        86_400_000 => "per day".to_owned(),
+        _ => format!("in {}", time(per)),
+    }
 }
 
 /// Rounded up: who comes back a moment too early is turned away again.
@@ -244,6 +293,11 @@ mod tests {
         }
     }
 
+    fn too_often(whose: Whose, count: u32) -> UpstreamError {
+        let (per, rest) = (Duration::from_secs(60), Duration::from_millis(7_001));
+        UpstreamError::TooOften { upstream: "secret-name".parse().unwrap(), whose, count, per, rest }
+    }
+
     #[test]
     fn limits_are_named_and_nobody_else_is() {
         let upstream = || "secret-name".parse().unwrap();
@@ -267,6 +321,8 @@ mod tests {
                     source: std::io::Error::other("10.0.0.7"),
                 }),
             },
+            too_often(Whose::Caller, 1),
+            too_often(Whose::Upstream, 100),
             UpstreamError::NotStarted { upstream: upstream(), source: source() },
         ];
         let told: Vec<String> = errors.iter().map(|error| words(error, true)).collect();
@@ -275,6 +331,11 @@ mod tests {
             assert!(!told[..index].contains(sentence), "told twice: {sentence}");
         }
         assert!(told[9].contains("try again in 5 s"), "{told:?}");
+        assert!(told[12].contains("One caller may call it once per minute."), "{told:?}");
+        assert!(
+            told[13].contains("may call it 100 times per minute.") && told[13].contains("in 8 s"),
+            "{told:?}"
+        );
         assert!(told[5].contains("3 MiB") && told[6].contains("1.5 s"), "{told:?}");
     }
 

@@ -26,7 +26,7 @@ use crate::{
     policy::spread,
     route::{Route, UpstreamRequest},
     tool::{ResourceBody, ResourceContents},
-    upstream::{Ask, Due, Tried},
+    upstream::{Ask, Due},
 };
 
 /// How many resources are watched at once.
@@ -223,14 +223,7 @@ impl Snapshot {
         let repeatable = route.repeatable.unwrap_or_else(|| request.is_idempotent());
         let upstream =
             self.upstreams.get(&route.upstream).expect("a snapshot has the upstream of every route").clone();
-        let ask = Ask {
-            request,
-            reply_limit_bytes: route.reply_limit_bytes,
-            due,
-            repeatable,
-            meanwhile: None,
-            tried: Tried::default(),
-        };
+        let ask = Ask::new(request, route.reply_limit_bytes, due, repeatable);
         let reply = upstream.oneshot(ask).await.map_err(|error| Chain(&error).to_string())?;
         if reply.status == StatusCode::NOT_MODIFIED && known.is_some() {
             return Ok(Seen::Same);

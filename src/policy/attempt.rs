@@ -7,7 +7,7 @@ use std::{
 
 use tower::Service;
 
-use super::Answers;
+use super::{Answers, Count};
 use crate::{
     reply::Reply,
     route::UpstreamName,
@@ -19,13 +19,14 @@ use crate::{
 pub struct Attempt<S> {
     inner: S,
     upstream: UpstreamName,
-    after: Option<Duration>,
+    after: Duration,
+    late: Count,
 }
 
 impl<S> Attempt<S> {
-    /// Puts the layer round a service that asks `upstream`; without a time it does nothing.
-    pub fn new(inner: S, upstream: UpstreamName, after: Option<Duration>) -> Self {
-        Self { inner, upstream, after }
+    /// Puts the layer round a service that asks `upstream`; `late` counts the attempts that are ended.
+    pub fn new(inner: S, upstream: UpstreamName, after: Duration, late: Count) -> Self {
+        Self { inner, upstream, after, late }
     }
 }
 
@@ -39,16 +40,18 @@ impl<S: Answers> Service<Ask> for Attempt<S> {
     }
 
     fn call(&mut self, mut ask: Ask) -> Self::Future {
-        let Some(after) = self.after else { return Box::pin(self.inner.call(ask)) };
+        let (upstream, after, late) = (self.upstream.clone(), self.after, self.late.clone());
         // Who is given up then shall know that it was for this.
         let due = Due::after(after);
         if due.at < ask.due.at {
             ask.due = due;
         }
-        let upstream = self.upstream.clone();
         let reply = tokio::time::timeout(after, self.inner.call(ask));
         Box::pin(async move {
-            reply.await.unwrap_or_else(|_| Err(UpstreamError::AttemptDeadline { upstream, after }))
+            reply.await.unwrap_or_else(|_| {
+                late.add();
+                Err(UpstreamError::AttemptDeadline { upstream, after })
+            })
         })
     }
 }
@@ -63,11 +66,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_attempt_ends_before_its_call_does() {
         let inside = Inside::default();
-        let service = Attempt::new(answering_after(3 * SECOND, &inside), name(), Some(SECOND));
+        let late = Count::default();
+        let service = Attempt::new(answering_after(3 * SECOND, &inside), name(), SECOND, late.clone());
         let error = call(&service, ask(10 * SECOND)).await.unwrap_err();
         assert!(matches!(error, UpstreamError::AttemptDeadline { after: SECOND, .. }), "{error}");
-        assert_eq!(inside.count(), 0);
-        let patient = Attempt::new(answering_after(3 * SECOND, &inside), name(), None);
-        call(&patient, ask(10 * SECOND)).await.unwrap();
+        assert_eq!((inside.count(), late.get()), (0, 1));
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tower::Service;
 use tracing::{info, warn};
 
-use super::Answers;
+use super::{Answers, Count};
 use crate::{
     reply::Reply,
     route::UpstreamName,
@@ -26,7 +26,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Breaker<S> {
     inner: S,
-    shared: Arc<Shared>,
+    circuit: Arc<Circuit>,
 }
 
 /// When it opens, and for how long.
@@ -44,11 +44,14 @@ impl Default for BreakerSettings {
     }
 }
 
+/// What is known of one upstream, by all that ask it.
 #[derive(Debug)]
-struct Shared {
+pub struct Circuit {
     upstream: UpstreamName,
     settings: BreakerSettings,
     state: Mutex<State>,
+    opened: Count,
+    rested: Count,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,14 +73,19 @@ enum Outcome {
 }
 
 impl<S> Breaker<S> {
-    /// Puts the layer round a service that asks `upstream`.
-    pub fn new(inner: S, upstream: UpstreamName, settings: BreakerSettings) -> Self {
-        let state = Mutex::new(State::Closed { failures: 0 });
-        Self { inner, shared: Arc::new(Shared { upstream, settings, state }) }
+    /// Puts the layer round a service that asks the circuit's upstream.
+    pub fn new(inner: S, circuit: Arc<Circuit>) -> Self {
+        Self { inner, circuit }
     }
 }
 
-impl Shared {
+impl Circuit {
+    /// Closed. `opened` counts how often it opens, `rested` the calls that are turned away.
+    pub fn new(upstream: UpstreamName, settings: BreakerSettings, opened: Count, rested: Count) -> Self {
+        let state = Mutex::new(State::Closed { failures: 0 });
+        Self { upstream, settings, state, opened, rested }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -89,6 +97,7 @@ impl Shared {
         match *state {
             State::Closed { .. } => {}
             State::Open { until } | State::HalfOpen { until } if now < until => {
+                self.rested.add();
                 return Err(UpstreamError::Resting { upstream: self.upstream.clone(), rest: until - now });
             }
             // Should the one that is on its way never come back, another is sent after the same while.
@@ -96,7 +105,7 @@ impl Shared {
                 *state = State::HalfOpen { until: now + self.settings.rest };
             }
         }
-        Ok(Watch { shared: self.clone(), due, told: false })
+        Ok(Watch { circuit: self.clone(), due, told: false })
     }
 
     fn learn(&self, outcome: Outcome) {
@@ -109,6 +118,7 @@ impl Shared {
             }
             (State::Closed { .. } | State::HalfOpen { .. }, Outcome::Failure) => {
                 warn!(upstream = %self.upstream, rest = ?self.settings.rest, "upstream fails and is left alone");
+                self.opened.add();
                 State::Open { until: Instant::now() + self.settings.rest }
             }
             (State::HalfOpen { .. }, Outcome::Success) => {
@@ -127,7 +137,7 @@ impl Shared {
 /// A call that was let through; what is learnt of it counts also when nobody waits for it any more.
 #[derive(Debug)]
 struct Watch {
-    shared: Arc<Shared>,
+    circuit: Arc<Circuit>,
     due: Instant,
     told: bool,
 }
@@ -135,7 +145,7 @@ struct Watch {
 impl Watch {
     fn tell(mut self, outcome: Outcome) {
         self.told = true;
-        self.shared.learn(outcome);
+        self.circuit.learn(outcome);
     }
 }
 
@@ -144,7 +154,7 @@ impl Drop for Watch {
         if !self.told {
             // Dropped at its deadline: no answer came in time. Dropped before: its caller left.
             let late = Instant::now() >= self.due;
-            self.shared.learn(if late { Outcome::Failure } else { Outcome::Unknown });
+            self.circuit.learn(if late { Outcome::Failure } else { Outcome::Unknown });
         }
     }
 }
@@ -173,6 +183,7 @@ fn outcome_of(result: &Result<Reply, UpstreamError>) -> Outcome {
             UpstreamError::Busy { .. }
             | UpstreamError::Resting { .. }
             | UpstreamError::Credential { .. }
+            | UpstreamError::TooOften { .. }
             | UpstreamError::Unsendable { .. },
         ) => Outcome::Unknown,
     }
@@ -188,7 +199,7 @@ impl<S: Answers> Service<Ask> for Breaker<S> {
     }
 
     fn call(&mut self, ask: Ask) -> Self::Future {
-        match self.shared.enter(ask.due.at) {
+        match self.circuit.enter(ask.due.at) {
             Err(resting) => Box::pin(std::future::ready(Err(resting))),
             Ok(watch) => {
                 let reply = self.inner.call(ask);
@@ -210,8 +221,12 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const AFTER_TWO: BreakerSettings = BreakerSettings { failures: Some(2), rest: Duration::from_secs(5) };
 
+    fn circuit() -> Arc<Circuit> {
+        Arc::new(Circuit::new(name(), AFTER_TWO, Count::default(), Count::default()))
+    }
+
     fn breaker(script: &Script) -> Breaker<Script> {
-        Breaker::new(script.clone(), name(), AFTER_TWO)
+        Breaker::new(script.clone(), circuit())
     }
 
     fn rest(result: &Result<Reply, UpstreamError>) -> Option<Duration> {
@@ -238,6 +253,7 @@ mod tests {
         one().await.unwrap();
         one().await.unwrap();
         assert_eq!(script.asked(), 5);
+        assert_eq!((service.circuit.opened.get(), service.circuit.rested.get()), (2, 3));
     }
 
     #[tokio::test(start_paused = true)]
@@ -257,8 +273,7 @@ mod tests {
             call(&service, ask(SECOND)).await.unwrap_err();
         }
         tokio::time::advance(5 * SECOND).await;
-        let slow =
-            Breaker { inner: answering_after(SECOND, &Inside::default()), shared: service.shared.clone() };
+        let slow = Breaker::new(answering_after(SECOND, &Inside::default()), service.circuit.clone());
         let (first, second) = tokio::join!(call(&slow, ask(2 * SECOND)), call(&slow, ask(2 * SECOND)));
         first.unwrap();
         assert!(rest(&second).is_some(), "{second:?}");
@@ -267,11 +282,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_caller_that_leaves_says_nothing_of_the_upstream_but_a_deadline_does() {
         let inside = Inside::default();
-        let service = Breaker::new(answering_after(60 * SECOND, &inside), name(), AFTER_TWO);
+        let service = Breaker::new(answering_after(60 * SECOND, &inside), circuit());
         for _ in 0..5 {
             tokio::time::timeout(SECOND, call(&service, ask(30 * SECOND))).await.unwrap_err();
         }
-        assert_eq!(*service.shared.state(), State::Closed { failures: 0 });
+        assert_eq!(*service.circuit.state(), State::Closed { failures: 0 });
         for _ in 0..2 {
             tokio::time::timeout(2 * SECOND, call(&service, ask(SECOND))).await.unwrap_err();
         }

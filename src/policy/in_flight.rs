@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::Service;
 
-use super::{Answers, PolicySettings};
+use super::{Answers, Count, PolicySettings};
 use crate::{
     reply::Reply,
     route::UpstreamName,
@@ -30,6 +30,7 @@ pub struct Gate {
     settings: PolicySettings,
     places: Arc<Semaphore>,
     seats: Arc<Semaphore>,
+    busy: Count,
 }
 
 impl<S> InFlight<S> {
@@ -40,11 +41,11 @@ impl<S> InFlight<S> {
 }
 
 impl Gate {
-    /// A gate before `upstream`, with all its places free.
-    pub fn new(upstream: UpstreamName, settings: PolicySettings) -> Self {
+    /// A gate before `upstream`, with all its places free; `busy` counts those who find none.
+    pub fn new(upstream: UpstreamName, settings: PolicySettings, busy: Count) -> Self {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         let (places, seats) = (semaphore(settings.in_flight_limit), semaphore(settings.waiting_limit));
-        Self { upstream, settings, places, seats }
+        Self { upstream, settings, places, seats, busy }
     }
 
     /// Finds a place, or waits for one. Dropping the future leaves the queue.
@@ -52,9 +53,12 @@ impl Gate {
         if let Ok(place) = self.places.clone().try_acquire_owned() {
             return Ok(place);
         }
-        let busy = || UpstreamError::Busy {
-            upstream: self.upstream.clone(),
-            in_flight_limit: self.settings.in_flight_limit,
+        let busy = || {
+            self.busy.add();
+            UpstreamError::Busy {
+                upstream: self.upstream.clone(),
+                in_flight_limit: self.settings.in_flight_limit,
+            }
         };
         let _seat = self.seats.try_acquire().map_err(|_| busy())?;
         match tokio::time::timeout(self.settings.waiting_timeout, self.places.clone().acquire_owned()).await {
@@ -101,7 +105,7 @@ mod tests {
             waiting_timeout: 2 * SECOND,
             ..PolicySettings::default()
         };
-        Arc::new(Gate::new(name(), settings))
+        Arc::new(Gate::new(name(), settings, Count::default()))
     }
 
     fn is_busy(result: &Result<Reply, UpstreamError>) -> bool {

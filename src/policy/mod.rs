@@ -3,42 +3,61 @@
 //! From the outside in, and why:
 //!
 //! 1. [`Deadline`]: the promise to the caller, so it holds for everything below, waiting for a place included.
-//! 2. [`Retry`]: what fails in passing is asked again, within the promise. Round all that follows, so that each
+//! 2. [`RateLimit`] of each caller, of the upstream and of the route: who asks too often is turned away before anything
+//!    is done for them, even where it would cost the upstream nothing.
+//! 3. [`RateLimit`] of the route, for all callers together.
+//! 4. [`Retry`]: what fails in passing is asked again, within the promise. Round all that follows, so that each
 //!    attempt is judged, queued and timed as a call of its own, and no place is held while it waits.
-//! 3. [`Breaker`]: turns calls away from an upstream that only fails. Round the queue, so that nobody waits for a
-//!    place at a door that is shut.
-//! 4. [`InFlight`]: protects the upstream. Inside the deadline, so that a call that gives up leaves the queue;
+//! 5. [`Breaker`]: turns calls away from an upstream that only fails. Round the queue, so that nobody waits for a
+//!    place at a door that is shut, and round the rate, so that nothing of it is used there.
+//! 6. [`RateLimit`] of the upstream. Inside of retries, as each is a request; round the queue, as it holds no place.
+//! 7. [`InFlight`]: protects the upstream. Inside the deadline, so that a call that gives up leaves the queue;
 //!    round the upstream, so that a place is held exactly as long as a connection is.
-//! 5. [`Attempt`]: the time of one attempt, in which waiting for a place does not count.
+//! 8. [`Attempt`]: the time of one attempt, in which waiting for a place does not count.
 //!
-//! What is handed through unread has the same gate, and limits of its own: [`Passthrough`].
+//! [`Guards`] puts them together, without those that are off. Calls of a route have them all. What follows from a call
+//! that has begun (the questions about a job), and what no caller asked for (a look at a watched resource), has those
+//! of the upstream only, and waits its turn where a call would be turned away.
+//!
+//! What is handed through unread has the same gate and rate, and limits of its own: [`Passthrough`].
 //!
 //! Each tells what it did as an [`UpstreamError`], so that the `gateway` has one kind of failure to put
 //! into words. All of them share their state between clones; dropping a call's future gives back what it held.
 
 mod attempt;
 mod breaker;
+mod budget;
+mod counts;
+mod dates;
 mod deadline;
+mod guards;
 mod in_flight;
+#[cfg(test)]
+mod mock;
 mod passthrough;
+mod rate;
 mod retry;
 mod spread;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use tower::{Service, ServiceBuilder, util::BoxCloneSyncService};
+use tower::{Service, util::BoxCloneSyncService};
 
 use crate::{
     reply::Reply,
-    upstream::{Ask, Upstream, UpstreamError},
+    upstream::{Ask, UpstreamError},
 };
 
 pub use attempt::Attempt;
-pub use breaker::{Breaker, BreakerSettings};
+pub use breaker::{Breaker, BreakerSettings, Circuit};
+pub use budget::Budget;
+pub use counts::{Count, PolicyCounts, RouteCounts, UpstreamCounts};
 pub use deadline::Deadline;
+pub use guards::{Guards, RouteGuards};
 pub use in_flight::{Gate, InFlight};
 pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
-pub use retry::{Retry, RetrySettings};
+pub use rate::{Over, Rate, RateLimit, RateLimitLayer, RateSettings};
+pub use retry::{Retries, Retry, RetrySettings};
 pub use spread::spread;
 
 /// A service that answers an [`Ask`] with a [`Reply`]: what a guard stands round, and is itself.
@@ -64,6 +83,19 @@ pub struct PolicySettings {
     pub retry: RetrySettings,
     /// Whether an upstream that only fails is left alone.
     pub breaker: BreakerSettings,
+    /// How often it may be asked, by all together.
+    pub rate: Option<RateSettings>,
+    /// How often each caller may call its routes.
+    pub caller_rate: Option<RateSettings>,
+}
+
+/// How carefully one route is called, beyond what its upstream asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RoutePolicySettings {
+    /// How often it may be called, by all together.
+    pub rate: Option<RateSettings>,
+    /// How often each caller may call it.
+    pub caller_rate: Option<RateSettings>,
 }
 
 impl PolicySettings {
@@ -86,163 +118,8 @@ impl Default for PolicySettings {
             attempt_timeout: None,
             retry: RetrySettings::default(),
             breaker: BreakerSettings::default(),
+            rate: None,
+            caller_rate: None,
         }
-    }
-}
-
-/// Puts the guards round an upstream. What else asks it shares the gate.
-pub fn guard(upstream: Upstream, gate: Arc<Gate>, settings: PolicySettings) -> Guarded {
-    let name = || upstream.name().clone();
-    let (calls, retried, broken, attempted) = (name(), name(), name(), name());
-    let guarded = ServiceBuilder::new()
-        .layer_fn(move |service| Deadline::new(service, calls.clone()))
-        .layer_fn(move |service| Retry::new(service, retried.clone(), settings.retry))
-        .layer_fn(move |service| Breaker::new(service, broken.clone(), settings.breaker))
-        .layer_fn(move |service| InFlight::new(service, gate.clone()))
-        .layer_fn(move |service| Attempt::new(service, attempted.clone(), settings.attempt_timeout))
-        .service(upstream);
-    Guarded::new(guarded)
-}
-
-#[cfg(test)]
-mod mock {
-    //! A service that answers after a while, for tests under a paused clock.
-
-    use std::{
-        collections::VecDeque,
-        convert::Infallible,
-        sync::{
-            Arc, Mutex,
-            atomic::{AtomicUsize, Ordering},
-        },
-        task::{Context, Poll},
-        time::Duration,
-    };
-
-    use bytes::Bytes;
-    use http::{HeaderMap, Method, StatusCode, uri::PathAndQuery};
-    use tower::{Service, util::BoxCloneSyncService};
-
-    use crate::{
-        reply::Reply,
-        route::{HttpRequest, Under, UpstreamName},
-        upstream::{Ask, Due, Tried, UpstreamError},
-    };
-
-    /// How many calls are in the mock right now.
-    #[derive(Debug, Clone, Default)]
-    pub(super) struct Inside(Arc<AtomicUsize>);
-
-    impl Inside {
-        pub(super) fn count(&self) -> usize {
-            self.0.load(Ordering::SeqCst)
-        }
-
-        fn enter(&self) -> Self {
-            self.0.fetch_add(1, Ordering::SeqCst);
-            self.clone()
-        }
-    }
-
-    pub(super) fn name() -> UpstreamName {
-        "old".parse().unwrap()
-    }
-
-    pub(super) fn ask(deadline: Duration) -> Ask {
-        let request = HttpRequest {
-            method: Method::GET,
-            under: Under::Address,
-            path_and_query: PathAndQuery::from_static("/"),
-            headers: HeaderMap::new(),
-            body: Bytes::new(),
-        };
-        Ask {
-            request: request.into(),
-            reply_limit_bytes: 100,
-            due: Due::after(deadline),
-            repeatable: true,
-            meanwhile: None,
-            tried: Tried::default(),
-        }
-    }
-
-    pub(super) fn answering_after(
-        delay: Duration,
-        inside: &Inside,
-    ) -> BoxCloneSyncService<Ask, Reply, UpstreamError> {
-        struct Leave(Inside);
-        impl Drop for Leave {
-            fn drop(&mut self) {
-                self.0.0.fetch_sub(1, Ordering::SeqCst);
-            }
-        }
-        let inside = inside.clone();
-        let service = tower::service_fn(move |_: Ask| {
-            let inside = inside.clone();
-            async move {
-                let _leave = Leave(inside.enter());
-                tokio::time::sleep(delay).await;
-                let reply = Reply::new(StatusCode::OK, HeaderMap::new(), Bytes::new());
-                Ok::<_, Infallible>(reply)
-            }
-        });
-        let service = tower::ServiceExt::map_err(service, |never: Infallible| match never {});
-        BoxCloneSyncService::new(service)
-    }
-
-    /// A service that answers at once, with one thing after the other.
-    #[derive(Debug, Clone)]
-    pub(super) struct Script(Arc<Mutex<Lines>>);
-
-    #[derive(Debug)]
-    struct Lines {
-        left: VecDeque<Result<Reply, UpstreamError>>,
-        asked: usize,
-    }
-
-    impl Script {
-        pub(super) fn new(outcomes: impl IntoIterator<Item = Result<Reply, UpstreamError>>) -> Self {
-            Self(Arc::new(Mutex::new(Lines { left: outcomes.into_iter().collect(), asked: 0 })))
-        }
-
-        /// How often it was asked.
-        pub(super) fn asked(&self) -> usize {
-            self.0.lock().unwrap().asked
-        }
-    }
-
-    impl Service<Ask> for Script {
-        type Response = Reply;
-        type Error = UpstreamError;
-        type Future = std::future::Ready<Result<Reply, UpstreamError>>;
-
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, _: Ask) -> Self::Future {
-            let mut lines = self.0.lock().unwrap();
-            lines.asked += 1;
-            std::future::ready(lines.left.pop_front().expect("the script has an answer"))
-        }
-    }
-
-    /// No connection.
-    pub(super) fn failed() -> Result<Reply, UpstreamError> {
-        Err(UpstreamError::Connect { upstream: name(), source: "refused".into() })
-    }
-
-    /// A reply of this status.
-    pub(super) fn status(code: u16) -> Result<Reply, UpstreamError> {
-        let status = StatusCode::from_u16(code).unwrap();
-        Ok(Reply::new(status, HeaderMap::new(), Bytes::new()))
-    }
-
-    /// Calls a fresh clone, as the gateway does.
-    pub(super) async fn call<S>(service: &S, ask: Ask) -> Result<Reply, UpstreamError>
-    where
-        S: Service<Ask, Response = Reply, Error = UpstreamError> + Clone,
-    {
-        tower::ServiceExt::oneshot(service.clone(), ask).await
     }
 }

@@ -16,11 +16,11 @@ use tokio::{
     time::{Instant, Sleep, sleep, sleep_until},
 };
 
-use super::Gate;
+use super::{Gate, Rate};
 use crate::{
     route::UpstreamName,
     upstream::{
-        UpstreamError,
+        Caller, UpstreamError,
         http::{self as upstream, HttpUpstream},
     },
 };
@@ -33,6 +33,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub struct Passthrough {
     upstream: HttpUpstream,
     gate: Arc<Gate>,
+    rate: Option<Arc<Rate>>,
     settings: PassthroughSettings,
 }
 
@@ -51,9 +52,14 @@ impl PassthroughSettings {
 }
 
 impl Passthrough {
-    /// Puts the guards round an upstream.
-    pub fn new(upstream: HttpUpstream, gate: Arc<Gate>, settings: PassthroughSettings) -> Self {
-        Self { upstream, gate, settings }
+    /// Puts the guards round an upstream: those that its calls have, too.
+    pub(super) fn new(
+        upstream: HttpUpstream,
+        gate: Arc<Gate>,
+        rate: Option<Arc<Rate>>,
+        settings: PassthroughSettings,
+    ) -> Self {
+        Self { upstream, gate, rate, settings }
     }
 
     /// Who gets the requests.
@@ -72,6 +78,9 @@ impl Passthrough {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
     {
+        if let Some(rate) = &self.rate {
+            rate.enter(&Caller::Only)?;
+        }
         let place = self.gate.enter().await?;
         let moved = Moved::default();
         let request = request.map(|body| Watched { body, moved: moved.clone() });

@@ -1,7 +1,7 @@
 //! Asks again, when that is safe and there is time and reason to.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use tower::Service;
 use tracing::warn;
 
-use super::Answers;
+use super::{Answers, Budget, Count, dates};
 use crate::{
     observe::Chain,
     reply::Reply,
@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Retry<S> {
     inner: S,
-    shared: Arc<Shared>,
+    retries: Arc<Retries>,
 }
 
 /// How often, and after what wait.
@@ -48,52 +48,26 @@ impl Default for RetrySettings {
     }
 }
 
+/// What all repetitions of one upstream have in common.
 #[derive(Debug)]
-struct Shared {
+pub struct Retries {
     upstream: UpstreamName,
     settings: RetrySettings,
-    budget: Mutex<Budget>,
-}
-
-/// What all calls of one upstream together may repeat: a fifth of them, and a few more. An upstream that fails as a
-/// whole is not asked three times as much for it.
-#[derive(Debug)]
-struct Budget {
-    tokens: f64,
-}
-
-impl Budget {
-    /// What each call adds.
-    const EARNED: f64 = 0.2;
-    /// What is there to begin with, so that the first calls may repeat too.
-    const BEGINNING: f64 = 10.0;
-    /// What can be saved.
-    const MOST: f64 = 100.0;
-
-    fn earn(&mut self) {
-        self.tokens = (self.tokens + Self::EARNED).min(Self::MOST);
-    }
-
-    fn spend(&mut self) -> bool {
-        let enough = self.tokens >= 1.0;
-        if enough {
-            self.tokens -= 1.0;
-        }
-        enough
-    }
+    budget: Arc<Budget>,
+    again: Count,
 }
 
 impl<S> Retry<S> {
-    /// Puts the layer round a service that asks `upstream`.
-    pub fn new(inner: S, upstream: UpstreamName, settings: RetrySettings) -> Self {
-        let budget = Mutex::new(Budget { tokens: Budget::BEGINNING });
-        Self { inner, shared: Arc::new(Shared { upstream, settings, budget }) }
+    /// Puts the layer round a service that asks their upstream.
+    pub fn new(inner: S, retries: Arc<Retries>) -> Self {
+        Self { inner, retries }
     }
 }
 
-impl Shared {
-    fn budget(&self) -> std::sync::MutexGuard<'_, Budget> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+impl Retries {
+    /// Of `upstream`, within a budget; `again` counts the attempts after the first.
+    pub fn new(upstream: UpstreamName, settings: RetrySettings, budget: Arc<Budget>, again: Count) -> Self {
+        Self { upstream, settings, budget, again }
     }
 
     /// When to ask again, if at all.
@@ -112,7 +86,7 @@ impl Shared {
             None => self.backoff(attempt),
         };
         let at = Instant::now().checked_add(wait).filter(|at| *at < deadline)?;
-        self.budget().spend().then_some(at)
+        self.budget.spend().then_some(at)
     }
 
     /// Anything up to the longest wait of this attempt ("full jitter").
@@ -142,6 +116,7 @@ fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool 
             | UpstreamError::Resting { .. }
             // Whoever fetches it knows when to try again.
             | UpstreamError::Credential { .. }
+            | UpstreamError::TooOften { .. }
             | UpstreamError::Unsendable { .. },
         ) => false,
         Ok(reply) => {
@@ -157,11 +132,13 @@ fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool 
     }
 }
 
-/// The seconds of `Retry-After` (RFC 9110, section 10.2.3). A date is taken for nothing said: old servers' clocks are
-/// not to be relied on.
+/// What `Retry-After` says (RFC 9110, section 10.2.3): seconds, or a date, which is held against the one of the reply.
 fn retry_after(reply: &Reply) -> Option<Duration> {
-    let seconds = reply.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
+    let seconds = reply.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse();
+    match seconds {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => dates::ahead(&reply.headers, header::RETRY_AFTER),
+    }
 }
 
 impl<S: Answers + Clone + Send + 'static> Service<Ask> for Retry<S> {
@@ -174,38 +151,34 @@ impl<S: Answers + Clone + Send + 'static> Service<Ask> for Retry<S> {
     }
 
     fn call(&mut self, ask: Ask) -> Self::Future {
-        self.shared.budget().earn();
-        if self.shared.settings.attempts == 1 {
+        self.retries.budget.earn();
+        if self.retries.settings.attempts == 1 {
             return Box::pin(self.inner.call(ask));
         }
-        let (shared, again) = (self.shared.clone(), self.inner.clone());
+        let (retries, again) = (self.retries.clone(), self.inner.clone());
         let mut attempts = Attempts { ask: ask.clone(), again };
         let first = self.inner.call(ask);
         Box::pin(async move {
             let mut outcome = first.await;
             let (repeatable, deadline) = (attempts.ask.repeatable, attempts.ask.due.at);
             for attempt in 1.. {
-                let Some(at) = shared.again_at(&outcome, repeatable, attempt, deadline) else { break };
+                let Some(at) = retries.again_at(&outcome, repeatable, attempt, deadline) else { break };
                 sleep_until(at).await;
                 if let Some(meanwhile) = &attempts.ask.meanwhile {
                     meanwhile.tell(Happened::Again { attempt: attempt + 1 });
                 }
                 let next = attempts.next().await;
                 // Turned away by ourselves: the upstream has not been asked, so what it said before is the answer.
-                if matches!(
-                    next,
-                    Err(UpstreamError::Resting { .. }
-                        | UpstreamError::Busy { .. }
-                        | UpstreamError::Credential { .. })
-                ) {
+                if next.as_ref().is_err_and(UpstreamError::is_our_own_word) {
                     break;
                 }
+                retries.again.add();
                 match &outcome {
                     Ok(reply) => warn!(
-                        upstream = %shared.upstream, attempt, status = reply.status.as_u16(), "upstream was asked again"
+                        upstream = %retries.upstream, attempt, status = reply.status.as_u16(), "upstream was asked again"
                     ),
                     Err(error) => warn!(
-                        upstream = %shared.upstream, attempt, error = %Chain(error), "upstream was asked again"
+                        upstream = %retries.upstream, attempt, error = %Chain(error), "upstream was asked again"
                     ),
                 }
                 outcome = next;
@@ -251,7 +224,9 @@ mod tests {
     }
 
     fn retry(script: &Script) -> Retry<Script> {
-        Retry::new(script.clone(), name(), RetrySettings::default())
+        let budget = Arc::<Budget>::default();
+        let retries = Retries::new(name(), RetrySettings::default(), budget, Count::default());
+        Retry::new(script.clone(), Arc::new(retries))
     }
 
     #[tokio::test(start_paused = true)]
@@ -308,6 +283,16 @@ mod tests {
         let script = Script::new([come_back(429, "7"), status(200)]);
         call(&retry(&script), ask(30 * SECOND)).await.unwrap();
         assert_eq!(begun.elapsed(), 7 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_date_counts_by_the_clock_of_the_one_who_wrote_it() {
+        let begun = Instant::now();
+        let mut reply = come_back(503, "Sun, 06 Nov 1994 08:49:42 GMT").unwrap();
+        reply.headers.insert(header::DATE, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
+        let script = Script::new([Ok(reply), status(200)]);
+        call(&retry(&script), ask(30 * SECOND)).await.unwrap();
+        assert_eq!(begun.elapsed(), 5 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]

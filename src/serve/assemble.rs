@@ -6,7 +6,7 @@ use axum::Router;
 
 use super::router;
 use crate::{
-    config::{ListenerSettings, Loaded, UpstreamFile},
+    config::{ListenerSettings, Loaded, RouteFile, UpstreamFile},
     face::{
         door::Door,
         mcp::{Mcp, McpSettings},
@@ -14,9 +14,10 @@ use crate::{
     },
     gateway::{Gateway, Snapshot},
     observe::log::LogSettings,
-    policy::{Gate, Guarded, Passthrough, guard},
+    policy::{Guarded, Guards, PolicyCounts, RouteGuards, RoutePolicySettings},
     prompt::PromptTable,
     route::{Conflict, RouteTable, UpstreamName},
+    tool::ToolName,
     upstream::Upstream,
 };
 
@@ -56,8 +57,18 @@ struct Fixed {
 #[derive(Debug, Clone)]
 struct Asked {
     file: UpstreamFile,
-    upstream: Upstream,
-    gate: Arc<Gate>,
+    guards: Guards,
+    /// For what follows from calls.
+    following: Guarded,
+    /// For calls, of each of its routes: those that ask for guards of their own, and all where it has some for calls.
+    ways: HashMap<ToolName, Way>,
+}
+
+/// One route as it is called now.
+#[derive(Debug, Clone)]
+struct Way {
+    settings: RoutePolicySettings,
+    guards: RouteGuards,
     guarded: Guarded,
 }
 
@@ -128,28 +139,54 @@ fn ask(loaded: &Loaded, now: &HashMap<UpstreamName, Asked>) -> HashMap<UpstreamN
         let kept = now.get(&name).filter(|asked| {
             asked.file.policy == file.policy && asked.file.settings.is_certainly(&file.settings)
         });
-        (name, kept.cloned().unwrap_or_else(|| Asked::new(file)))
+        let before = kept.cloned().unwrap_or_else(|| Asked::new(file));
+        let routes = loaded.routes.iter().filter(|route| route.route.upstream == name);
+        (name.clone(), before.with_ways(routes))
     });
     asked.collect()
 }
 
 impl Asked {
     fn new(file: &UpstreamFile) -> Self {
-        let upstream = Upstream::new(file.settings.clone());
-        // Shared by calls and what is handed through, as the connections are.
-        let gate = Arc::new(Gate::new(file.settings.name().clone(), file.policy));
-        let guarded = guard(upstream.clone(), gate.clone(), file.policy);
-        Self { file: file.clone(), upstream, gate, guarded }
+        let guards = Guards::new(Upstream::new(file.settings.clone()), file.policy);
+        let following = guards.for_what_follows();
+        Self { file: file.clone(), guards, following, ways: HashMap::new() }
+    }
+
+    /// The same with these routes; one that asks for the same guards as before keeps them.
+    fn with_ways<'r>(self, routes: impl Iterator<Item = &'r RouteFile>) -> Self {
+        let has_own = self.guards.are_for_calls();
+        let ways =
+            routes.filter(|file| has_own || file.policy != RoutePolicySettings::default()).map(|file| {
+                let name = file.route.definition.name.clone();
+                let before = self.ways.get(&name).filter(|way| way.settings == file.policy).cloned();
+                let way = before.unwrap_or_else(|| {
+                    let guards = RouteGuards::new(&file.route.upstream, file.policy);
+                    Way { settings: file.policy, guarded: self.guards.for_calls(&guards), guards }
+                });
+                (name, way)
+            });
+        let ways = ways.collect();
+        Self { ways, ..self }
     }
 }
 
 fn snapshot(loaded: &Loaded, upstreams: &HashMap<UpstreamName, Asked>) -> Result<Snapshot, Conflict> {
     let table = RouteTable::new(loaded.routes.iter().map(|file| Arc::clone(&file.route)).collect())?;
-    let guarded = upstreams.iter().map(|(name, asked)| (name.clone(), asked.guarded.clone())).collect();
-    let passthrough = loaded.passthrough.as_ref().and_then(|(name, settings)| {
-        let asked = upstreams.get(name)?;
-        Some(Passthrough::new(asked.upstream.http()?.clone(), asked.gate.clone(), *settings))
-    });
+    let following = upstreams.iter().map(|(name, asked)| (name.clone(), asked.following.clone())).collect();
+    let written = || upstreams.values().flat_map(|asked| &asked.ways);
+    let ways = written().map(|(name, way)| (name.clone(), way.guarded.clone())).collect();
+    let counts = PolicyCounts {
+        upstreams: upstreams
+            .iter()
+            .map(|(name, asked)| (name.clone(), asked.guards.counts().clone()))
+            .collect(),
+        routes: written().map(|(name, way)| (name.clone(), way.guards.counts().clone())).collect(),
+    };
+    let passthrough = loaded.passthrough.as_ref();
+    let passthrough =
+        passthrough.and_then(|(name, settings)| upstreams.get(name)?.guards.passthrough(*settings));
     let prompts = loaded.prompts.iter().map(|file| Arc::clone(&file.prompt)).collect();
-    Ok(Snapshot::new(table, guarded, passthrough).with_prompts(PromptTable::new(prompts)))
+    let snapshot = Snapshot::new(table, following, passthrough).with_ways(ways, counts);
+    Ok(snapshot.with_prompts(PromptTable::new(prompts)))
 }

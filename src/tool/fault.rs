@@ -1,5 +1,7 @@
 //! Why a tool error is one.
 
+use std::time::Duration;
+
 /// The reason behind `isError: true`, so that each face can tell its truth (an HTTP status, say) without
 /// reading the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,14 @@ pub enum Fault {
     Unreachable,
     /// No reply in time.
     Deadline,
-    /// One of our own limits was reached.
-    Busy,
+    /// It is asked as much at a time as it may be, or left alone for a while.
+    Busy {
+        /// After how long to try again.
+        again_after: Duration,
+    },
+    /// It is called more often than it may be.
+    TooOften {
+        /// After how long to try again.
+        again_after: Duration,
+    },
 }

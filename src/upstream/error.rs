@@ -1,15 +1,42 @@
 //! Why an upstream gave no usable reply.
 
-use std::{error::Error, io, sync::Arc, time::Duration};
+use std::{error::Error, io, ops::Deref, sync::Arc, time::Duration};
 
 use super::http::CredentialError;
 use crate::route::UpstreamName;
 
-type BoxError = Box<dyn Error + Send + Sync>;
+/// What another part of the program said. Clones are the same, for all who waited for one reply.
+#[derive(Debug, Clone)]
+pub struct Cause(Arc<dyn Error + Send + Sync>);
+
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Cause {
+    fn from(error: E) -> Self {
+        Self(error.into().into())
+    }
+}
+
+impl Deref for Cause {
+    type Target = dyn Error + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+/// By whom an upstream is asked too often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// By the one who asks.
+    Caller,
+    /// By all who call one tool.
+    Route,
+    /// By all who ask it anything.
+    Upstream,
+}
 
 /// Why an upstream gave no usable reply. For the log; what clients read of it is written by
 /// `gateway`.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum UpstreamError {
     /// No connection: refused, no such host, no way there.
     #[error("could not connect to upstream `{upstream}`")]
@@ -18,7 +45,7 @@ pub enum UpstreamError {
         upstream: UpstreamName,
         /// Why.
         #[source]
-        source: BoxError,
+        source: Cause,
     },
     /// No connection in time.
     #[error("could not connect to upstream `{upstream}` within {after:?}")]
@@ -35,7 +62,7 @@ pub enum UpstreamError {
         upstream: UpstreamName,
         /// Why.
         #[source]
-        source: BoxError,
+        source: Cause,
     },
     /// The connection ended before the reply did.
     #[error("upstream `{upstream}` closed the connection before its reply was complete")]
@@ -44,7 +71,7 @@ pub enum UpstreamError {
         upstream: UpstreamName,
         /// What the connection said.
         #[source]
-        source: BoxError,
+        source: Cause,
     },
     /// What came was no HTTP, or contradicts itself.
     #[error("upstream `{upstream}` did not answer in valid HTTP")]
@@ -53,7 +80,7 @@ pub enum UpstreamError {
         upstream: UpstreamName,
         /// What the parser made of it.
         #[source]
-        source: BoxError,
+        source: Cause,
     },
     /// The status line and headers are longer than is read.
     #[error(
@@ -116,6 +143,20 @@ pub enum UpstreamError {
         #[source]
         source: Arc<CredentialError>,
     },
+    /// Our own limit of calls in a time.
+    #[error("{} asked upstream `{upstream}` {count} times in {per:?}, which is the limit", whose.in_words())]
+    TooOften {
+        /// Who was to be asked.
+        upstream: UpstreamName,
+        /// Whose limit was hit.
+        whose: Whose,
+        /// The limit.
+        count: u32,
+        /// In this time.
+        per: Duration,
+        /// How long to wait before the next one.
+        rest: Duration,
+    },
     /// The request can't be written down as HTTP.
     #[error("the request can't be sent to upstream `{upstream}`")]
     Unsendable {
@@ -123,7 +164,7 @@ pub enum UpstreamError {
         upstream: UpstreamName,
         /// Why.
         #[source]
-        source: BoxError,
+        source: Cause,
     },
 }
 
@@ -133,6 +174,16 @@ pub enum UpstreamError {
 pub(super) struct ConnectTimedOut {
     /// The limit that was hit.
     pub(super) after: Duration,
+}
+
+impl Whose {
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::Caller => "one caller",
+            Self::Route => "the callers of one route",
+            Self::Upstream => "all callers together",
+        }
+    }
 }
 
 impl UpstreamError {
@@ -177,6 +228,7 @@ impl UpstreamError {
             | Self::Resting { .. }
             | Self::Busy { .. }
             | Self::Credential { .. }
+            | Self::TooOften { .. }
             | Self::Unsendable { .. } => false,
         }
     }
@@ -184,6 +236,14 @@ impl UpstreamError {
     /// Whether nothing was sent, so that another address can be asked in its stead.
     pub(super) fn is_before_sending(&self) -> bool {
         matches!(self, Self::Connect { .. } | Self::ConnectDeadline { .. } | Self::NotStarted { .. })
+    }
+
+    /// Whether we turned the call away ourselves: the upstream was not asked.
+    pub fn is_our_own_word(&self) -> bool {
+        matches!(
+            self,
+            Self::Busy { .. } | Self::Resting { .. } | Self::Credential { .. } | Self::TooOften { .. }
+        )
     }
 
     /// Who was asked.
@@ -201,6 +261,7 @@ impl UpstreamError {
             | Self::Resting { upstream, .. }
             | Self::Busy { upstream, .. }
             | Self::Credential { upstream, .. }
+            | Self::TooOften { upstream, .. }
             | Self::Unsendable { upstream, .. } => upstream,
         }
     }

@@ -1,9 +1,10 @@
 //! Asks a legacy server and reads what it answers, whole or streamed.
 //!
 //! In reading order: an [`Upstream`] takes an [`Ask`] and gives the whole reply; [`UpstreamError`] says why there is
-//! none; [`Meanwhile`] tells what happens before there is one, and [`Tried`] which addresses
+//! none; [`Meanwhile`] tells what happens before there is one, [`Caller`] for whom it is, and [`Tried`] which addresses
 //! were asked for it. [`http`] is the kind that speaks HTTP; [`command`] is a [`program`] that is started for each call.
 
+mod caller;
 pub mod command;
 mod error;
 pub mod http;
@@ -30,7 +31,8 @@ use crate::{
     route::{UpstreamName, UpstreamRequest},
 };
 
-pub use error::UpstreamError;
+pub use caller::Caller;
+pub use error::{Cause, UpstreamError, Whose};
 pub use meanwhile::{Happened, Hearing, Meanwhile};
 pub use tried::Tried;
 
@@ -144,10 +146,27 @@ pub struct Ask {
     pub due: Due,
     /// Whether it does no harm to send the request a second time.
     pub repeatable: bool,
+    /// Who it is sent for. For `policy`, as `due` and `repeatable` are: nothing of it is sent.
+    pub caller: Caller,
     /// Who hears what happens before the reply is there; nobody where there is none.
     pub meanwhile: Option<Meanwhile>,
     /// Which addresses it was sent to before; an attempt that follows goes to another.
     pub tried: Tried,
+}
+
+impl Ask {
+    /// A request that nobody in particular asks for, and of which nobody hears before its reply.
+    pub fn new(request: UpstreamRequest, reply_limit_bytes: usize, due: Due, repeatable: bool) -> Self {
+        Self {
+            request,
+            reply_limit_bytes,
+            due,
+            repeatable,
+            caller: Caller::Only,
+            meanwhile: None,
+            tried: Tried::default(),
+        }
+    }
 }
 
 /// The reply to an [`Ask`], or why there is none, once it is known.

@@ -22,6 +22,7 @@ mod log;
 mod mcp;
 mod pages;
 mod passthrough;
+mod policies;
 mod problems;
 mod reload;
 mod replies;

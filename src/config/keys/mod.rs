@@ -146,5 +146,7 @@ const ENVELOPE: Takes = Word(&["mcp", "plain"]);
 const ERROR_STATUS: Takes = Word(&["truthful", "ok"]);
 const ERROR_FORMAT: Takes = Word(&["text", "json"]);
 const NAMES: Takes = List(&Text);
+/// How many calls in how long.
+const RATE_FORM: Takes = Either(&[Text, Section(&RATE)]);
 /// What may be left out altogether.
 const OFF: Takes = Word(&["off"]);

@@ -42,6 +42,11 @@ pub(in crate::config) static SERVER: Keys = Keys {
             "How long a client may take to send its request's body. Default `30s`.",
         ),
         key(
+            "trusted_proxies",
+            NAMES,
+            "Addresses of proxies before this one, such as `10.0.0.0/8`, that say in `X-Forwarded-For` who asks. Default: none.",
+        ),
+        key(
             "drain",
             Duration(0, HOUR),
             "How long calls in flight may take to end when the process stops. Default `20s`.",
@@ -139,6 +144,12 @@ pub(in crate::config) static DEFAULTS: Keys = Keys {
         key("attempt_timeout", DEADLINE, "How long one attempt may take. Default: as long as the call."),
         key("retry", Either(&[OFF, Section(&RETRY)]), "How what fails in passing is asked again."),
         key("breaker", Either(&[OFF, Section(&BREAKER)]), "When an upstream that only fails is left alone."),
+        key("rate", RATE_FORM, "How often one upstream may be asked. Default: no limit."),
+        key(
+            "caller_rate",
+            RATE_FORM,
+            "How often one caller may call the routes of one upstream. Default: no limit.",
+        ),
         key("reply", REPLY, "Rules that every route tries after its own."),
         key(
             "forward_headers",
@@ -198,6 +209,16 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
         key("attempt_timeout", DEADLINE, "How long one attempt may take."),
         key("retry", Either(&[OFF, Section(&RETRY)]), "How what fails in passing is asked again, or `off`."),
         key("breaker", Either(&[OFF, Section(&BREAKER)]), "When it is left alone for a while, or `off`."),
+        key(
+            "rate",
+            RATE_FORM,
+            "How often it may be asked, by all together: `100 per minute`, a map, or `off`.",
+        ),
+        key(
+            "caller_rate",
+            RATE_FORM,
+            "How often each caller may call its routes: `10 per second`, a map, or `off`.",
+        ),
         key("deadline", DEADLINE, "How long a call may take, for its routes."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read, for its routes."),
         key("value_limit", VALUE_LIMIT, "How many values a reply may have, for its routes."),
@@ -298,6 +319,19 @@ pub(in crate::config) static RETRY: Keys = Keys {
             "The longest wait before the second attempt; it doubles with each, and is random up to that. Default `100ms`.",
         ),
         key("longest_wait", Duration(1, HOUR), "The longest wait between two attempts. Default `2s`."),
+    ],
+};
+
+pub(in crate::config) static RATE: Keys = Keys {
+    of: "`rate`",
+    id: "rate",
+    list: &[
+        key("limit", Text, "How many calls in how long: `100 per minute`, `5 per 10s`."),
+        key(
+            "burst",
+            Count(1, 1_000_000),
+            "How many of them may come at once, after a time without any. Default: as many as `limit` has.",
+        ),
     ],
 };
 

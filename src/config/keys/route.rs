@@ -81,6 +81,8 @@ pub(in crate::config) static ROUTE: Keys = Keys {
             Flag,
             "Whether the request may be sent again after a failure. Default: by its method; `POST` and `PATCH` may not.",
         ),
+        key("rate", RATE_FORM, "How often it may be called, by all together: `100 per minute`, or a map."),
+        key("caller_rate", RATE_FORM, "How often each caller may call it: `10 per minute`, or a map."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read."),
         key("value_limit", VALUE_LIMIT, "How many values a reply may have for a rule that looks into it."),
         key("envelope", ENVELOPE, "What REST clients get: the tool result, or the structured value alone."),

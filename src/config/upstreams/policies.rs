@@ -1,11 +1,12 @@
-//! How carefully an upstream is asked, in `defaults` and at the upstream itself.
+//! How carefully an upstream is asked, in `defaults`, at the upstream itself and at its routes.
 
 use crate::config::{
     keys::{BREAKER, RETRY},
     node::Kind,
+    rate,
     section::{self, Section},
 };
-use crate::policy::PolicySettings;
+use crate::policy::{PolicySettings, RoutePolicySettings};
 
 /// Reads the policies of a section over those that hold where it says nothing.
 pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -> PolicySettings {
@@ -40,7 +41,17 @@ pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -
         }
         None => {}
     }
+    settings.rate = rate::Setting::or(rate::read(section, "rate"), base.rate);
+    settings.caller_rate = rate::Setting::or(rate::read(section, "caller_rate"), base.caller_rate);
     settings
+}
+
+/// Reads the policies of a route.
+pub(in crate::config) fn of_route(section: &Section<'_, '_>) -> RoutePolicySettings {
+    RoutePolicySettings {
+        rate: rate::Setting::or(rate::read(section, "rate"), None),
+        caller_rate: rate::Setting::or(rate::read(section, "caller_rate"), None),
+    }
 }
 
 /// What a key says that takes `off` or a map.

@@ -14,10 +14,11 @@ use super::{
     session::Session,
 };
 use crate::{
-    face::{Ending, came_by},
+    face::{Ending, caller_of, came_by},
     gateway::Face,
     observe::RequestId,
     seal::Seal,
+    upstream::Caller,
 };
 
 /// What brought a message.
@@ -35,6 +36,11 @@ impl<'a> Carrier<'a> {
         match self {
             Self::Http(head) | Self::Pipe(head) => came_by(head, Face::Mcp),
         }
+    }
+
+    /// Who sent the message.
+    pub(super) fn caller(self) -> Caller {
+        caller_of(self.head())
     }
 
     /// What the message is named in the log and in errors.

@@ -33,7 +33,8 @@ impl Client<'_> {
     /// A call with these arguments, made for the request.
     pub(super) fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
         let headers = &self.carrier.head().headers;
-        let call = Call::new(arguments, headers, self.request_id.clone(), self.carrier.face());
+        let (face, caller) = (self.carrier.face(), self.carrier.caller());
+        let call = Call::new(arguments, headers, self.request_id.clone(), face, caller);
         Call { trace: telling::trace(self), ..call }
     }
 }

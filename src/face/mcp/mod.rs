@@ -107,8 +107,8 @@ impl Mcp {
     ///
     /// Dropping the future, or the body of the response, ends the call, and with it the request to the upstream.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
-        let (head, body) = request.into_parts();
-        if let Err(refused) = self.door.check(&head.uri, &head.headers) {
+        let (mut head, body) = request.into_parts();
+        if let Err(refused) = self.door.admit(&mut head) {
             return answer::turned_away(&head, StatusCode::FORBIDDEN, &refused);
         }
         let origin = head.headers.get(ORIGIN).cloned();

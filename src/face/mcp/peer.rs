@@ -25,7 +25,7 @@ use crate::{
     route::{HttpRequest, Under},
     seal::{Purpose, Seal, random_id},
     upstream::{
-        Ask, Due, Tried,
+        Ask, Due,
         http::{Address, HttpSettings, HttpUpstream, Protocol, remove_hop_by_hop},
     },
 };
@@ -162,8 +162,7 @@ async fn send(
         body: Bytes::copy_from_slice(body),
     };
     let (due, request) = (Due::after(PATIENCE), request.into());
-    let ask =
-        Ask { request, reply_limit_bytes, due, repeatable: false, meanwhile: None, tried: Tried::default() };
+    let ask = Ask::new(request, reply_limit_bytes, due, false);
     let written = peer.written.clone();
     match timeout(PATIENCE, upstream(peer).oneshot(ask)).await {
         Ok(Ok(reply)) => Some(reply),

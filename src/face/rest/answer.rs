@@ -1,5 +1,7 @@
 //! A tool result as HTTP: status, envelope, headers.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
@@ -21,9 +23,6 @@ pub(super) const PLAIN_ENVELOPE: &str = "application/vnd.glossator.plain+json";
 /// REST clients take any JSON: a route that opted out of `{"result": …}` gives them the bare value, as its
 /// manifest says.
 pub(super) const SHAPES: Shapes = Shapes::Any;
-
-/// How long a client should wait when one of our limits is reached.
-const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("2");
 
 const JSON: &str = "application/json";
 
@@ -88,14 +87,18 @@ pub(super) fn result(result: &ToolResult, manner: Manner) -> Response<Body> {
     {
         headers.insert("glossator-limit", limit);
     }
-    if response.status() == StatusCode::SERVICE_UNAVAILABLE && is_busy(result.outcome) {
-        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+    if let Outcome::Error(Fault::Busy { again_after } | Fault::TooOften { again_after }) = result.outcome
+        && !response.status().is_success()
+    {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds(again_after));
     }
     response
 }
 
-fn is_busy(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Error(Fault::Busy))
+/// Rounded up, as who comes back too early is turned away again; one at least.
+fn seconds(time: Duration) -> HeaderValue {
+    let rounded = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    HeaderValue::from(rounded.max(1))
 }
 
 /// The answer to `GET /tools`: a list, which a client goes over without knowing more; or, to a client that asks for
@@ -136,7 +139,8 @@ fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
             .unwrap_or(StatusCode::UNPROCESSABLE_ENTITY),
         Fault::Unreadable | Fault::Unreachable => StatusCode::BAD_GATEWAY,
         Fault::Deadline => StatusCode::GATEWAY_TIMEOUT,
-        Fault::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        Fault::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        Fault::TooOften { .. } => StatusCode::TOO_MANY_REQUESTS,
     }
 }
 
@@ -215,11 +219,15 @@ pub(super) fn unread(error: &DecodeError) -> Response<Body> {
     }
 }
 
-/// An error of a request that is handed through; 503 says when to come back.
-pub(super) fn upstream_failed(status: StatusCode, message: &str) -> Response<Body> {
+/// An error of a request that is handed through, and when to come back where it is ours.
+pub(super) fn upstream_failed(
+    status: StatusCode,
+    message: &str,
+    again_after: Option<Duration>,
+) -> Response<Body> {
     let mut response = error(status, message);
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+    if let Some(again_after) = again_after {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds(again_after));
     }
     response
 }
@@ -263,6 +271,8 @@ mod tests {
     use super::*;
     use crate::tool::{Block, Content, JsonText, Text};
 
+    const BUSY: Fault = Fault::Busy { again_after: Duration::from_secs(2) };
+
     fn status(fault: Fault) -> u16 {
         status_of(Outcome::Error(fault), ErrorStatus::Truthful).as_u16()
     }
@@ -291,7 +301,8 @@ mod tests {
             (Fault::Unreadable, 502),
             (Fault::Unreachable, 502),
             (Fault::Deadline, 504),
-            (Fault::Busy, 503),
+            (BUSY, 503),
+            (Fault::TooOften { again_after: Duration::from_secs(1) }, 429),
         ] {
             assert_eq!(status(fault), expected, "{fault:?}");
             assert_eq!(status_of(Outcome::Error(fault), ErrorStatus::Ok), 200);
@@ -322,8 +333,8 @@ mod tests {
         assert_eq!(plain(&structured(r#"{"b": 1.0, "a": 2}"#)), r#"{"b": 1.0, "a": 2}"#);
         assert_eq!(plain(&structured("[1]")), r#"{"result":[1]}"#);
         assert_eq!(plain(&ToolResult::text("it is \"5\"")), r#"{"result":"it is \"5\""}"#);
-        assert_eq!(plain(&ToolResult::error(Fault::Busy, "busy")), r#"{"error":"busy"}"#);
-        let mut full = ToolResult::error(Fault::Busy, "disk full").with_meta(CODE_META_KEY, 28);
+        assert_eq!(plain(&ToolResult::error(BUSY, "busy")), r#"{"error":"busy"}"#);
+        let mut full = ToolResult::error(BUSY, "disk full").with_meta(CODE_META_KEY, 28);
         full.structured = structured(r#"{"disk":"sda"}"#).structured;
         assert_eq!(plain(&full), r#"{"error":"disk full","code":28,"details":{"disk":"sda"}}"#);
         let image = Block::Image { data: "AA==".into(), mime_type: "image/png".into() };

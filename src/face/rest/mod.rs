@@ -30,7 +30,7 @@ use http::{Method, Request, Response, StatusCode, header, request::Parts};
 use serde_json::json;
 
 use super::{
-    MCP_PATHS, came_by, cgi,
+    MCP_PATHS, caller_of, came_by, cgi,
     door::{self, Door},
     log_refusal,
 };
@@ -79,12 +79,12 @@ impl Rest {
 
     /// Answers one request. Dropping the future cancels what was asked of an upstream.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let snapshot = self.gateway.snapshot();
         let request_id = RequestId::of_request(&parts);
         let place = find(&snapshot, &parts.method, parts.uri.path());
         if !matches!(place, Place::Health)
-            && let Err(refused) = self.door.check(&parts.uri, &parts.headers)
+            && let Err(refused) = self.door.admit(&mut parts)
         {
             return refuse(
                 came_by(&parts, Face::Rest),
@@ -162,7 +162,7 @@ impl Rest {
             }
         };
         let manner = answer::Manner::of(route, &parts.headers);
-        let call = Call::new(arguments, &parts.headers, request_id, face);
+        let call = Call::new(arguments, &parts.headers, request_id, face, caller_of(&parts));
         answer::result(&snapshot.call(route, call).await, manner)
     }
 

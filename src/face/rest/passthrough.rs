@@ -5,6 +5,8 @@
 //! upstream's. Added are `X-Forwarded-For` (after what is there), `X-Forwarded-Host` and `X-Forwarded-Proto`
 //! (where a proxy before us set none) and `Via`, which the reply gets too.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts,
@@ -24,6 +26,8 @@ use crate::{
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// How long to wait for an upstream that has no place free.
+const WHEN_BUSY: Duration = Duration::from_secs(2);
 const VIA: HeaderValue = HeaderValue::from_static("1.1 glossator");
 
 pub(super) async fn hand_through(
@@ -49,7 +53,7 @@ pub(super) async fn hand_through(
         Err(error) => {
             warn!(%request_id, upstream = %upstream.name(), error = %Chain(&error), "passthrough failed");
             let (status, message) = failure(&error);
-            (answer::upstream_failed(status, message), status)
+            (answer::upstream_failed(status, message, again_after(&error)), status)
         }
     };
     info!(%request_id, upstream = %upstream.name(), %method, status = status.as_u16(), "passthrough");
@@ -108,6 +112,15 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
     values.join(", ")
 }
 
+/// When to come again, where we turned the request away ourselves.
+fn again_after(error: &UpstreamError) -> Option<Duration> {
+    match error {
+        UpstreamError::TooOften { rest, .. } | UpstreamError::Resting { rest, .. } => Some(*rest),
+        UpstreamError::Busy { .. } => Some(WHEN_BUSY),
+        _ => None,
+    }
+}
+
 /// Why the upstream gave no reply, as far as it is anyone's business.
 fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
     match error {
@@ -132,6 +145,7 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
             StatusCode::BAD_GATEWAY,
             "the upstream wants to know who asks, and there is no credential for it",
         ),
+        UpstreamError::TooOften { .. } => (StatusCode::TOO_MANY_REQUESTS, "the upstream is asked too often"),
         UpstreamError::Unsendable { .. } => (StatusCode::BAD_REQUEST, "the request can't be handed through"),
     }
 }

@@ -10,6 +10,7 @@ use glossator::{
     gateway::{Call, Face, Gateway},
     observe::RequestId,
     tool::{Shapes, write_result},
+    upstream::Caller,
 };
 use http::{HeaderMap, request::Parts};
 use rmcp::{
@@ -94,7 +95,7 @@ impl ServerHandler for Sdk {
             return Err(ErrorData::invalid_params(format!("unknown tool `{}`", request.name), None));
         };
         let arguments = request.arguments.unwrap_or_default();
-        let call = Call::new(arguments, &headers, RequestId::of_headers(&headers), Face::Mcp);
+        let call = Call::new(arguments, &headers, RequestId::of_headers(&headers), Face::Mcp, Caller::Only);
         let result = snapshot.call(route, call).await;
         let mut json = Vec::new();
         write_result(&result, shapes(&context), &mut json);

@@ -10,7 +10,7 @@ use glossator::{
         rest::Rest,
     },
     gateway::{Gateway, Snapshot},
-    policy::{self, Gate, Passthrough, PassthroughSettings, PolicySettings},
+    policy::{Guards, PassthroughSettings, PolicySettings},
     route::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, Offer, PathTemplate, RequestTemplate, RestEndpoint,
         Route, RouteTable, Traces,
@@ -145,11 +145,10 @@ pub(crate) struct Proxy {
 impl Proxy {
     async fn start(setup: Setup) -> Self {
         let upstream = HttpUpstream::new(setup.upstream);
-        let gate = Arc::new(Gate::new(upstream.name().clone(), setup.policy));
-        let guarded = policy::guard(Upstream::Http(upstream.clone()), gate.clone(), setup.policy);
-        let upstreams = HashMap::from([(upstream.name().clone(), guarded)]);
+        let guards = Guards::new(Upstream::Http(upstream.clone()), setup.policy);
+        let upstreams = HashMap::from([(upstream.name().clone(), guards.for_what_follows())]);
         let table = RouteTable::new(setup.routes.into_iter().map(Arc::new).collect()).unwrap();
-        let passthrough = setup.passthrough.then(|| Passthrough::new(upstream, gate, setup.patience));
+        let passthrough = guards.passthrough(setup.patience).filter(|_| setup.passthrough);
         let gateway = Gateway::new(Snapshot::new(table, upstreams, passthrough));
         let door = Door::new(&setup.door);
         let rest = Rest::new(gateway.clone(), door.clone());

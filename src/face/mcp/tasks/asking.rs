@@ -24,6 +24,7 @@ use crate::{
     route::{Abilities, Question, Route, TraceContext},
     seal::random_id,
     tool::ToolResult,
+    upstream::Caller,
 };
 
 /// How many of them are kept at once. A call that comes to more asks its client itself.
@@ -87,6 +88,7 @@ pub(super) struct Work {
     pub(super) headers: HeaderMap,
     pub(super) request_id: RequestId,
     pub(super) face: Face,
+    pub(super) caller: Caller,
     pub(super) trace: Option<TraceContext>,
     /// What is kept of a result.
     pub(super) keep: Box<dyn FnOnce(ToolResult) -> Stand + Send>,
@@ -199,8 +201,8 @@ impl AskingTask {
 
 impl Work {
     fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
-        let trace = self.trace.clone();
-        Call { trace, ..Call::new(arguments, &self.headers, self.request_id.clone(), self.face) }
+        let (trace, caller) = (self.trace.clone(), self.caller.clone());
+        Call { trace, ..Call::new(arguments, &self.headers, self.request_id.clone(), self.face, caller) }
     }
 }
 

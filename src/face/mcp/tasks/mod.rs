@@ -197,7 +197,7 @@ pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<A
         Left::Nothing => {
             *answered = answers;
             let (tasks, revision) = (Arc::clone(&protocol.asking_tasks), client.revision);
-            let Call { arguments, headers, request_id, face, trace, .. } =
+            let Call { arguments, headers, request_id, face, caller, trace, .. } =
                 client.call(asked.task.arguments.clone());
             let work = Work {
                 snapshot: Arc::clone(&asked.snapshot),
@@ -206,6 +206,7 @@ pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<A
                 headers: headers.clone(),
                 request_id,
                 face,
+                caller,
                 trace,
                 keep: Box::new(move |result| tasks.keep(written_result(result, revision))),
             };

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     reply::Reply,
     route::{HttpRequest, Under},
-    upstream::{Due, Tried},
+    upstream::Due,
 };
 
 /// How much of an answer is read.
@@ -133,15 +133,9 @@ pub(super) fn tokens(settings: &OAuthSettings) -> Tokens {
     let settings = Arc::new(settings.clone());
     let server = HttpUpstream::new(settings.server.clone());
     Tokens::new(move || {
-        let ask = Ask {
-            request: settings.request().into(),
-            reply_limit_bytes: ANSWER_LIMIT_BYTES,
-            // Kept by whoever waits for it.
-            due: Due::after(UNTOLD_LIFE),
-            repeatable: false,
-            meanwhile: None,
-            tried: Tried::default(),
-        };
+        // The deadline is kept by whoever waits for it.
+        let due = Due::after(UNTOLD_LIFE);
+        let ask = Ask::new(settings.request().into(), ANSWER_LIMIT_BYTES, due, false);
         let answer = server.clone().call(ask);
         let granting: Granting = Box::pin(async move {
             let reply = answer.await.map_err(CredentialError::Unreached)?;

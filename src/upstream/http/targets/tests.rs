@@ -81,14 +81,7 @@ async fn asked(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
         headers: HeaderMap::new(),
         body: Bytes::new(),
     };
-    let ask = Ask {
-        request: request.into(),
-        reply_limit_bytes: 100,
-        due: Due::after(Duration::from_secs(20)),
-        repeatable: true,
-        meanwhile: None,
-        tried: Tried::default(),
-    };
+    let ask = Ask::new(request.into(), 100, Due::after(Duration::from_secs(20)), true);
     Ok(String::from_utf8(upstream.clone().oneshot(ask).await?.body.to_vec()).unwrap())
 }
 

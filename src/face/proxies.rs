@@ -1,0 +1,129 @@
+//! Whose word is taken for who asks.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+};
+
+use http::{HeaderMap, HeaderName};
+
+use crate::upstream::Caller;
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Addresses that begin alike: `10.0.0.0/8`, or a single one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    /// How many of its bits count.
+    bits: u32,
+}
+
+/// A text that is no network.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("neither an address nor a network")]
+pub struct NotANetwork;
+
+impl FromStr for Network {
+    type Err = NotANetwork;
+
+    fn from_str(text: &str) -> Result<Self, NotANetwork> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| NotANetwork)?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), str::parse).map_err(|_| NotANetwork)?;
+        if bits > most { Err(NotANetwork) } else { Ok(Self { address, bits }) }
+    }
+}
+
+impl Network {
+    fn has(&self, address: IpAddr) -> bool {
+        let begins_alike = |one: u128, other: u128, width: u32| {
+            let ignored = width - self.bits;
+            one.checked_shr(ignored).unwrap_or(0) == other.checked_shr(ignored).unwrap_or(0)
+        };
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                begins_alike(own.to_bits().into(), other.to_bits().into(), 32)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => begins_alike(own.to_bits(), other.to_bits(), 128),
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+/// Who asks: the peer of the connection, or the one that trusted proxies say they ask for. Each proxy adds its own peer
+/// at the end of `X-Forwarded-For`, so the list is read from there, as far as whoever wrote it is trusted; what stands
+/// before may be anybody's invention.
+pub(super) fn caller(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> Caller {
+    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.has(address));
+    let mut asking = peer.to_canonical();
+    if !is_trusted(asking) {
+        return Caller::at(asking);
+    }
+    let lines: Vec<&str> =
+        headers.get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default()).collect();
+    for written in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
+        let Some(address) = address(written.trim()) else { break };
+        asking = address;
+        if !is_trusted(asking) {
+            break;
+        }
+    }
+    Caller::at(asking)
+}
+
+/// An address, with a port or without.
+fn address(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse::<IpAddr>().ok();
+    let address = address.or_else(|| text.parse::<SocketAddr>().ok().map(|socket| socket.ip()));
+    address.map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(peer: &str, forwarded: &[&str], expected: &str) {
+        let trusted = ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"].map(|text| text.parse().unwrap());
+        let headers = forwarded.iter().map(|value| (FORWARDED_FOR, value.parse().unwrap())).collect();
+        let found = caller(peer.parse().unwrap(), &headers, &trusted);
+        assert_eq!(found, Caller::at(expected.parse().unwrap()), "{peer} {forwarded:?}");
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_is_believed() {
+        check("198.51.100.1", &[], "198.51.100.1");
+        check("198.51.100.1", &["203.0.113.9"], "198.51.100.1");
+        check("10.1.2.3", &["203.0.113.9"], "203.0.113.9");
+        check("::ffff:10.1.2.3", &["203.0.113.9"], "203.0.113.9");
+        check("2001:db8::1", &["203.0.113.9:4711"], "203.0.113.9");
+        check("10.1.2.3", &[], "10.1.2.3");
+    }
+
+    #[test]
+    fn what_a_client_wrote_itself_is_not_believed() {
+        check("10.1.2.3", &["1.1.1.1, 203.0.113.9"], "203.0.113.9");
+        check("10.1.2.3", &["1.1.1.1, 203.0.113.9, 192.0.2.7"], "203.0.113.9");
+        check("10.1.2.3", &["1.1.1.1", "203.0.113.9"], "203.0.113.9");
+        check("10.1.2.3", &["203.0.113.9, unknown"], "10.1.2.3");
+        check("10.1.2.3", &["10.9.9.9, 10.8.8.8"], "10.9.9.9");
+        check("10.1.2.3", &["[2001:db9::1]:80"], "2001:db9::1");
+    }
+
+    #[test]
+    fn networks_are_read_or_refused() {
+        for wrong in ["", "10.0.0.0/33", "10.0.0/8", "10.0.0.0/-1", "host", "::/129", "10.0.0.0/"] {
+            assert_eq!(wrong.parse::<Network>(), Err(NotANetwork), "{wrong}");
+        }
+        let all: Network = "0.0.0.0/0".parse().unwrap();
+        assert!(all.has("203.0.113.9".parse().unwrap()) && !all.has("::1".parse().unwrap()));
+        let all: Network = "::/0".parse().unwrap();
+        assert!(all.has("::1".parse().unwrap()));
+    }
+}

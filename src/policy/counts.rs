@@ -1,0 +1,65 @@
+//! How often each guard did something, for whoever measures.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::{route::UpstreamName, tool::ToolName};
+
+/// A number that only grows. Clones are the same one.
+#[derive(Debug, Clone, Default)]
+pub struct Count(Arc<AtomicU64>);
+
+impl Count {
+    pub(super) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Until now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What all guards did that calls go through now.
+#[derive(Debug, Clone, Default)]
+pub struct PolicyCounts {
+    /// Those of each upstream.
+    pub upstreams: HashMap<UpstreamName, UpstreamCounts>,
+    /// Those of each route that asks for some.
+    pub routes: HashMap<ToolName, RouteCounts>,
+}
+
+/// What the guards of one upstream did. Clones are the same numbers.
+#[derive(Debug, Clone, Default)]
+pub struct UpstreamCounts {
+    /// Calls that took longer than they may.
+    pub late: Count,
+    /// Attempts that did.
+    pub attempts_late: Count,
+    /// Attempts after the first of a call.
+    pub again: Count,
+    /// How often it was found to do nothing but fail.
+    pub opened: Count,
+    /// Calls that were turned away for that.
+    pub rested: Count,
+    /// Calls that found no place.
+    pub busy: Count,
+    /// Requests over what it may be asked.
+    pub too_often: Count,
+    /// Calls over what one caller may ask of it.
+    pub caller_too_often: Count,
+}
+
+/// What the guards of one route did. Clones are the same numbers.
+#[derive(Debug, Clone, Default)]
+pub struct RouteCounts {
+    /// Calls over what all may make.
+    pub too_often: Count,
+    /// Calls over what one caller may make.
+    pub caller_too_often: Count,
+}
