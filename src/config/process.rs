@@ -383,11 +383,22 @@ fn read_variables(report: &Report<'_>, environment: &Environment) -> Layer {
                 Ok(value) => {
                     layer.0.insert(setting, value);
                 }
-                Err(error) => report.add(Problem::of_whole(name, error.message, Some(error.help))),
+                Err(error) => report.add(of_variable(name, &setting, key, error)),
             },
         }
     }
     layer
+}
+
+/// What is wrong with a variable. It may hold what was meant for another, so its value is not told.
+fn of_variable(name: &str, setting: &str, key: &Key, error: UnitError) -> Problem {
+    let (message, help) = match key.takes {
+        // Of these no value is told in any case.
+        Takes::Text if key.name != "listen" => (error.message, error.help),
+        Takes::Text => (format!("the value is not what `{setting}` takes"), key.help()),
+        takes => (format!("the value is not what `{setting}` takes: {takes}"), key.help()),
+    };
+    Problem::of_whole(name, message, Some(help))
 }
 
 fn read_flags(report: &Report<'_>, flags: &[Flag]) -> Layer {
@@ -461,10 +472,9 @@ mod tests {
     #[test]
     fn a_problem_names_the_variable_or_the_flag() {
         let problems = layered("server: {}", &[("GLOSSATOR__SERVER__DRAIN", "30")], &[]).unwrap_err();
-        assert!(
-            problems.starts_with("GLOSSATOR__SERVER__DRAIN: the duration `30` has no unit"),
-            "{problems}"
-        );
+        let expected =
+            "GLOSSATOR__SERVER__DRAIN: the value is not what `server.drain` takes: duration, `0ms` to `1h`";
+        assert!(problems.starts_with(expected), "{problems}");
         let problems = layered("server: {}", &[("GLOSSATOR__SERVER__LISTNE", "x")], &[]).unwrap_err();
         assert!(problems.contains("did you mean `GLOSSATOR__SERVER__LISTEN`?"), "{problems}");
         let flag = Flag { name: "--listen".into(), setting: "server.listen".into(), value: "8080".into() };
@@ -480,6 +490,12 @@ mod tests {
         let file = "server: { listen: \"127.0.0.1:${PORT}\", connections: \"${N:-12}\" }";
         let listener = layered(file, &[("PORT", "9")], &[]).unwrap().listener;
         assert_eq!((listener.listen.port(), listener.connection_limit), (9, 12));
+        for key in SERVER.names().filter(|key| *key != "title" && *key != "instructions" && *key != "name") {
+            let name = variable("server", key);
+            let found = layered("server: {}", &[(name.as_str(), "s3cr3t@://")], &[]);
+            let problems = found.map(|_| ()).expect_err(key);
+            assert!(problems.starts_with(&name) && !problems.contains("s3cr3t"), "{problems}");
+        }
         let problems = layered(file, &[("PORT", "s3cr3t")], &[]).unwrap_err();
         assert!(problems.contains("${PORT}") && !problems.contains("s3cr3t"), "{problems}");
     }

@@ -71,7 +71,7 @@ pub(super) fn check(key: &Key, value: &ValueKind) -> Result<(), UnitError> {
             help: "write what clients shall call this server, or leave it out".into(),
         }),
         ("peer", ValueKind::String(text)) if PeerAddress::parse(text).is_none() => Err(UnitError {
-            message: format!("expected an address over plain HTTP, found `{text}`"),
+            message: "`peer` is no address over plain HTTP".to_owned(),
             help: "write `http://HOST:PORT`, as other replicas reach this one".into(),
         }),
         ("secret", ValueKind::String(text)) if Secret::new(text.as_bytes()).is_none() => Err(UnitError {
@@ -86,7 +86,9 @@ pub(super) fn check(key: &Key, value: &ValueKind) -> Result<(), UnitError> {
 /// What a key asks of an item of its list.
 pub(super) fn check_item(key: &Key, text: &str) -> Result<(), UnitError> {
     let wrong = |expected: &str, help: &str| {
-        Err(UnitError { message: format!("expected {expected}, found `{text}`"), help: help.to_owned() })
+        // A password may stand before an `@`.
+        let found = if text.contains('@') { "a value with an `@`".to_owned() } else { format!("`{text}`") };
+        Err(UnitError { message: format!("expected {expected}, found {found}"), help: help.to_owned() })
     };
     if key.name == "trusted_proxies" {
         let help = match text {

@@ -74,8 +74,7 @@ use Takes::{
     Scalar, Section, Size, Text, Word,
 };
 
-/// In a few words, for the reference.
-#[cfg(test)]
+/// In a few words.
 impl std::fmt::Display for Takes {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         use crate::config::units::{show_duration, show_size};
