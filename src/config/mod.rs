@@ -57,7 +57,7 @@ mod upstreams;
 pub mod yaml;
 mod when;
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 use crate::{
     face::{door::DoorSettings, mcp::McpSettings},
@@ -88,7 +88,7 @@ pub struct Sources {
 }
 
 /// The files.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum Origin {
     /// A file, or a folder of which every `*.yaml` and `*.yml` is read.
     Path(PathBuf),
@@ -122,6 +122,18 @@ pub struct Loaded {
     pub prompts: Vec<PromptFile>,
     /// What works, but not as its writer thinks.
     pub warnings: Vec<Problem>,
+}
+
+/// The names only: secrets may stand in a file.
+impl fmt::Debug for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => formatter.debug_tuple("Path").field(path).finish(),
+            Self::Text { name, text: _ } => {
+                formatter.debug_struct("Text").field("name", name).finish_non_exhaustive()
+            }
+        }
+    }
 }
 
 impl Sources {

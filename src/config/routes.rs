@@ -34,7 +34,7 @@ use crate::{
         Traces, UpstreamName,
     },
     rule::{
-        Action, Otherwise, Redaction, SAMPLE, SecretPattern, SecretPatternError, SuccessRule,
+        Action, Otherwise, Pattern, Redaction, SAMPLE, SecretPattern, SecretPatternError, SuccessRule,
         TranslationLimits, Translator, Wrap,
     },
     tool::{ErrorFormat, ToolDefinition, ToolName},
@@ -288,6 +288,11 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         }
         RequestTemplate::Command(_) => {}
     }
+    let own = upstream.and_then(|file| file.settings.http()?.secrets_pattern());
+    let redaction = match own.and_then(|pattern| SecretPattern::new(&Pattern::compile(&pattern).ok()?).ok()) {
+        Some(secrets) => redaction.and(Redaction::new(vec![secrets])),
+        None => redaction,
+    };
     let defaults = around.defaults;
     let reply_limit_bytes =
         reply_limit.or_else(|| upstream?.reply_limit_bytes).unwrap_or(defaults.reply_limit_bytes);

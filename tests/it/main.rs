@@ -27,6 +27,8 @@ mod problems;
 mod reload;
 mod replies;
 mod rest;
+#[cfg(unix)]
+mod secrets;
 mod seeds;
 mod serve;
 mod support;

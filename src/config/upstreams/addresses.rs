@@ -151,6 +151,8 @@ pub(super) fn address(
     let expanded = secret::expand(report, environment, node.span, text)?;
     let text = expanded.text.trim();
     let error = match text.parse::<Address>() {
+        // Some put the key of a service into its path.
+        Ok(address) if expanded.foreign => return Some(address.with_hidden_base()),
         Ok(address) => return Some(address),
         Err(error) => error,
     };

@@ -14,12 +14,14 @@ use http::{
 
 /// `http://HOST[:PORT][/BASE]`, `https://HOST[:PORT][/BASE]` or `unix:/PATH/TO/SOCKET[:/BASE]`: the paths of routes
 /// are put after the base.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     scheme: Scheme,
     authority: Authority,
     socket: Option<PathBuf>,
     base: Box<str>,
+    /// Whether the base is not to be shown.
+    hidden: bool,
 }
 
 /// Why a text is not the address of an upstream.
@@ -46,6 +48,17 @@ impl Address {
     /// Host and port; `localhost` for a socket of this machine, as its `Host` then says.
     pub fn authority(&self) -> &Authority {
         &self.authority
+    }
+
+    /// The same with a base that is not shown: some put the key of a service into its path.
+    #[must_use]
+    pub fn with_hidden_base(self) -> Self {
+        Self { hidden: !self.base.is_empty(), ..self }
+    }
+
+    /// The base, where it is not to be shown.
+    pub(super) fn hidden_base(&self) -> Option<&str> {
+        self.hidden.then_some(&*self.base)
     }
 
     /// Whether it is spoken to through TLS.
@@ -120,6 +133,7 @@ impl Address {
             authority: Authority::from_static("localhost"),
             socket: Some(socket.into()),
             base: base.path().trim_end_matches('/').into(),
+            hidden: false,
         })
     }
 }
@@ -162,17 +176,25 @@ impl FromStr for Address {
         if path.query().is_some() {
             return Err(AddressError::Query);
         }
-        Ok(Self { scheme, authority, socket: None, base: path.path().trim_end_matches('/').into() })
+        let base = path.path().trim_end_matches('/').into();
+        Ok(Self { scheme, authority, socket: None, base, hidden: false })
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let base = if self.hidden { "/…" } else { &*self.base };
         match &self.socket {
-            Some(socket) if self.base.is_empty() => write!(formatter, "unix:{}", socket.display()),
-            Some(socket) => write!(formatter, "unix:{}:{}", socket.display(), self.base),
-            None => write!(formatter, "{}://{}{}", self.scheme, self.authority, self.base),
+            Some(socket) if base.is_empty() => write!(formatter, "unix:{}", socket.display()),
+            Some(socket) => write!(formatter, "unix:{}:{base}", socket.display()),
+            None => write!(formatter, "{}://{}{base}", self.scheme, self.authority),
         }
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Address({self})")
     }
 }
 
@@ -191,6 +213,16 @@ mod tests {
         assert_eq!(joined("http://old.test/api/v1/", "/a"), "http://old.test/api/v1/a");
         assert_eq!(joined("https://[::1]:9000/api", "/?q"), "https://[::1]:9000/api/?q");
         assert_eq!(joined("unix:/run/app.sock:/api/", "/a"), "http://localhost/api/a");
+    }
+
+    #[test]
+    fn a_hidden_base_is_sent_and_not_shown() {
+        let address = "http://hooks.test/T000/XXXX".parse::<Address>().unwrap().with_hidden_base();
+        assert_eq!(format!("{address} {address:?}"), "http://hooks.test/… Address(http://hooks.test/…)");
+        let sent = address.join(&PathAndQuery::from_static("/x")).unwrap();
+        assert_eq!(sent.to_string(), "http://hooks.test/T000/XXXX/x");
+        let plain = "http://hooks.test".parse::<Address>().unwrap();
+        assert_eq!(plain.clone().with_hidden_base(), plain);
     }
 
     #[test]

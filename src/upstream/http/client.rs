@@ -63,7 +63,7 @@ struct Shared {
     settings: Arc<HttpSettings>,
     targets: Arc<Targets>,
     auth: Option<Auth>,
-    /// Hides the secrets among the headers of the settings.
+    /// Hides the secrets of the settings, in their headers and addresses.
     veil: Veil,
 }
 
@@ -79,7 +79,7 @@ impl HttpUpstream {
         remove_hop_by_hop(&mut settings.headers);
         settings.headers.remove(header::CONTENT_LENGTH);
         let auth = settings.auth.as_ref().map(Auth::new);
-        let veil = Veil::of_headers(&settings.headers);
+        let veil = Veil::of_settings(&settings);
         let settings = Arc::new(settings);
         let targets = Targets::new(settings.clone(), lookup);
         Self { shared: Arc::new(Shared { settings, targets, auth, veil }) }

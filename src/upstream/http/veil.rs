@@ -3,14 +3,15 @@
 //! Old servers show what they were sent: a page of an error with all headers of the request, a `WWW-Authenticate` with
 //! the token that was not good. What is passed on of that must not hold what only we and the upstream may know.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{borrow::Cow, collections::BTreeSet, fmt};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderName, HeaderValue, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::bytes::Regex;
 
+use super::{Address, AuthSettings, HttpSettings};
 use crate::reply::Reply;
 
 /// What stands in the place of a secret.
@@ -18,7 +19,7 @@ const MARK: &str = "[redacted]";
 
 /// Texts that are replaced in replies: whole ones in every reply, and in errors also the beginnings of long ones, and
 /// short ones.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Veil {
     everywhere: Option<Regex>,
     in_errors: Option<Regex>,
@@ -48,33 +49,22 @@ impl Veil {
         Self::of_all(secrets.into_iter().map(|secret| (Cow::Borrowed(secret), Certainty::Secret)))
     }
 
-    /// Of the headers that are marked as sensitive.
-    pub(super) fn of_headers(headers: &HeaderMap) -> Self {
-        let sensitive = headers.iter().filter(|(_, value)| value.is_sensitive());
-        let secrets = sensitive.flat_map(|(name, value)| {
-            let certainty = if is_credential(name) { Certainty::Secret } else { Certainty::Perhaps };
-            secrets_in(value).into_iter().map(move |text| (Cow::Owned(text), certainty))
-        });
-        Self::of_all(secrets)
+    /// Of what settings keep secret, what `auth` says aside: a header that is marked as sensitive, and what addresses
+    /// hide.
+    pub(super) fn of_settings(settings: &HttpSettings) -> Self {
+        Self::of_all(known_of(settings))
     }
 
-    fn of_all<'s>(secrets: impl Iterator<Item = (Cow<'s, str>, Certainty)>) -> Self {
-        let (mut everywhere, mut in_errors, mut beginnings) =
-            <(BTreeSet<_>, BTreeSet<_>, BTreeSet<_>)>::default();
-        for (secret, certainty) in secrets {
-            for form in forms(secret.trim()) {
-                if form.len() < Self::SHORTEST {
-                    continue;
-                }
-                in_errors.insert(regex::escape(&form));
-                beginnings.extend(beginning_of(&form));
-                if certainty == Certainty::Secret && form.len() >= Self::SHORTEST_IN_DATA {
-                    everywhere.insert(regex::escape(&form));
-                }
-            }
+    fn of_all<'s>(secrets: impl Iterator<Item = Known<'s>>) -> Self {
+        let mut everywhere = BTreeSet::new();
+        let secrets: Vec<_> = secrets.collect();
+        for (secret, _) in secrets.iter().filter(|(_, certainty)| *certainty == Certainty::Secret) {
+            let long = forms(secret.trim()).into_iter().filter(|form| form.len() >= Self::SHORTEST_IN_DATA);
+            everywhere.extend(long.map(|form| regex::escape(&form)));
         }
-        let in_errors = in_errors.iter().rev().chain(beginnings.iter().rev());
-        Self { everywhere: compiled(everywhere.iter().rev()), in_errors: compiled(in_errors) }
+        let everywhere: Vec<String> = everywhere.into_iter().rev().collect();
+        let in_errors = pattern_in_errors(secrets.iter().map(|(secret, _)| &**secret));
+        Self { everywhere: compiled(&everywhere.join("|")), in_errors: compiled(&in_errors) }
     }
 
     /// The reply without them. What is compressed is not looked through.
@@ -95,14 +85,51 @@ impl Veil {
     }
 }
 
-/// Any of these patterns, the first that fits; nothing where there are none.
-fn compiled<'p>(patterns: impl Iterator<Item = &'p String>) -> Option<Regex> {
-    let patterns: Vec<&str> = patterns.map(String::as_str).collect();
-    if patterns.is_empty() {
-        return None;
+/// The patterns say what they hide.
+impl fmt::Debug for Veil {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Veil(…)")
     }
-    // Bytes, not characters: a body may be in any charset.
-    Regex::new(&format!("(?-u){}", patterns.join("|"))).ok()
+}
+
+impl HttpSettings {
+    /// A pattern for what no error may tell of these settings; nothing where there is nothing to keep. It is itself not
+    /// to be shown.
+    pub fn secrets_pattern(&self) -> Option<String> {
+        let in_auth = self.auth.iter().flat_map(AuthSettings::texts);
+        let others: Vec<_> = known_of(self).collect();
+        let all: Vec<&str> = in_auth.chain(others.iter().map(|(secret, _)| &**secret)).collect();
+        let pattern = pattern_in_errors(all.into_iter());
+        (!pattern.is_empty()).then_some(pattern)
+    }
+}
+
+type Known<'s> = (Cow<'s, str>, Certainty);
+
+fn known_of(settings: &HttpSettings) -> impl Iterator<Item = Known<'_>> {
+    let sensitive = settings.headers.iter().filter(|(_, value)| value.is_sensitive());
+    let secrets = sensitive.flat_map(|(name, value)| {
+        let certainty = if is_credential(name) { Certainty::Secret } else { Certainty::Perhaps };
+        secrets_in(value).into_iter().map(move |text| (Cow::Owned(text), certainty))
+    });
+    let bases = settings.addresses().filter_map(Address::hidden_base);
+    secrets.chain(bases.map(|base| (Cow::Borrowed(base.trim_matches('/')), Certainty::Perhaps)))
+}
+
+/// All forms of these secrets, and the beginnings of long ones; the first that fits is the longest.
+fn pattern_in_errors<'s>(secrets: impl Iterator<Item = &'s str>) -> String {
+    let (mut whole, mut beginnings) = (BTreeSet::new(), BTreeSet::new());
+    for form in secrets.flat_map(|secret| forms(secret.trim())).filter(|form| form.len() >= Veil::SHORTEST) {
+        whole.insert(regex::escape(&form));
+        beginnings.extend(beginning_of(&form));
+    }
+    let patterns: Vec<String> = whole.into_iter().rev().chain(beginnings.into_iter().rev()).collect();
+    patterns.join("|")
+}
+
+/// A pattern for bytes, as a body may be in any charset; nothing of an empty one.
+fn compiled(pattern: &str) -> Option<Regex> {
+    (!pattern.is_empty()).then(|| Regex::new(&format!("(?-u){pattern}")).ok()).flatten()
 }
 
 /// The beginning of a long secret, with all that stands behind it in one word.
@@ -152,7 +179,7 @@ fn forms(secret: &str) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use http::StatusCode;
+    use http::{HeaderMap, StatusCode};
 
     use super::*;
 
@@ -196,7 +223,9 @@ mod tests {
 
     #[test]
     fn of_headers_the_credentials_are_known_and_what_is_only_foreign_stays_data() {
-        let mut headers = HeaderMap::new();
+        let address: Address = "http://hooks.test/T000/B000/XXXX".parse().unwrap();
+        let mut settings = HttpSettings::new("old".parse().unwrap(), address.with_hidden_base());
+        let headers = &mut settings.headers;
         for (name, value) in [
             ("authorization", "Basic bWU6Y29ycmVjdCBob3JzZSBiYXR0ZXJ5"),
             ("x-api-key", "0123456789abcdef0123"),
@@ -207,7 +236,8 @@ mod tests {
             headers.insert(HeaderName::from_static(name), value);
         }
         headers.insert("x-client", HeaderValue::from_static("glossator-of-this-place"));
-        let veil = Veil::of_headers(&headers);
+        let veil = Veil::of_settings(&settings);
+        check(&veil, 404, "no /T000/B000/XXXX/list here", "no /[redacted]/list here");
         check(&veil, 200, "correct horse battery", "[redacted]");
         check(&veil, 200, "Basic bWU6Y29ycmVjdCBob3JzZSBiYXR0ZXJ5", "Basic [redacted]");
         check(&veil, 200, "0123456789abcdef0123", "[redacted]");

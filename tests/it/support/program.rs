@@ -37,10 +37,16 @@ impl Program {
 
     /// The same with a file that stays.
     pub(crate) async fn start_from(file: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(file, arguments, &[]).await
+    }
+
+    /// The same with variables.
+    pub(crate) async fn start_with(file: &Path, arguments: &[&str], variables: &[(String, String)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_glossator"))
             .args(["run", "--log-format", "json", "--config"])
             .arg(file)
             .args(arguments)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

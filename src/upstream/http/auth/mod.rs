@@ -80,12 +80,24 @@ impl BearerToken {
     }
 
     fn credential(&self) -> Credential {
-        let token = self.0.as_bytes().strip_prefix(b"Bearer ").unwrap_or_default();
-        Credential { value: self.0.clone(), veil: Veil::of(std::str::from_utf8(token)), number: 0 }
+        Credential { value: self.0.clone(), veil: Veil::of(self.text()), number: 0 }
+    }
+
+    fn text(&self) -> Option<&str> {
+        self.0.to_str().ok()?.strip_prefix("Bearer ")
     }
 }
 
 impl AuthSettings {
+    /// What the upstream is sent of it, as far as that is known beforehand.
+    pub(super) fn texts(&self) -> Vec<&str> {
+        match self {
+            Self::Basic { user: _, password } => vec![password.as_str()],
+            Self::Bearer(token) => token.text().into_iter().collect(),
+            Self::BearerFile(_) | Self::OAuth(_) => Vec::new(),
+        }
+    }
+
     /// Whether these are the same as others, as far as can be told.
     pub(super) fn is_certainly(&self, other: &Self) -> bool {
         match (self, other) {

@@ -1,0 +1,360 @@
+//! A hunt for secrets: one stands wherever one can stand, everything that the program says is looked through for any.
+//!
+//! The upstreams are as bad as they can be: they write down all that they are sent, in every kind of reply.
+
+use std::{
+    fmt::Write as _,
+    path::PathBuf,
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use glossator::config::{self, Environment, Origin, Sources};
+
+use tokio::{io::AsyncWriteExt, net::TcpListener};
+
+use crate::support::{Asked, Program, Scripted, Step, reply};
+
+/// What every secret has in it.
+const CANARY: &str = "cAnArY";
+
+fn secret(name: &str) -> String {
+    format!("{CANARY}-{name}/s3cr3t+0123456789")
+}
+
+/// Fails where a secret is in what was said, in base64 too.
+#[track_caller]
+fn look_through(what: &str, said: &str) {
+    let encoded: Vec<String> = (0..3)
+        .map(|shift| {
+            // Of what stands before and after the canary, three characters at most are its neighbours' as well.
+            let text = STANDARD.encode(format!("{}{CANARY}", &"xxx"[..shift]));
+            text.trim_end_matches('=')[[0, 2, 3][shift]..7].to_owned()
+        })
+        .collect();
+    for form in encoded.iter().map(String::as_str).chain([CANARY]) {
+        if let Some(at) = said.find(form) {
+            let around: String =
+                said[..at].chars().rev().take(300).collect::<Vec<_>>().iter().rev().collect();
+            let behind: String = said[at..].chars().take(100).collect();
+            panic!("a secret ({form}) in {what}:\n…{around}{behind}…");
+        }
+    }
+}
+
+/// What an upstream does, by the end of its path; each writes down the whole request.
+fn echo(asked: &Asked) -> Vec<Step> {
+    let path = asked.line().split(' ').nth(1).unwrap();
+    let quoted = serde_json::Value::from(asked.head.as_str()).to_string();
+    let credential = asked.header("authorization").join("; ");
+    let json = |status: &str, body: &str| reply(status, "application/json", body);
+    let sent = match path.rsplit('/').next().unwrap().split('?').next().unwrap() {
+        "ok" => reply("200 OK", "text/plain", &asked.head),
+        "ok_json" => json("200 OK", &format!(r#"{{"echo": {quoted}}}"#)),
+        "hidden" => json("200 OK", &format!(r#"{{"success": false, "error": {quoted}}}"#)),
+        "bad" => reply("400 Bad Request", "text/plain", &asked.head),
+        "bad_json" => json("403 Forbidden", &format!(r#"{{"error": {{"message": {quoted}}}}}"#)),
+        "bad_php" => {
+            let body = format!(r#"{{"detail": {}}}"#, quoted.replace('/', r"\/"));
+            reply("422 Unprocessable", "application/problem+json", &body)
+        }
+        "bad_html" => {
+            let body = format!("<h1>No</h1><pre>{}</pre>", asked.head.replace('&', "&amp;"));
+            reply("404 Not Found", "text/html", &body)
+        }
+        "cut" => {
+            let begins: String = credential.chars().take(credential.len().saturating_sub(5)).collect();
+            json("400 Bad Request", &format!(r#"{{"message": "no such key: {begins}"}}"#))
+        }
+        "unauthorized" => {
+            let head = format!("WWW-Authenticate: Bearer error=\"{credential}\"");
+            format!("HTTP/1.1 401 Unauthorized\r\n{head}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+        }
+        "broken" => reply("500 Oh", "text/plain", &asked.head),
+        "away" => {
+            let place = format!("http://127.0.0.1:1/?{credential}");
+            format!("HTTP/1.1 302 Found\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+        }
+        "near" => {
+            let place = format!("/ok?{credential}");
+            format!("HTTP/1.1 302 Found\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+        }
+        "no_http" => format!("{}\r\n\r\n", asked.head).into_bytes(),
+        "odd_head" => format!("HTTP/1.1 200 OK {credential}\r\nX {credential}: 1\r\n\r\n").into_bytes(),
+        "cut_off" => format!("HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n{}", asked.head).into_bytes(),
+        "unreadable" => json("200 OK", &format!("not JSON: {}", asked.head)),
+        // A client that speaks HTTP/2.
+        "*" => format!("HTTP/1.1 400 Bad Request\r\n\r\n{}", asked.head).into_bytes(),
+        other => panic!("nothing is known of {other}"),
+    };
+    vec![Step::Send(sent), Step::Close]
+}
+
+const WAYS: [&str; 16] = [
+    "ok",
+    "ok_json",
+    "hidden",
+    "bad",
+    "bad_json",
+    "bad_php",
+    "bad_html",
+    "cut",
+    "unauthorized",
+    "broken",
+    "away",
+    "near",
+    "no_http",
+    "odd_head",
+    "cut_off",
+    "unreadable",
+];
+
+/// The configuration, what it takes from its environment, and its files.
+struct Hunt {
+    folder: PathBuf,
+    text: String,
+    variables: Vec<(String, String)>,
+    upstreams: Vec<&'static str>,
+    _servers: Vec<Scripted>,
+}
+
+impl Hunt {
+    async fn prepare() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("glossator-it-hunt-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = |name: &str, text: &str| {
+            std::fs::write(folder.join(name), text).unwrap();
+            format!("file:{}", folder.join(name).display())
+        };
+        let upstream = Scripted::start(echo).await;
+        let tokens = Scripted::start(|_| {
+            let token = format!(r#"{{"access_token": "{}", "expires_in": 3600}}"#, secret("token"));
+            vec![Step::Send(reply("200 OK", "application/json", &token))]
+        })
+        .await;
+        let refusing = Scripted::start(|asked| {
+            let body = format!("{} {}", asked.head, String::from_utf8_lossy(&asked.body));
+            let body = serde_json::json!({ "error": body, "error_description": body }).to_string();
+            vec![Step::Send(reply("401 Unauthorized", "application/json", &body))]
+        })
+        .await;
+        let odd = Scripted::start(|asked| {
+            vec![Step::Send(format!("{} {}\r\n\r\n", asked.head, secret("odd")).into_bytes()), Step::Close]
+        })
+        .await;
+        let no_tls = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let no_tls_at = no_tls.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = no_tls.accept().await {
+                let _ = stream.write_all(b"no TLS is spoken here\r\n").await;
+            }
+        });
+        let variables = ["SERVER", "KEY", "COOKIE", "PATH_KEY", "PASSWORD", "CLIENT", "BEARER", "TLS"];
+        let mut variables: Vec<(String, String)> =
+            variables.map(|name| (format!("HUNT_{name}"), secret(&name.to_lowercase()))).into();
+        let made = rcgen::generate_simple_self_signed(["client.test".to_owned()]).unwrap();
+        variables.push(("HUNT_CERTIFICATE".into(), made.cert.pem()));
+        // A key that is none is a problem, and is told as one; a good one has no canary in it.
+        variables.push(("HUNT_TLS_KEY".into(), made.signing_key.serialize_pem()));
+        let (upstream_at, tokens_at) = (upstream.address, tokens.address);
+        let (refusing_at, odd_at) = (refusing.address, odd.address);
+        let oauth = |at: std::net::SocketAddr, style: &str| {
+            format!(
+                "{{ oauth: {{ token_url: 'http://{at}/token', client_id: me, client_secret: '${{HUNT_CLIENT}}', \
+                 auth_style: {style} }} }}"
+            )
+        };
+        let kinds = [
+            ("header", "headers: { X-Api-Key: '${HUNT_KEY}', Cookie: 'session=${HUNT_COOKIE}' }".to_owned()),
+            (
+                "in_file",
+                format!(
+                    "headers: {{ Authorization: Bearer {}, X-Token: {} }}",
+                    secret("inline"),
+                    secret("b")
+                ),
+            ),
+            ("basic", "auth: { basic: { user: me, password: '${HUNT_PASSWORD}' } }".to_owned()),
+            ("bearer", "auth: { bearer: '${HUNT_BEARER}' }".to_owned()),
+            ("token_file", format!("auth: {{ bearer: '{}' }}", file("token", &(secret("file") + "\n")))),
+            ("oauth", format!("auth: {}", oauth(tokens_at, "basic"))),
+            ("refused", format!("auth: {}", oauth(refusing_at, "post"))),
+            ("refused_basic", format!("auth: {}", oauth(refusing_at, "basic"))),
+            ("odd", format!("auth: {}", oauth(odd_at, "post"))),
+            ("http2", "protocol: http2, auth: { bearer: '${HUNT_BEARER}' }".to_owned()),
+        ];
+        let mut text = "server: { listen: '127.0.0.1:0', secret: '${HUNT_SERVER}' }\n\
+                        log: { level: trace, format: json }\nupstreams:\n"
+            .to_owned();
+        let mut upstreams = vec!["path", "tls"];
+        writeln!(text, "  path: 'http://{upstream_at}/${{HUNT_PATH_KEY}}'").unwrap();
+        writeln!(
+            text,
+            "  tls: {{ url: 'https://{no_tls_at}', breaker: off, retry: off, auth: {{ bearer: '${{HUNT_BEARER}}' }}, tls: {{ certificate: \
+             '${{HUNT_CERTIFICATE}}', key: '${{HUNT_TLS_KEY}}', ca: '${{HUNT_CERTIFICATE}}' }} }}"
+        )
+        .unwrap();
+        for (name, keys) in &kinds {
+            let more = "redirects: 3, breaker: off, retry: off";
+            writeln!(text, "  {name}: {{ url: 'http://{upstream_at}', {more}, {keys} }}").unwrap();
+            upstreams.push(name);
+        }
+        text += "routes:\n";
+        for upstream in &upstreams {
+            for way in WAYS {
+                let rules = match way {
+                    "unreadable" => ", reply: { extract: json }",
+                    "hidden" => {
+                        ", reply: [{ when: { json: '.success == false' }, error: '{{ json.error }}' }, { extract: json }]"
+                    }
+                    _ => "",
+                };
+                writeln!(
+                    text,
+                    "  {upstream}_{way}: {{ description: x, request: GET {upstream}/{way}{rules}, tests: \
+                     [{{ given: {{ status: 200, body: '{{}}' }}, expect: {{ structuredContent: {{ a: 1 }} }} }}] }}"
+                )
+                .unwrap();
+            }
+        }
+        std::fs::write(folder.join("glossator.yaml"), &text).unwrap();
+        Self { folder, text, variables, upstreams, _servers: vec![upstream, tokens, refusing, odd] }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join("glossator.yaml")
+    }
+
+    /// Everything that a command says.
+    async fn said_by(&self, arguments: &[&str], variables: &[(&str, String)]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_glossator"));
+        command.args(arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(!said.is_empty(), "{arguments:?} says nothing");
+        said.into_owned()
+    }
+}
+
+impl Drop for Hunt {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_client_and_no_log_is_told_a_secret() {
+    let hunt = Hunt::prepare().await;
+    let mut program = Program::start_with(&hunt.file(), &[], &hunt.variables).await;
+    for upstream in &hunt.upstreams {
+        for way in WAYS {
+            // Where a variable is in the path of an upstream, its pages have links with it, which are data.
+            if *upstream == "path" && way.starts_with("ok") {
+                continue;
+            }
+            let tool = format!("{upstream}_{way}");
+            let response = program.connect().await.ask(&format!("POST /tools/{tool}"), &[], "").await;
+            look_through(&format!("the answer of {tool}"), &(response.head.clone() + response.text()));
+            let call = format!(
+                r#"{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {{"name": "{tool}", "arguments": {{}}}}}}"#
+            );
+            let headers = [
+                "Content-Type: application/json",
+                "Accept: application/json, text/event-stream",
+                "MCP-Protocol-Version: 2025-06-18",
+            ];
+            let response = program.connect().await.ask("POST /mcp", &headers, &call).await;
+            assert!(response.text().contains("\"content\""), "{}", response.text());
+            look_through(&format!("the MCP answer of {tool}"), &(response.head.clone() + response.text()));
+        }
+    }
+    for page in ["/tools", "/openapi.json", "/health", "/status", "/nothing"] {
+        let response = program.connect().await.ask(&format!("GET {page}"), &[], "").await;
+        look_through(page, &(response.head.clone() + response.text()));
+    }
+    // A reload that finds problems next to the secrets tells of them in the log.
+    let broken =
+        hunt.text.replace("redirects: 3", "redirects: 300").replace("certificate: '", "certificat: '");
+    std::fs::write(hunt.file(), broken).unwrap();
+    program.signal("HUP");
+    program.tells("the old one stays in force", 1).await;
+    program.terminate();
+    let (_, log) = program.ended().await;
+    assert!(log.contains("\"TRACE\"") && log.contains("there is no credential"), "the log has every detail");
+    look_through("the log", &log);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_command_tells_a_secret() {
+    let hunt = Hunt::prepare().await;
+    let (good, recording) = (hunt.file(), hunt.folder.join("reply.http"));
+    std::fs::write(&recording, "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\n\r\nno such thing")
+        .unwrap();
+    let (good, recording) = (good.to_str().unwrap(), recording.to_str().unwrap());
+    for arguments in [
+        &["check", "--config", good][..],
+        &["check", "--output", "json", "--config", good],
+        &["test", "--config", good],
+        &["test", "--output", "json", "--config", good],
+        &["explain", "basic_bad", "--reply", recording, "--config", good],
+        &["explain", "oauth_ok", "--args", "{}", "--config", good],
+        &["explain", "path_ok", "--args", "{}", "--output", "json", "--config", good],
+        &["schema"],
+    ] {
+        look_through(&format!("{arguments:?}"), &hunt.said_by(arguments, &[]).await);
+    }
+    // A mistake in every line in turn, so that each is shown.
+    let lines: Vec<&str> = hunt.text.lines().take_while(|line| *line != "routes:").collect();
+    let broken = hunt.folder.join("broken.yaml");
+    let mistakes: Vec<String> = (2..lines.len())
+        .flat_map(|index| {
+            let with = |line: String| {
+                let before = lines[..index].join("\n");
+                format!("{before}\n{line}\n{}\nroutes: {{}}\n", lines[index + 1..].join("\n"))
+            };
+            let line = lines[index];
+            [
+                with(line.replace("url:", "ulr:")),
+                with(line.replace("auth:", "aut:")),
+                with(line.replace("bearer:", "baerer:")),
+                with(line.replace("password:", "passwort:")),
+                with(format!("{line} }}")),
+                with(format!("{line} \"")),
+                with(line.replace(" }", "")),
+                with(line.replace("http://", "htp://")),
+            ]
+        })
+        .collect();
+    for mistake in mistakes {
+        let environment: Environment = hunt.variables.iter().cloned().collect();
+        let origin = Origin::Text { name: "broken.yaml".into(), text: mistake.clone() };
+        let sources = Sources { origin, environment, flags: Vec::new() };
+        look_through("the sources", &format!("{sources:?}"));
+        match config::load(&sources) {
+            Ok(loaded) => look_through("what was loaded", &format!("{loaded:?}")),
+            Err(problems) => {
+                look_through(&mistake, &format!("{problems}\n{problems:?}"));
+                look_through("the same as JSON", &serde_json::to_string(&problems).unwrap());
+            }
+        }
+    }
+    std::fs::write(&broken, hunt.text.replace("url:", "ulr:")).unwrap();
+    let broken = broken.to_str().unwrap();
+    for output in ["text", "json"] {
+        let arguments = ["check", "--output", output, "--config", broken];
+        look_through("a broken file", &hunt.said_by(&arguments, &[]).await);
+    }
+    // What was meant for another variable.
+    for key in
+        ["LISTEN", "DRAIN", "BODY_LIMIT", "PEER", "ALLOWED_HOSTS", "ALLOWED_ORIGINS", "PAGE_SIZE", "SECRTE"]
+    {
+        let wrong = [(&*format!("GLOSSATOR__SERVER__{key}"), format!("http://me:{}@host", secret("wrong")))];
+        let said = hunt.said_by(&["check", "--config", good], &wrong).await;
+        assert!(said.contains(key), "{said}");
+        look_through(key, &said);
+    }
+}
