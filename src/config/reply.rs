@@ -51,6 +51,16 @@ pub(super) fn read(
     Some(compiled)
 }
 
+/// Rules of a route itself that ask for the end of a program where none is run. Those that it shares with other routes
+/// may be for them.
+pub(super) fn warn_of_programs(report: &Report<'_>, own: &[Compiled]) {
+    let is_idle = |rule: &&Compiled| rule.via.is_none() && rule.rule.matcher.is_about_programs();
+    for rule in own.iter().filter(is_idle) {
+        let message = "this rule never holds: `exit` and `stderr` are for commands";
+        report.warning(rule.span, message, "write `when: { status: … }`");
+    }
+}
+
 /// The rules of a route and after them those of `defaults.reply` that can be asked at all.
 pub(super) fn with_defaults(mut own: Vec<Compiled>, defaults: Vec<Compiled>) -> Vec<Compiled> {
     let asked = defaults.into_iter().filter(|rule| !own.iter().any(|first| takes_all_of(first, rule)));

@@ -179,6 +179,13 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         None if own_count == 0 => Otherwise::Text,
         _ => Otherwise::Error,
     };
+    let answerer = match request.as_ref().map(|request| &request.template) {
+        Some(RequestTemplate::Command(_)) => Answerer::Program,
+        Some(RequestTemplate::Http(_)) | None => Answerer::Server,
+    };
+    if let (Some(rules), Answerer::Server, true) = (&rules, answerer, request.is_some()) {
+        reply::warn_of_programs(report, &rules.all[..own_count]);
+    }
     let rules = rules.map(|rules| rules.all);
     if let Some(entry) = section.entry("otherwise")
         && rules.as_ref().is_some_and(Vec::is_empty)
@@ -218,10 +225,6 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let (error_format, repeatable) = (error_format(&section), section.flag("repeatable"));
     let policy = policies::of_route(&section);
     let traced = section.flag("trace_context").unwrap_or(true);
-    let answerer = match request.as_ref().map(|request| &request.template) {
-        Some(RequestTemplate::Command(_)) => Answerer::Program,
-        Some(RequestTemplate::Http(_)) | None => Answerer::Server,
-    };
     let tests = section.get("tests").map(|node| examples::read(report, node, answerer)).unwrap_or_default();
     let is_tool = section.flag("tool").unwrap_or_else(|| resource.is_none());
     if section.get("description").is_none() && !section.is_misspelt() {

@@ -54,6 +54,13 @@ pub(super) fn of(error: &UpstreamError, is_safe: bool) -> ToolResult {
                  this tool.{effect}"
             ),
         ),
+        UpstreamError::NotCgi { .. } => ToolResult::error(
+            Fault::Unreachable,
+            format!(
+                "The program behind this tool gave a reply that can't be read. Trying again is unlikely to help; tell \
+                 whoever runs this tool.{effect}"
+            ),
+        ),
         UpstreamError::HeadTooLong { .. } => ToolResult::error(
             Fault::Unreachable,
             format!(
@@ -149,6 +156,7 @@ pub(super) fn job_lost(error: &UpstreamError) -> ToolResult {
         | UpstreamError::NotStarted { .. }
         | UpstreamError::CutOff { .. }
         | UpstreamError::NotHttp { .. }
+        | UpstreamError::NotCgi { .. }
         | UpstreamError::HeadTooLong { .. }
         | UpstreamError::TooLong { .. }
         | UpstreamError::Credential { .. }
@@ -324,6 +332,7 @@ mod tests {
             too_often(Whose::Caller, 1),
             too_often(Whose::Upstream, 100),
             UpstreamError::NotStarted { upstream: upstream(), source: source() },
+            UpstreamError::NotCgi { upstream: upstream(), source: source() },
         ];
         let told: Vec<String> = errors.iter().map(|error| words(error, true)).collect();
         for (index, sentence) in told.iter().enumerate() {

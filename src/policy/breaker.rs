@@ -173,6 +173,7 @@ fn outcome_of(result: &Result<Reply, UpstreamError>) -> Outcome {
             | UpstreamError::NotStarted { .. }
             | UpstreamError::CutOff { .. }
             | UpstreamError::NotHttp { .. }
+            | UpstreamError::NotCgi { .. }
             | UpstreamError::Deadline { .. }
             | UpstreamError::AttemptDeadline { .. },
         ) => Outcome::Failure,

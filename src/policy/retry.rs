@@ -109,6 +109,7 @@ fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool 
         // It would be the same again, or is our own word.
         Err(
             UpstreamError::NotHttp { .. }
+            | UpstreamError::NotCgi { .. }
             | UpstreamError::HeadTooLong { .. }
             | UpstreamError::TooLong { .. }
             | UpstreamError::Deadline { .. }

@@ -82,6 +82,15 @@ pub enum UpstreamError {
         #[source]
         source: Cause,
     },
+    /// What the program wrote is no reply by CGI.
+    #[error("upstream `{upstream}` did not answer as a CGI program does")]
+    NotCgi {
+        /// Who was asked.
+        upstream: UpstreamName,
+        /// What is wrong with it.
+        #[source]
+        source: Cause,
+    },
     /// The status line and headers are longer than is read.
     #[error(
         "reply headers of upstream `{upstream}` are longer than {limit_bytes} bytes or more than {limit_count}"
@@ -221,6 +230,7 @@ impl UpstreamError {
             | Self::NotStarted { .. }
             | Self::CutOff { .. }
             | Self::NotHttp { .. }
+            | Self::NotCgi { .. }
             | Self::Deadline { .. }
             | Self::AttemptDeadline { .. } => true,
             Self::HeadTooLong { .. }
@@ -254,6 +264,7 @@ impl UpstreamError {
             | Self::NotStarted { upstream, .. }
             | Self::CutOff { upstream, .. }
             | Self::NotHttp { upstream, .. }
+            | Self::NotCgi { upstream, .. }
             | Self::HeadTooLong { upstream, .. }
             | Self::TooLong { upstream, .. }
             | Self::Deadline { upstream, .. }

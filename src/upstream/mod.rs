@@ -2,9 +2,11 @@
 //!
 //! In reading order: an [`Upstream`] takes an [`Ask`] and gives the whole reply; [`UpstreamError`] says why there is
 //! none; [`Meanwhile`] tells what happens before there is one, [`Caller`] for whom it is, and [`Tried`] which addresses
-//! were asked for it. [`http`] is the kind that speaks HTTP; [`command`] is a [`program`] that is started for each call.
+//! were asked for it. [`http`] is the kind that speaks HTTP; [`command`] is a [`program`] that is started for each call,
+//! and [`cgi`] one that takes it for HTTP.
 
 mod caller;
+pub mod cgi;
 pub mod command;
 mod error;
 pub mod http;
@@ -23,6 +25,7 @@ use tokio::time::Instant;
 use tower::Service;
 
 use self::{
+    cgi::{CgiSettings, CgiUpstream},
     command::{CommandSettings, CommandUpstream},
     http::{HttpSettings, HttpUpstream},
 };
@@ -46,6 +49,8 @@ pub enum Upstream {
     Http(HttpUpstream),
     /// A program that is given words.
     Command(CommandUpstream),
+    /// A program that is asked as a web server asks it.
+    Cgi(CgiUpstream),
 }
 
 /// What one legacy server is, and how it is reached.
@@ -55,6 +60,8 @@ pub enum UpstreamSettings {
     Http(Box<HttpSettings>),
     /// A program that is given words.
     Command(CommandSettings),
+    /// A program that is asked as a web server asks it.
+    Cgi(CgiSettings),
 }
 
 impl Upstream {
@@ -63,6 +70,7 @@ impl Upstream {
         match settings {
             UpstreamSettings::Http(settings) => Self::Http(HttpUpstream::new(*settings)),
             UpstreamSettings::Command(settings) => Self::Command(CommandUpstream::new(settings)),
+            UpstreamSettings::Cgi(settings) => Self::Cgi(CgiUpstream::new(settings)),
         }
     }
 
@@ -71,6 +79,7 @@ impl Upstream {
         match self {
             Self::Http(upstream) => upstream.name(),
             Self::Command(upstream) => upstream.name(),
+            Self::Cgi(upstream) => upstream.name(),
         }
     }
 
@@ -78,7 +87,7 @@ impl Upstream {
     pub fn http(&self) -> Option<&HttpUpstream> {
         match self {
             Self::Http(upstream) => Some(upstream),
-            Self::Command(_) => None,
+            Self::Command(_) | Self::Cgi(_) => None,
         }
     }
 }
@@ -96,6 +105,7 @@ impl Service<Ask> for Upstream {
         match self {
             Self::Http(upstream) => upstream.call(ask),
             Self::Command(upstream) => upstream.call(ask),
+            Self::Cgi(upstream) => upstream.call(ask),
         }
     }
 }
@@ -106,6 +116,7 @@ impl UpstreamSettings {
         match self {
             Self::Http(settings) => &settings.name,
             Self::Command(settings) => &settings.name,
+            Self::Cgi(settings) => &settings.name,
         }
     }
 
@@ -113,14 +124,14 @@ impl UpstreamSettings {
     pub fn http(&self) -> Option<&HttpSettings> {
         match self {
             Self::Http(settings) => Some(settings),
-            Self::Command(_) => None,
+            Self::Command(_) | Self::Cgi(_) => None,
         }
     }
 
     /// What is run, where it is a command.
     pub fn command(&self) -> Option<&CommandSettings> {
         match self {
-            Self::Http(_) => None,
+            Self::Http(_) | Self::Cgi(_) => None,
             Self::Command(settings) => Some(settings),
         }
     }
@@ -130,7 +141,8 @@ impl UpstreamSettings {
         match (self, other) {
             (Self::Http(settings), Self::Http(other)) => settings.is_certainly(other),
             (Self::Command(settings), Self::Command(other)) => settings == other,
-            (Self::Http(_) | Self::Command(_), _) => false,
+            (Self::Cgi(settings), Self::Cgi(other)) => settings == other,
+            (Self::Http(_) | Self::Command(_) | Self::Cgi(_), _) => false,
         }
     }
 }

@@ -256,3 +256,72 @@ async fn no_program_outlives_the_proxy() {
     gone(&running).await;
     std::fs::remove_file(left).unwrap();
 }
+
+#[tokio::test]
+async fn the_worked_example_runs_what_is_there() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("config/commands.yaml");
+    let served = Loaded::start(&config::load(&Sources::of_path(&path)).unwrap()).await;
+    let mut client = served.connect().await;
+    let mut call = async |tool: &str, arguments: Value| {
+        client.ask(&format!("POST /tools/{tool}"), &[JSON], &arguments.to_string()).await
+    };
+    let usage = call("disk_usage", json!({"path": "/"})).await.json()["structuredContent"].clone();
+    assert_eq!(usage["mounted_on"], "/");
+    assert!(usage["size_kib"].as_u64().unwrap() >= usage["used_kib"].as_u64().unwrap(), "{usage}");
+    let nowhere = call("disk_usage", json!({"path": "/nowhere at all"})).await;
+    assert_eq!(
+        (nowhere.status, nowhere.told()),
+        (422, "There is no /nowhere at all. Give a path that exists.".into())
+    );
+    let text = "One\ntwo\nsix\n-v\n";
+    let lines = async |response: Response| response.json()["structuredContent"]["result"].clone();
+    assert_eq!(
+        lines(call("find_lines", json!({"pattern": "o", "text": text})).await).await,
+        json!(["One", "two"])
+    );
+    assert_eq!(
+        lines(call("find_lines", json!({"pattern": "o", "text": text, "most": 1})).await).await,
+        json!(["One"])
+    );
+    assert_eq!(lines(call("find_lines", json!({"pattern": "-v", "text": text})).await).await, json!(["-v"]));
+    assert_eq!(lines(call("find_lines", json!({"pattern": "none", "text": text})).await).await, json!([]));
+    assert!(
+        call("find_lines", json!({"pattern": "[", "text": text}))
+            .await
+            .told()
+            .contains("no basic regular expression")
+    );
+}
+
+#[tokio::test]
+async fn git_tells_of_a_repository() {
+    let folder = std::env::temp_dir().join(format!("glossator-it-git-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let git = |words: &[&str]| {
+        let author = ["-c", "user.name=Ola", "-c", "user.email=ola@example.com"];
+        let done = std::process::Command::new("git")
+            .arg("-C")
+            .arg(&folder)
+            .args(author)
+            .args(words)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    git(&["init", "-q"]);
+    git(&["commit", "-q", "--allow-empty", "-m", "Begin; \"all\""]);
+    git(&["commit", "-q", "--allow-empty", "-m", "Go on"]);
+    let text = one(
+        &format!("{{ command: [git, log, '--format=%an%x09%s'], cwd: {} }}", folder.display()),
+        "input: { properties: { most: { type: integer }, grep: { type: string } } }, \
+         request: { arguments: ['--max-count={{ args.most }}', '--grep={{ args.grep }}'] }, \
+         reply: { extract: { csv: { delimiter: \"\\t\", columns: [author, subject] } } }",
+    );
+    assert_eq!(
+        call(&text, json!({"most": 1})).await.json()["structuredContent"]["result"],
+        json!([{"author": "Ola", "subject": "Go on"}])
+    );
+    let found = call(&text, json!({"grep": "--output=/tmp/evil"})).await;
+    assert!(found.told().contains("found an empty reply"), "{}", found.text());
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -8,6 +8,8 @@ mod addresses;
 mod cancel;
 #[cfg(unix)]
 mod cgi;
+#[cfg(unix)]
+mod cgi_upstream;
 mod chaos;
 mod cli;
 #[cfg(unix)]

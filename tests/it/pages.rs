@@ -14,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use glossator::{
-    config::{self, Sources},
+    config::{self, Problem, Sources},
     reply::Reply,
     rule::{Facts, Trace, translate},
     tool::{Shapes, write_result},
@@ -67,7 +67,13 @@ fn the_files_that_pages_show_are_right() {
         for block in blocks.filter(|_| shows_files(&written)) {
             let loaded = config::load(&Sources::of_text(page.display().to_string(), block));
             let loaded = loaded.unwrap_or_else(|problems| panic!("{block}\n{problems}"));
-            assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+            // Programs of old servers are not on every machine.
+            let is_missing_program = |warning: &&Problem| {
+                warning.message.contains("program") && warning.message.ends_with("is not there")
+            };
+            let unexpected: Vec<_> =
+                loaded.warnings.iter().filter(|warning| !is_missing_program(warning)).collect();
+            assert!(unexpected.is_empty(), "{unexpected:?}");
             files += 1;
         }
     }

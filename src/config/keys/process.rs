@@ -185,7 +185,12 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
             List(&Scalar),
             "In the place of `url`: a program and its words, started for each call. There is no shell.",
         ),
-        key("cwd", Text, "The folder that the program works in. Default `/`."),
+        key("cgi", Text, "In the place of `url`: the path of a CGI program, started for each request."),
+        key(
+            "cwd",
+            Text,
+            "The folder that the program works in. Default `/`; of a CGI program, the one it lies in.",
+        ),
         key("environment", Section(&ENVIRONMENT), "What the program sees beside `PATH` and a locale."),
         key(
             "protocol",

@@ -90,6 +90,9 @@ impl Reader<'_, '_> {
         let span = node.span;
         let help = "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`";
         let Some((method, target)) = text.trim().split_once(char::is_whitespace) else {
+            if text.trim() == command::RUN {
+                return self.run_line(node, "");
+            }
             self.report.error(
                 span,
                 format!("a request has a method and a path, found {}", node.found()),

@@ -1,7 +1,7 @@
 //! `upstreams`: where the legacy servers are, and how each is asked.
 //!
 //! What holds for every kind of upstream is read here, with its `policies`; `http` reads what one is that speaks
-//! HTTP, with its `addresses`, its `tls` and its `auth`; `program` what is started, for commands.
+//! HTTP, with its `addresses`, its `tls` and its `auth`; `program` what is started, for commands and CGI.
 
 mod addresses;
 pub(super) mod auth;
@@ -25,7 +25,7 @@ use super::{
 use crate::{
     policy::PolicySettings,
     route::UpstreamName,
-    upstream::{UpstreamSettings, command::CommandSettings},
+    upstream::{UpstreamSettings, cgi::CgiSettings, command::CommandSettings},
 };
 
 /// One legacy server, and how carefully it is asked.
@@ -100,7 +100,7 @@ pub(super) fn read(
     let section = Section::open(report, entry.key.span, &entry.value, &UPSTREAM)?;
     let kind = UpstreamKind::of(&section)?;
     let mut base = defaults.policy;
-    if kind == UpstreamKind::Command {
+    if matches!(kind, UpstreamKind::Command | UpstreamKind::Cgi) {
         base.in_flight_limit = defaults.in_flight.unwrap_or(PolicySettings::IN_FLIGHT_LIMIT_OF_PROGRAMS);
     }
     let policy = policies::read(&section, base);
@@ -115,6 +115,10 @@ pub(super) fn read(
             let program = program::command(&section, environment)?;
             UpstreamSettings::Command(CommandSettings { name: name?, program })
         }
+        UpstreamKind::Cgi => {
+            let program = program::cgi(&section, environment)?;
+            UpstreamSettings::Cgi(CgiSettings { name: name?, program })
+        }
     };
     Some(UpstreamFile { settings, policy, deadline, reply_limit_bytes, value_limit })
 }
@@ -124,11 +128,12 @@ pub(super) fn read(
 enum UpstreamKind {
     Http,
     Command,
+    Cgi,
 }
 
 impl UpstreamKind {
     /// The key that makes an upstream one of this kind, and those that it may have beside it.
-    const KEYS: [(Self, &'static str, &'static [&'static str]); 2] = [
+    const KEYS: [(Self, &'static str, &'static [&'static str]); 3] = [
         (
             Self::Http,
             "url",
@@ -145,6 +150,7 @@ impl UpstreamKind {
             ],
         ),
         (Self::Command, "command", &["cwd", "environment"]),
+        (Self::Cgi, "cgi", &["cwd", "environment"]),
     ];
 
     /// The kind of an upstream; that of HTTP where nothing says it. Keys that are for another kind are refused.

@@ -41,6 +41,25 @@ pub(super) fn command(section: &Section<'_, '_>, environment: &Environment) -> O
     Some(Program { path, called: name, words: words.collect(), folder, environment: around.environment })
 }
 
+/// Reads a CGI program: its path, and the keys beside it.
+pub(super) fn cgi(section: &Section<'_, '_>, environment: &Environment) -> Option<Program> {
+    let report = section.report;
+    let (node, text) = section.text_node("cgi")?;
+    let name = secret::expand(report, environment, node.span, text)?.text;
+    if !name.contains('/') {
+        let message = format!("a CGI program is named by its path, found {}", node.found());
+        report.error(node.span, message, format!("write `/usr/lib/cgi-bin/{name}`, or `./{name}`"));
+        return None;
+    }
+    let around = Around::read(section, environment)?;
+    let path = around.find(report, node.span, &name)?;
+    // RFC 3875, section 7.2: the folder that the program is in.
+    let own = path.parent().map_or_else(|| Program::FOLDER_DEFAULT.into(), Path::to_owned);
+    let called = path.to_string_lossy().into_owned();
+    let folder = around.folder.unwrap_or(own);
+    Some(Program { path, called, words: Vec::new(), folder, environment: around.environment })
+}
+
 /// A word that is the same in every call.
 fn word(report: &Report<'_>, environment: &Environment, node: &Node) -> Option<String> {
     let text = scalar(report, node, "a word of `command`")?;

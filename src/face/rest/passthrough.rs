@@ -135,9 +135,10 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
         UpstreamError::CutOff { .. } => {
             (StatusCode::BAD_GATEWAY, "the upstream broke off before it answered")
         }
-        UpstreamError::NotHttp { .. } | UpstreamError::HeadTooLong { .. } | UpstreamError::TooLong { .. } => {
-            (StatusCode::BAD_GATEWAY, "the upstream's answer can't be read")
-        }
+        UpstreamError::NotHttp { .. }
+        | UpstreamError::NotCgi { .. }
+        | UpstreamError::HeadTooLong { .. }
+        | UpstreamError::TooLong { .. } => (StatusCode::BAD_GATEWAY, "the upstream's answer can't be read"),
         UpstreamError::Busy { .. } | UpstreamError::Resting { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy")
         }

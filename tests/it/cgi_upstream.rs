@@ -1,0 +1,132 @@
+//! CGI programs behind the program: scripts as they were written once.
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use glossator::config::{self, Sources};
+use serde_json::{Value, json};
+
+use crate::support::{Loaded, Response};
+
+/// A script in a file of its own; until it is dropped.
+struct Script(PathBuf);
+
+impl Script {
+    fn new(name: &str, lines: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("glossator-it-{name}-{}.cgi", std::process::id()));
+        std::fs::write(&path, format!("#!/bin/sh\n{lines}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Self(path)
+    }
+
+    async fn call(&self, route: &str, arguments: Value) -> Response {
+        let path = self.0.display();
+        let text = format!(
+            "upstreams: {{ old: {{ cgi: {path} }} }}\nroutes: {{ t: {{ description: x, {route} }} }}\n"
+        );
+        let loaded = config::load(&Sources::of_text("a.yaml", text));
+        let served = Loaded::start(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).await;
+        served
+            .connect()
+            .await
+            .ask("POST /tools/t", &["Content-Type: application/json"], &arguments.to_string())
+            .await
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_script_sees_the_request_and_nothing_of_ours() {
+    let script = Script::new(
+        "variables",
+        "echo 'Content-Type: text/plain'; echo; env | grep -v '^_=\\|^PWD\\|^OLDPWD\\|^SHLVL' | sort; cat",
+    );
+    let route = "request: { method: POST, path: '/a/{name}?x={name}', headers: { X-Tenant: blue, Proxy: evil, \
+        Authorization: secret }, body: { text: 'the body' } }";
+    let told = script.call(route, json!({"name": "b c"})).await.told();
+    let expected = format!(
+        "CONTENT_LENGTH=8\nCONTENT_TYPE=text/plain; charset=utf-8\nGATEWAY_INTERFACE=CGI/1.1\nHTTP_HOST=localhost\n\
+         HTTP_USER_AGENT=glossator/{version}\nHTTP_X_TENANT=blue\nLC_ALL=C.UTF-8\nPATH=/usr/local/bin:/usr/bin:/bin\n\
+         PATH_INFO=/a/b c\nQUERY_STRING=x=b%20c\nREMOTE_ADDR=127.0.0.1\nREQUEST_METHOD=POST\n\
+         REQUEST_URI=/{file}/a/b%20c?x=b%20c\nSCRIPT_FILENAME={path}\nSCRIPT_NAME=/{file}\nSERVER_NAME=localhost\n\
+         SERVER_PORT=80\nSERVER_PROTOCOL=HTTP/1.1\nSERVER_SOFTWARE=glossator/{version}\nthe body",
+        version = env!("CARGO_PKG_VERSION"),
+        file = script.0.file_name().unwrap().to_str().unwrap(),
+        path = script.0.display(),
+    );
+    let own: Vec<&str> = told.lines().filter(|line| !line.starts_with("TRACEPARENT")).collect();
+    assert_eq!(own.join("\n"), expected);
+}
+
+#[tokio::test]
+async fn its_status_is_the_truth() {
+    let script = Script::new(
+        "status",
+        "printf 'Status: 404 Gone Fishing\\r\\nContent-Type: text/plain\\r\\n\\r\\nno such page'",
+    );
+    let response = script.call("request: GET old/x", json!({})).await;
+    assert_eq!((response.status, response.told()), (404, "no such page".into()));
+    assert_eq!(response.json()["_meta"]["glossator/upstreamStatus"], 404);
+}
+
+#[tokio::test]
+async fn what_is_no_answer_of_cgi_is_a_tool_error() {
+    for lines in [
+        "echo hello",
+        "exit 1",
+        "echo 'HTTP/1.1 200 OK'; echo; echo x",
+        "printf 'Content-Type: text/plain\\n'",
+    ] {
+        let response = Script::new("wrong", lines).call("request: GET old/x", json!({})).await;
+        assert_eq!(response.status, 502, "{lines}");
+        assert!(response.told().contains("gave a reply that can't be read"), "{}", response.told());
+        assert!(!response.text().contains("hello"));
+    }
+}
+
+#[tokio::test]
+async fn its_redirects_are_not_followed_and_its_body_has_a_limit() {
+    let script = Script::new("redirect", "echo 'Location: /elsewhere'; echo");
+    let response = script.call("request: GET old/x", json!({})).await;
+    assert!(response.told().contains("redirects are not followed"), "{}", response.told());
+    let script = Script::new("endless", "echo 'Content-Type: text/plain'; echo; exec yes");
+    let response = script.call("request: GET old/x, reply_limit: 10KiB", json!({})).await;
+    assert!(response.told().contains("longer than the limit of 10 KiB"), "{}", response.told());
+}
+
+#[tokio::test]
+async fn an_argument_stays_in_its_segment() {
+    let script = Script::new("segment", "echo 'Content-Type: text/plain'; echo; echo $PATH_INFO");
+    let route = "request: 'GET old/a/{name}'";
+    assert_eq!(script.call(route, json!({"name": "b.c"})).await.told(), "/a/b.c\n");
+    assert_eq!(script.call(route, json!({"name": "../../etc"})).await.status, 400);
+}
+
+#[tokio::test]
+async fn the_worked_example_answers() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    let loaded = config::load(&Sources::of_path(folder.join("cgi.yaml"))).unwrap();
+    let served = Loaded::start(&loaded).await;
+    let mut client = served.connect().await;
+    let mut call = async |tool: &str, arguments: Value| {
+        let line = format!("POST /tools/{tool}");
+        client.ask(&line, &["Content-Type: application/json"], &arguments.to_string()).await
+    };
+    assert_eq!(
+        call("find_number", json!({"name": "mo"})).await.json()["structuredContent"]["result"],
+        json!([{"name": "Mona", "number": "17-23", "room": 4}, {"name": "Moritz", "number": "17-42", "room": 11}])
+    );
+    assert!(call("find_number", json!({"name": "zz"})).await.told().starts_with("Nobody is called zz"));
+    assert_eq!(call("find_number", json!({"name": "1"})).await.told(), "name must be letters");
+    assert_eq!(
+        call("add_number", json!({"name": "Ola", "number": "1"})).await.told(),
+        "phonebook.example.com would add: name=Ola&number=1\n"
+    );
+}
