@@ -93,12 +93,13 @@ pub(super) fn compile(
         };
         (name, settings)
     });
-    let ProcessSettings { listener, door, mcp, log } = process?;
+    let ProcessSettings { listener, door, mcp, log, cache_limit_bytes } = process?;
     (report.errors() == 0).then(|| Loaded {
         listener,
         door,
         mcp,
         log,
+        cache_limit_bytes,
         upstreams,
         passthrough,
         routes,

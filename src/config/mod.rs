@@ -112,6 +112,8 @@ pub struct Loaded {
     pub mcp: McpSettings,
     /// What is logged, and how.
     pub log: LogSettings,
+    /// How much is kept of replies, in all.
+    pub cache_limit_bytes: usize,
     /// The legacy servers.
     pub upstreams: Vec<UpstreamFile>,
     /// The upstream that gets every path which is no route, and how patiently.

@@ -26,6 +26,7 @@ use crate::{
         mcp::{McpSettings, PeerAddress, ResumeSettings},
     },
     observe::log::{LogFormat, LogSettings},
+    policy::Store,
     seal::Secret,
 };
 
@@ -62,6 +63,7 @@ pub(super) struct ProcessSettings {
     pub(super) door: DoorSettings,
     pub(super) mcp: McpSettings,
     pub(super) log: LogSettings,
+    pub(super) cache_limit_bytes: usize,
 }
 
 /// A setting that the command line gives.
@@ -95,6 +97,7 @@ struct Server {
     body_limit: usize,
     body_timeout: u64,
     trusted_proxies: Vec<String>,
+    cache_limit: usize,
     drain: u64,
     connections: usize,
     streams: usize,
@@ -221,9 +224,10 @@ fn defaults() -> Layer {
     let (listener, door, mcp) =
         (ListenerSettings::default(), DoorSettings::default(), McpSettings::default());
     let origins = door.allowed_origins.into_iter().map(Value::from).collect();
-    let values: [(&str, ValueKind); 15] = [
+    let values: [(&str, ValueKind); 16] = [
         (LISTEN, listener.listen.to_string().into()),
         ("server.allowed_origins", ValueKind::Array(origins)),
+        ("server.cache_limit", integer(Store::LIMIT_BYTES_DEFAULT as u128)),
         ("server.trusted_proxies", ValueKind::Array(Vec::new())),
         ("server.body_limit", integer(door.body_limit_bytes as u128)),
         ("server.body_timeout", integer(door.body_timeout.as_millis())),
@@ -286,6 +290,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             ..McpSettings::default()
         },
         log: LogSettings::of_level(&log.level, format),
+        cache_limit_bytes: server.cache_limit,
     })
 }
 

@@ -25,7 +25,7 @@ use super::{
     short_lists,
     source::Span,
     suggest,
-    upstreams::{UpstreamFile, auth, header_name, policies},
+    upstreams::{UpstreamFile, auth, header_name, of_route},
 };
 use crate::{
     policy::RoutePolicySettings,
@@ -223,7 +223,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let value_limit = section.count("value_limit").and_then(|count| usize::try_from(count).ok());
     let (envelope, error_status) = (envelope(&section), error_status(&section));
     let (error_format, repeatable) = (error_format(&section), section.flag("repeatable"));
-    let policy = policies::of_route(&section);
+    let policy = of_route::read(&section);
     let traced = section.flag("trace_context").unwrap_or(true);
     let tests = section.get("tests").map(|node| examples::read(report, node, answerer)).unwrap_or_default();
     let is_tool = section.flag("tool").unwrap_or_else(|| resource.is_none());
@@ -281,10 +281,18 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if let Some(Some(resource)) = &resource {
         resource.check(report, &section, &input, &request.template);
     }
+    let upstream = around.upstreams.iter().find(|upstream| *upstream.settings.name() == request.upstream);
+    let deadline = deadline.or_else(|| upstream?.deadline).unwrap_or(around.defaults.deadline);
+    let about = of_route::About {
+        request: &request.template,
+        annotations: annotations.as_ref(),
+        repeatable: repeatable.unwrap_or_else(|| request.template.is_idempotent()),
+        deadline,
+    };
+    of_route::check(&section, &policy, &about);
     if report.errors() > before {
         return None;
     }
-    let upstream = around.upstreams.iter().find(|upstream| *upstream.settings.name() == request.upstream);
     match &request.template {
         RequestTemplate::Http(template) => {
             auth::warn_of_idle(report, &section, template, upstream.and_then(|file| file.settings.http()));
@@ -340,7 +348,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
                 values: value_limit,
             },
         },
-        deadline: deadline.or_else(|| upstream?.deadline).unwrap_or(defaults.deadline),
+        deadline,
         repeatable,
         reply_limit_bytes,
         envelope: envelope.unwrap_or(defaults.envelope),

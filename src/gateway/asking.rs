@@ -11,7 +11,7 @@ use crate::{
     reply::Reply,
     route::{Route, TraceContext, Traces, UpstreamRequest},
     tool::Arguments,
-    upstream::{Ask, Caller, Due, Meanwhile, UpstreamError},
+    upstream::{Ask, Caller, Due, Kept, Meanwhile, UpstreamError},
 };
 
 /// A call whose arguments are right.
@@ -33,14 +33,19 @@ impl Asking<'_> {
         self,
         request: UpstreamRequest,
         repeatable: bool,
-        record: &mut Record<'_>,
-        telling: &mut Telling<'_>,
+        kept: Option<Kept>,
+        (record, telling): (&mut Record<'_>, &mut Telling<'_>),
     ) -> Result<Reply, UpstreamError> {
         let way = match self.snapshot.ways.get(&self.route.definition.name) {
             Some(way) => way.clone(),
             None => self.upstream(),
         };
-        self.by(way, request, repeatable, record, telling).await
+        let ask = Ask { kept: kept.clone(), ..self.ask_of(request, repeatable, self.due) };
+        let reply = self.by(way, ask, record, telling).await;
+        if let Some(age) = kept.and_then(|kept| kept.age()) {
+            record.kept(age);
+        }
+        reply
     }
 
     /// The same for what follows from that.
@@ -51,18 +56,17 @@ impl Asking<'_> {
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
     ) -> Result<Reply, UpstreamError> {
-        self.by(self.upstream(), request, repeatable, record, telling).await
+        let ask = self.ask_of(request, repeatable, self.due);
+        self.by(self.upstream(), ask, record, telling).await
     }
 
     async fn by(
         self,
         way: Guarded,
-        request: UpstreamRequest,
-        repeatable: bool,
+        mut ask: Ask,
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
     ) -> Result<Reply, UpstreamError> {
-        let mut ask = self.ask_of(request, repeatable, self.due);
         let reply = if telling.is_heard() {
             let (meanwhile, mut hearing) = Meanwhile::new();
             ask.meanwhile = Some(meanwhile);

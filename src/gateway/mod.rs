@@ -43,7 +43,7 @@ use crate::{
     route::{LogLevel, Route, RouteTable, TraceContext, UpstreamName, UpstreamRequest},
     rule::{Translation, line_names},
     tool::{Arguments, Fault, Outcome, ToolName, ToolResult},
-    upstream::{Caller, Due},
+    upstream::{Caller, Due, Kept},
 };
 
 use asking::Asking;
@@ -70,6 +70,9 @@ pub const REQUEST_ID_META: &str = "glossator/requestId";
 
 /// The key in `_meta` of a tool error under which stands after how many seconds to try again, where that is known.
 pub const RETRY_AFTER_META: &str = "glossator/retryAfter";
+
+/// The key in `_meta` of a result under which stands how many seconds ago the upstream gave it, where it was kept since.
+pub const AGE_META: &str = "glossator/age";
 
 /// One tool invocation, free of wire details.
 #[derive(Debug)]
@@ -321,7 +324,7 @@ impl Snapshot {
         }
         let patience = patience::of(call.headers);
         let patience = patience.map_err(|why| Box::new(ToolResult::error(Fault::Arguments, why)))?;
-        let due = Due::after(patience.map_or(route.deadline, |patience| patience.min(route.deadline)));
+        let due = Due::after(route.deadline).within(patience);
         let told =
             |answers: &Map<String, Value>| serde_json::to_vec(answers).map_or(usize::MAX, |json| json.len());
         let hand_over = hand_over
@@ -339,7 +342,8 @@ impl Snapshot {
             _ => None,
         };
         let repeatable = route.repeatable.unwrap_or_else(|| request.is_idempotent());
-        let reply = asking.call(request, repeatable, record, &mut telling).await;
+        let kept = self.ways.contains_key(&route.definition.name).then(Kept::default);
+        let reply = asking.call(request, repeatable, kept.clone(), (record, &mut telling)).await;
         let reply = reply.map_err(|error| Box::new(sentences::of(&error, is_safe)))?;
         let ended = match (&route.job, asked) {
             (Some(job), Some(asked)) => {
@@ -366,7 +370,8 @@ impl Snapshot {
             *head = Some(ReplyHead::of(last));
         }
         let beside = Beside { asker, record, telling: &mut telling };
-        self.translated(route, arguments, due, ended, beside).await.map(Answered::Result)
+        let result = self.translated(route, arguments, due, ended, beside).await;
+        kept_or_forgotten(result, kept.as_ref()).map(Answered::Result)
     }
 
     /// What the rules make of the last reply.
@@ -438,6 +443,24 @@ impl Snapshot {
             }
             Untranslated::TooLate => Box::new(sentences::too_late(due.after)),
         })
+    }
+}
+
+/// Of a reply that was kept, says how old it is; one that tells of an error after all is not kept any longer.
+fn kept_or_forgotten(
+    result: Result<ToolResult, Box<ToolResult>>,
+    kept: Option<&Kept>,
+) -> Result<ToolResult, Box<ToolResult>> {
+    let Some(kept) = kept else { return result };
+    match result {
+        Ok(result) if !result.is_error() => Ok(match kept.age() {
+            Some(age) => result.with_meta(AGE_META, age.as_secs()),
+            None => result,
+        }),
+        failed => {
+            kept.forget();
+            failed
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The log of one call.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use tracing::{debug, error, info, warn};
@@ -26,6 +26,8 @@ pub(super) struct Record<'a> {
     upstream_status: Option<StatusCode>,
     /// How the program ended that was asked.
     exit: Option<End>,
+    /// How long ago the reply came, where it was kept since.
+    age: Option<Duration>,
     outcome: Option<Outcome>,
     /// Whether the work goes on without the call.
     open: bool,
@@ -40,6 +42,7 @@ impl<'a> Record<'a> {
             begun: Instant::now(),
             upstream_status: None,
             exit: None,
+            age: None,
             outcome: None,
             open: false,
         }
@@ -65,6 +68,10 @@ impl<'a> Record<'a> {
         } else if !stderr.is_empty() {
             debug!(%tool, %request_id, %upstream, exit = %exit.end, %stderr, "the program wrote to standard error");
         }
+    }
+
+    pub(super) fn kept(&mut self, age: Duration) {
+        self.age = Some(age);
     }
 
     pub(super) fn upstream_failed(&self, error: &UpstreamError) {
@@ -125,6 +132,7 @@ impl Drop for Record<'_> {
             outcome,
             fault,
             upstream_status = self.upstream_status.map(|status| status.as_u16()),
+            reply_age_s = self.age.map(|age| age.as_secs()),
             exit = self.exit.map(tracing::field::display),
             duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             request_id = %self.request_id,

@@ -80,6 +80,11 @@ impl<S> Breaker<S> {
 }
 
 impl Circuit {
+    /// Whether all calls pass.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(*self.state(), State::Closed { .. })
+    }
+
     /// Closed. `opened` counts how often it opens, `rested` the calls that are turned away.
     pub fn new(upstream: UpstreamName, settings: BreakerSettings, opened: Count, rested: Count) -> Self {
         let state = Mutex::new(State::Closed { failures: 0 });
@@ -152,7 +157,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if !self.told {
-            // Dropped at its deadline: no answer came in time. Dropped before: its caller left.
+            // Dropped at its deadline: no answer came in time. Dropped before: its caller left, or would not wait.
             let late = Instant::now() >= self.due;
             self.circuit.learn(if late { Outcome::Failure } else { Outcome::Unknown });
         }
@@ -200,7 +205,7 @@ impl<S: Answers> Service<Ask> for Breaker<S> {
     }
 
     fn call(&mut self, ask: Ask) -> Self::Future {
-        match self.circuit.enter(ask.due.at) {
+        match self.circuit.enter(ask.due.latest) {
             Err(resting) => Box::pin(std::future::ready(Err(resting))),
             Ok(watch) => {
                 let reply = self.inner.call(ask);
@@ -217,7 +222,10 @@ impl<S: Answers> Service<Ask> for Breaker<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::mock::{Inside, Script, answering_after, ask, call, failed, name, status};
+    use crate::{
+        policy::mock::{Inside, Script, answering_after, ask, call, failed, name, status},
+        upstream::Due,
+    };
 
     const SECOND: Duration = Duration::from_secs(1);
     const AFTER_TWO: BreakerSettings = BreakerSettings { failures: Some(2), rest: Duration::from_secs(5) };
@@ -286,6 +294,12 @@ mod tests {
         let service = Breaker::new(answering_after(60 * SECOND, &inside), circuit());
         for _ in 0..5 {
             tokio::time::timeout(SECOND, call(&service, ask(30 * SECOND))).await.unwrap_err();
+        }
+        assert_eq!(*service.circuit.state(), State::Closed { failures: 0 });
+        for _ in 0..5 {
+            let due = Due::after(30 * SECOND).within(Some(SECOND));
+            let impatient = Ask { due, ..ask(SECOND) };
+            tokio::time::timeout(2 * SECOND, call(&service, impatient)).await.unwrap_err();
         }
         assert_eq!(*service.circuit.state(), State::Closed { failures: 0 });
         for _ in 0..2 {

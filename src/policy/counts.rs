@@ -62,4 +62,18 @@ pub struct RouteCounts {
     pub too_often: Count,
     /// Calls over what one caller may make.
     pub caller_too_often: Count,
+    /// Calls that got a kept reply.
+    pub kept: Count,
+    /// Calls that found none, or one that was too old.
+    pub fetched: Count,
+    /// Kept replies that had become old, and were still good.
+    pub still_good: Count,
+    /// Kept replies that were given though they were old, in place of an error.
+    pub old: Count,
+    /// Calls that got the reply to the request of another.
+    pub joined: Count,
+    /// Requests that were sent once more for being slow.
+    pub hedged: Count,
+    /// Those of them that were answered first.
+    pub hedges_won: Count,
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use tower::{ServiceBuilder, layer::layer_fn};
 
 use super::{
-    Attempt, Breaker, Budget, Circuit, Deadline, Gate, Guarded, InFlight, Over, Passthrough,
-    PassthroughSettings, PolicySettings, Rate, RateLimitLayer, Retries, Retry, RouteCounts,
-    RoutePolicySettings, UpstreamCounts,
+    Attempt, Breaker, Budget, Cache, Circuit, Coalesce, Count, Deadline, Gate, Guarded, Hedge, InFlight,
+    Over, Passthrough, PassthroughSettings, PolicySettings, Rate, RateLimitLayer, Retries, Retry,
+    RouteCounts, RoutePolicySettings, SameAtOnce, Store, UpstreamCounts, cache,
+    coalesce::Flights,
+    hedge::{Hedging, Times},
+    key::Whom,
 };
-use crate::{
-    route::UpstreamName,
-    upstream::{Upstream, Whose},
-};
+use crate::upstream::{Upstream, Whose};
 
 /// What all that ask one upstream share: its limits, and what is known of it. Clones share it, too.
 #[derive(Debug, Clone)]
@@ -20,7 +20,9 @@ pub struct Guards {
     upstream: Upstream,
     settings: PolicySettings,
     counts: UpstreamCounts,
+    whom: Whom,
     caller_rate: Option<Arc<Rate>>,
+    budget: Arc<Budget>,
     retries: Arc<Retries>,
     circuit: Arc<Circuit>,
     rate: Option<Arc<Rate>>,
@@ -32,19 +34,37 @@ pub struct Guards {
 pub struct RouteGuards {
     counts: RouteCounts,
     caller_rate: Option<Arc<Rate>>,
+    cache: Option<Arc<cache::Shared>>,
+    flights: Option<Arc<Flights>>,
     rate: Option<Arc<Rate>>,
+    hedging: Option<Arc<Hedging>>,
 }
 
 impl RouteGuards {
-    /// For a route that asks `upstream`.
-    pub fn new(upstream: &UpstreamName, settings: RoutePolicySettings) -> Self {
-        let counts = RouteCounts::default();
-        let rate = |whose, settings: Option<_>, count: &super::Count| {
+    /// For a route that asks the upstream of `guards`, and keeps replies in `store`.
+    pub fn new(guards: &Guards, settings: RoutePolicySettings, store: &Store) -> Self {
+        let (counts, upstream, whom) = (RouteCounts::default(), guards.upstream.name(), guards.whom);
+        let rate = |whose, settings: Option<_>, count: &Count| {
             settings.map(|settings| Arc::new(Rate::new(upstream.clone(), whose, settings, count.clone())))
         };
+        let cache = settings.cache.map(|settings| {
+            Arc::new(cache::Shared { settings, whom, store: store.clone(), counts: counts.clone() })
+        });
+        let flights = match settings.same_at_once {
+            SameAtOnce::AskedByEach => None,
+            SameAtOnce::AskedOnce => Some(Flights::new(upstream.clone(), whom, counts.joined.clone())),
+        };
+        let hedging = settings.hedge.map(|settings| {
+            let (budget, circuit) = (guards.budget.clone(), guards.circuit.clone());
+            let times = Times::default();
+            Arc::new(Hedging { settings, budget, circuit, counts: counts.clone(), times })
+        });
         Self {
             caller_rate: rate(Whose::Caller, settings.caller_rate, &counts.caller_too_often),
+            cache,
+            flights: flights.map(Arc::new),
             rate: rate(Whose::Route, settings.rate, &counts.too_often),
+            hedging,
             counts,
         }
     }
@@ -69,14 +89,16 @@ impl Guards {
     pub fn new(upstream: Upstream, settings: PolicySettings) -> Self {
         let counts = UpstreamCounts::default();
         let name = || upstream.name().clone();
-        let rate = |whose, settings: Option<_>, count: &super::Count| {
+        let rate = |whose, settings: Option<_>, count: &Count| {
             settings.map(|settings| Arc::new(Rate::new(name(), whose, settings, count.clone())))
         };
         let budget = Arc::<Budget>::default();
         let circuit = Circuit::new(name(), settings.breaker, counts.opened.clone(), counts.rested.clone());
         Self {
             caller_rate: rate(Whose::Caller, settings.caller_rate, &counts.caller_too_often),
-            retries: Arc::new(Retries::new(name(), settings.retry, budget, counts.again.clone())),
+            whom: Whom::new(),
+            retries: Arc::new(Retries::new(name(), settings.retry, budget.clone(), counts.again.clone())),
+            budget,
             circuit: Arc::new(circuit),
             rate: rate(Whose::Upstream, settings.rate, &counts.too_often),
             gate: Arc::new(Gate::new(name(), settings, counts.busy.clone())),
@@ -114,35 +136,53 @@ impl Guards {
 
     /// The guards in their order (see the room's own words), without those that are off.
     fn stack(&self, asking: Asking<'_>) -> Guarded {
-        let Self { upstream, settings, counts, caller_rate, retries, circuit, rate, gate } = self.clone();
+        let Self { upstream, settings, counts, caller_rate, retries, circuit, rate, gate, .. } = self.clone();
         let (route, over) = match asking {
             Asking::Call(route) => (Some(route.clone()), Over::TurnedAway),
             Asking::Following => (None, Over::Waits),
         };
-        let (route_caller_rate, route_rate) = route.map(|route| (route.caller_rate, route.rate)).unzip();
-        let caller_rate = caller_rate.filter(|_| route_rate.is_some());
         let limit = |rate: Option<Arc<Rate>>, over| rate.map(|rate| RateLimitLayer::new(rate, over));
         let name = upstream.name().clone();
         let (called, attempted) = (name.clone(), name);
-        let retry = (settings.retry.attempts > 1)
-            .then(|| layer_fn(move |service| Retry::new(service, retries.clone())));
         let breaker = (settings.breaker.failures.is_some())
             .then(|| layer_fn(move |service| Breaker::new(service, circuit.clone())));
         let attempt = settings.attempt_timeout.map(|after| {
             let late = counts.attempts_late.clone();
             layer_fn(move |service| Attempt::new(service, attempted.clone(), after, late.clone()))
         });
-        let guarded = ServiceBuilder::new()
-            .layer_fn(move |service| Deadline::new(service, called.clone(), counts.late.clone()))
-            .option_layer(limit(caller_rate, Over::TurnedAway))
-            .option_layer(limit(route_caller_rate.flatten(), Over::TurnedAway))
-            .option_layer(limit(route_rate.flatten(), Over::TurnedAway))
-            .option_layer(retry)
+        let once = ServiceBuilder::new()
             .option_layer(breaker)
             .option_layer(limit(rate, over))
             .layer_fn(move |service| InFlight::new(service, gate.clone()))
             .option_layer(attempt)
             .service(upstream);
+        let (hedging, cache, flights) = match &route {
+            Some(route) => (route.hedging.clone(), route.cache.clone(), route.flights.clone()),
+            None => (None, None, None),
+        };
+        // What is repeated is earned by every call, the hedged ones too.
+        let retry = (settings.retry.attempts > 1 || hedging.is_some())
+            .then(|| layer_fn(move |service| Retry::new(service, retries.clone())));
+        let second = once.clone();
+        let hedge = hedging
+            .map(|hedging| layer_fn(move |service| Hedge::new(service, second.clone(), hedging.clone())));
+        let coalesce =
+            flights.map(|flights| layer_fn(move |service| Coalesce::new(service, flights.clone())));
+        let cache = cache.map(|cache| layer_fn(move |service| Cache::new(service, cache.clone())));
+        let (by_caller, route_by_caller, by_route) = match route {
+            Some(route) => (caller_rate, route.caller_rate, route.rate),
+            None => (None, None, None),
+        };
+        let guarded = ServiceBuilder::new()
+            .layer_fn(move |service| Deadline::new(service, called.clone(), counts.late.clone()))
+            .option_layer(limit(by_caller, over))
+            .option_layer(limit(route_by_caller, over))
+            .option_layer(cache)
+            .option_layer(coalesce)
+            .option_layer(limit(by_route, over))
+            .option_layer(hedge)
+            .option_layer(retry)
+            .service(once);
         Guarded::new(guarded)
     }
 }

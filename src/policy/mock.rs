@@ -83,11 +83,21 @@ pub(super) struct Script(Arc<Mutex<Lines>>);
 struct Lines {
     left: VecDeque<Result<Reply, UpstreamError>>,
     asked: usize,
+    headers: HeaderMap,
 }
 
 impl Script {
     pub(super) fn new(outcomes: impl IntoIterator<Item = Result<Reply, UpstreamError>>) -> Self {
-        Self(Arc::new(Mutex::new(Lines { left: outcomes.into_iter().collect(), asked: 0 })))
+        Self(Arc::new(Mutex::new(Lines {
+            left: outcomes.into_iter().collect(),
+            asked: 0,
+            headers: HeaderMap::new(),
+        })))
+    }
+
+    /// What it was sent last.
+    pub(super) fn last_headers(&self) -> HeaderMap {
+        self.0.lock().unwrap().headers.clone()
     }
 
     /// How often it was asked.
@@ -105,9 +115,10 @@ impl Service<Ask> for Script {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _: Ask) -> Self::Future {
+    fn call(&mut self, mut ask: Ask) -> Self::Future {
         let mut lines = self.0.lock().unwrap();
         lines.asked += 1;
+        lines.headers = ask.request.headers_mut().cloned().unwrap_or_default();
         std::future::ready(lines.left.pop_front().expect("the script has an answer"))
     }
 }

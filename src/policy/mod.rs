@@ -5,15 +5,20 @@
 //! 1. [`Deadline`]: the promise to the caller, so it holds for everything below, waiting for a place included.
 //! 2. [`RateLimit`] of each caller, of the upstream and of the route: who asks too often is turned away before anything
 //!    is done for them, even where it would cost the upstream nothing.
-//! 3. [`RateLimit`] of the route, for all callers together.
-//! 4. [`Retry`]: what fails in passing is asked again, within the promise. Round all that follows, so that each
+//! 3. [`Cache`]: what was answered before is given again. Inside of what each caller may ask; round all that spares the
+//!    upstream, as it is spared.
+//! 4. [`Coalesce`]: what is being asked for is not asked again. Inside of the cache, where it is seldom needed, and inside
+//!    of the deadline, so that each who waits has their own; round the rates, as there is one request.
+//! 5. [`RateLimit`] of the route, for all callers together: of calls for which the upstream is asked.
+//! 6. [`Hedge`]: a slow request is sent once more. Round retries, so that the second one has none.
+//! 7. [`Retry`]: what fails in passing is asked again, within the promise. Round all that follows, so that each
 //!    attempt is judged, queued and timed as a call of its own, and no place is held while it waits.
-//! 5. [`Breaker`]: turns calls away from an upstream that only fails. Round the queue, so that nobody waits for a
+//! 8. [`Breaker`]: turns calls away from an upstream that only fails. Round the queue, so that nobody waits for a
 //!    place at a door that is shut, and round the rate, so that nothing of it is used there.
-//! 6. [`RateLimit`] of the upstream. Inside of retries, as each is a request; round the queue, as it holds no place.
-//! 7. [`InFlight`]: protects the upstream. Inside the deadline, so that a call that gives up leaves the queue;
-//!    round the upstream, so that a place is held exactly as long as a connection is.
-//! 8. [`Attempt`]: the time of one attempt, in which waiting for a place does not count.
+//! 9. [`RateLimit`] of the upstream. Inside of retries, as each is a request; round the queue, as it holds no place.
+//! 10. [`InFlight`]: protects the upstream. Inside the deadline, so that a call that gives up leaves the queue;
+//!     round the upstream, so that a place is held exactly as long as a connection is.
+//! 11. [`Attempt`]: the time of one attempt, in which waiting for a place does not count.
 //!
 //! [`Guards`] puts them together, without those that are off. Calls of a route have them all. What follows from a call
 //! that has begun (the questions about a job), and what no caller asked for (a look at a watched resource), has those
@@ -27,11 +32,15 @@
 mod attempt;
 mod breaker;
 mod budget;
+mod cache;
+mod coalesce;
 mod counts;
 mod dates;
 mod deadline;
 mod guards;
+mod hedge;
 mod in_flight;
+mod key;
 #[cfg(test)]
 mod mock;
 mod passthrough;
@@ -51,9 +60,12 @@ use crate::{
 pub use attempt::Attempt;
 pub use breaker::{Breaker, BreakerSettings, Circuit};
 pub use budget::Budget;
+pub use cache::{Cache, CacheSettings, Forbidden, Lasts, Store};
+pub use coalesce::Coalesce;
 pub use counts::{Count, PolicyCounts, RouteCounts, UpstreamCounts};
 pub use deadline::Deadline;
 pub use guards::{Guards, RouteGuards};
+pub use hedge::{Hedge, HedgeSettings};
 pub use in_flight::{Gate, InFlight};
 pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
 pub use rate::{Over, Rate, RateLimit, RateLimitLayer, RateSettings};
@@ -96,6 +108,22 @@ pub struct RoutePolicySettings {
     pub rate: Option<RateSettings>,
     /// How often each caller may call it.
     pub caller_rate: Option<RateSettings>,
+    /// Which replies are kept, if any.
+    pub cache: Option<CacheSettings>,
+    /// How often the upstream is asked for the same at the same time.
+    pub same_at_once: SameAtOnce,
+    /// When a request is sent once more for being slow, if ever.
+    pub hedge: Option<HedgeSettings>,
+}
+
+/// What is done with calls that ask for the same at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SameAtOnce {
+    /// The upstream is asked by each.
+    #[default]
+    AskedByEach,
+    /// It is asked once for all.
+    AskedOnce,
 }
 
 impl PolicySettings {

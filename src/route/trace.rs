@@ -34,6 +34,12 @@ impl TraceContext {
         Self::of(parent, states.ok().map(|states| states.join(",")).as_deref())
     }
 
+    /// Takes whatever trace they name out of the headers of a request.
+    pub fn remove(headers: &mut HeaderMap) {
+        headers.remove(PARENT);
+        headers.remove(STATE);
+    }
+
     /// Puts it into the headers of another request, unless they name a trace themselves.
     pub fn write(&self, headers: &mut HeaderMap) {
         if headers.contains_key(PARENT) {

@@ -14,7 +14,7 @@ use crate::{
     },
     gateway::{Gateway, Snapshot},
     observe::log::LogSettings,
-    policy::{Guarded, Guards, PolicyCounts, RouteGuards, RoutePolicySettings},
+    policy::{Guarded, Guards, PolicyCounts, RouteGuards, RoutePolicySettings, Store},
     prompt::PromptTable,
     route::{Conflict, RouteTable, UpstreamName},
     tool::ToolName,
@@ -42,6 +42,7 @@ pub struct Swap {
     gateway: Gateway,
     door: Door,
     upstreams: HashMap<UpstreamName, Asked>,
+    store: Store,
     fixed: Fixed,
 }
 
@@ -78,13 +79,14 @@ struct Way {
 ///
 /// [`Conflict`] when one request would fit two routes; a loaded configuration was checked for that.
 pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
-    let upstreams = ask(loaded, &HashMap::new());
+    let store = Store::new(loaded.cache_limit_bytes);
+    let upstreams = ask(loaded, &HashMap::new(), &store);
     let gateway = Gateway::new(snapshot(loaded, &upstreams)?);
     let door = Door::new(&loaded.door);
     let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), door.clone());
     let router = router(Rest::new(gateway.clone(), door.clone()), mcp.clone());
     let fixed = Fixed { listener: loaded.listener, mcp: loaded.mcp.clone(), log: loaded.log.clone() };
-    let swap = Swap { gateway: gateway.clone(), door, upstreams, fixed };
+    let swap = Swap { gateway: gateway.clone(), door, upstreams, store, fixed };
     Ok(Assembled { settings: loaded.listener, router, mcp, gateway, swap })
 }
 
@@ -98,9 +100,10 @@ impl Swap {
     ///
     /// As [`assemble`]; then nothing has changed.
     pub fn to(&mut self, loaded: &Loaded) -> Result<Vec<&'static str>, Conflict> {
-        let upstreams = ask(loaded, &self.upstreams);
+        let upstreams = ask(loaded, &self.upstreams, &self.store);
         let snapshot = snapshot(loaded, &upstreams)?;
         self.upstreams = upstreams;
+        self.store.set_limit(loaded.cache_limit_bytes);
         self.door.replace(&loaded.door);
         self.gateway.replace(snapshot);
         Ok(self.fixed.differences(loaded))
@@ -133,7 +136,7 @@ impl Fixed {
 }
 
 /// The upstreams of a configuration: those of `now` where they are the same.
-fn ask(loaded: &Loaded, now: &HashMap<UpstreamName, Asked>) -> HashMap<UpstreamName, Asked> {
+fn ask(loaded: &Loaded, now: &HashMap<UpstreamName, Asked>, store: &Store) -> HashMap<UpstreamName, Asked> {
     let asked = loaded.upstreams.iter().map(|file| {
         let name = file.settings.name().clone();
         let kept = now.get(&name).filter(|asked| {
@@ -141,7 +144,7 @@ fn ask(loaded: &Loaded, now: &HashMap<UpstreamName, Asked>) -> HashMap<UpstreamN
         });
         let before = kept.cloned().unwrap_or_else(|| Asked::new(file));
         let routes = loaded.routes.iter().filter(|route| route.route.upstream == name);
-        (name.clone(), before.with_ways(routes))
+        (name.clone(), before.with_ways(routes, store))
     });
     asked.collect()
 }
@@ -154,14 +157,14 @@ impl Asked {
     }
 
     /// The same with these routes; one that asks for the same guards as before keeps them.
-    fn with_ways<'r>(self, routes: impl Iterator<Item = &'r RouteFile>) -> Self {
+    fn with_ways<'r>(self, routes: impl Iterator<Item = &'r RouteFile>, store: &Store) -> Self {
         let has_own = self.guards.are_for_calls();
         let ways =
             routes.filter(|file| has_own || file.policy != RoutePolicySettings::default()).map(|file| {
                 let name = file.route.definition.name.clone();
                 let before = self.ways.get(&name).filter(|way| way.settings == file.policy).cloned();
                 let way = before.unwrap_or_else(|| {
-                    let guards = RouteGuards::new(&file.route.upstream, file.policy);
+                    let guards = RouteGuards::new(&self.guards, file.policy, store);
                     Way { settings: file.policy, guarded: self.guards.for_calls(&guards), guards }
                 });
                 (name, way)

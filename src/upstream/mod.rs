@@ -1,15 +1,16 @@
 //! Asks a legacy server and reads what it answers, whole or streamed.
 //!
 //! In reading order: an [`Upstream`] takes an [`Ask`] and gives the whole reply; [`UpstreamError`] says why there is
-//! none; [`Meanwhile`] tells what happens before there is one, [`Caller`] for whom it is, and [`Tried`] which addresses
-//! were asked for it. [`http`] is the kind that speaks HTTP; [`command`] is a [`program`] that is started for each call,
-//! and [`cgi`] one that takes it for HTTP.
+//! none; [`Meanwhile`] tells what happens before there is one, [`Caller`] for whom it is, [`Kept`] whether it was kept
+//! from another, and [`Tried`] which addresses were asked for it. [`http`] is the kind that speaks HTTP; [`command`] is
+//! a [`program`] that is started for each call, and [`cgi`] one that takes it for HTTP.
 
 mod caller;
 pub mod cgi;
 pub mod command;
 mod error;
 pub mod http;
+mod kept;
 mod meanwhile;
 pub mod program;
 mod tried;
@@ -36,6 +37,7 @@ use crate::{
 
 pub use caller::Caller;
 pub use error::{Cause, UpstreamError, Whose};
+pub use kept::Kept;
 pub use meanwhile::{Happened, Hearing, Meanwhile};
 pub use tried::Tried;
 
@@ -162,6 +164,8 @@ pub struct Ask {
     pub caller: Caller,
     /// Who hears what happens before the reply is there; nobody where there is none.
     pub meanwhile: Option<Meanwhile>,
+    /// What is said of the reply to whoever asked, where somebody listens.
+    pub kept: Option<Kept>,
     /// Which addresses it was sent to before; an attempt that follows goes to another.
     pub tried: Tried,
 }
@@ -176,6 +180,7 @@ impl Ask {
             repeatable,
             caller: Caller::Only,
             meanwhile: None,
+            kept: None,
             tried: Tried::default(),
         }
     }
@@ -191,11 +196,30 @@ pub struct Due {
     pub at: Instant,
     /// How long it was from the beginning on, for whoever is told of it.
     pub after: Duration,
+    /// When it would end for a caller that waits as long as it may. What is not there by then is late; before, it may be
+    /// the caller that was impatient.
+    pub latest: Instant,
 }
 
 impl Due {
     /// The end of a time that begins now.
     pub fn after(after: Duration) -> Self {
-        Self { at: Instant::now() + after, after }
+        let at = Instant::now() + after;
+        Self { at, after, latest: at }
+    }
+
+    /// The same for a caller that waits no longer than this.
+    #[must_use]
+    pub fn within(self, patience: Option<Duration>) -> Self {
+        match patience.filter(|patience| *patience < self.after) {
+            Some(patience) => Self { at: Instant::now() + patience, after: patience, latest: self.latest },
+            None => self,
+        }
+    }
+
+    /// The same for all who may wait for one reply, however patient each of them is.
+    #[must_use]
+    pub fn for_everybody(self) -> Self {
+        Self { at: self.latest, ..self }
     }
 }

@@ -100,3 +100,140 @@ async fn a_caller_that_waits_for_less_says_so() {
     let wrong = call(&served, "a", &["X-Request-Timeout: soon"]).await;
     assert_eq!((wrong.status, wrong.told().contains("such as `2.5`")), (400, true));
 }
+
+async fn in_city(served: &Loaded, city: &str) -> Response {
+    let body = json!({ "city": city }).to_string();
+    served.connect().await.ask("POST /tools/a", &["Content-Type: application/json"], &body).await
+}
+
+#[tokio::test]
+async fn a_kept_reply_is_given_again_with_its_age_and_translated_anew() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "temp: 5")).await;
+    let text = "
+        upstreams: { old: OLD }
+        routes:
+          a:
+            description: A.
+            request: GET old/a/{city}
+            cache: 1h
+            reply: { extract: pairs, content: 'first: {{ text }}' }";
+    let mut served = serve(&upstream, text).await;
+    let first = in_city(&served, "Oslo").await;
+    assert_eq!((first.told().as_str(), first.header("age")), ("first: temp: 5", None));
+    let second = in_city(&served, "Oslo").await;
+    assert_eq!((second.told().as_str(), second.header("age").is_some()), ("first: temp: 5", true));
+    assert!(second.json()["_meta"]["glossator/age"].is_u64(), "{}", second.text());
+    in_city(&served, "Bergen").await;
+    assert_eq!(upstream.state().asked.len(), 2);
+    served.swap.to(&load(&upstream, &text.replace("first:", "second:"))).unwrap();
+    let again = in_city(&served, "Oslo").await;
+    assert_eq!(again.told(), "second: temp: 5", "the reply is kept, not the result");
+    assert_eq!(upstream.state().asked.len(), 2);
+    let snapshot = served.gateway.snapshot();
+    assert_eq!((snapshot.counts.routes["a"].kept.get(), snapshot.counts.routes["a"].fetched.get()), (2, 2));
+}
+
+#[tokio::test]
+async fn what_the_rules_take_for_an_error_is_not_kept() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ERR restarting")).await;
+    let text = "
+        upstreams: { old: OLD }
+        routes:
+          a:
+            description: A.
+            request: GET old/a
+            cache: 1h
+            reply: [{ when: { text: ^ERR }, error: it restarts }, { extract: text }]";
+    let served = serve(&upstream, text).await;
+    for _ in 0..2 {
+        assert_eq!(call(&served, "a", &[]).await.told(), "it restarts");
+    }
+    assert_eq!(upstream.state().asked.len(), 2);
+}
+
+#[tokio::test]
+async fn nobody_gets_what_another_caller_may_see() {
+    let upstream = Scripted::start(|asked| {
+        let who = asked.header("authorization").concat();
+        vec![Step::Send(reply("200 OK", "text/plain", &format!("for {who}")))]
+    })
+    .await;
+    let text = "
+        upstreams: { old: OLD }
+        routes:
+          a: { description: A., request: GET old/a, cache: 1h, forward_headers: [Authorization] }";
+    let served = serve(&upstream, text).await;
+    for _ in 0..2 {
+        for who in ["one", "other"] {
+            let header = format!("Authorization: {who}");
+            assert_eq!(call(&served, "a", &[&header]).await.told(), format!("for {who}"));
+        }
+    }
+    assert_eq!(upstream.state().asked.len(), 2);
+}
+
+#[tokio::test]
+async fn an_old_reply_is_asked_about_by_its_tag() {
+    let upstream = Scripted::start(|asked| {
+        vec![Step::Send(match asked.header("if-none-match").first() {
+            Some(&"\"7\"") => b"HTTP/1.1 304 Not Modified\r\nETag: \"7\"\r\n\r\n".to_vec(),
+            _ => b"HTTP/1.1 200 OK\r\nETag: \"7\"\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
+                .to_vec(),
+        })]
+    })
+    .await;
+    let text =
+        "upstreams: { old: OLD }\nroutes: { a: { description: A., request: GET old/a, cache: upstream } }";
+    let served = serve(&upstream, text).await;
+    for _ in 0..3 {
+        assert_eq!(call(&served, "a", &[]).await.told(), "ok");
+    }
+    let state = upstream.state();
+    let conditions: Vec<_> = state.asked.iter().map(|asked| asked.header("if-none-match").len()).collect();
+    assert_eq!(conditions, [0, 1, 1]);
+    assert_eq!(served.gateway.snapshot().counts.routes["a"].still_good.get(), 2);
+}
+
+#[tokio::test]
+async fn calls_for_the_same_are_one_request_which_lives_as_long_as_one_of_them_waits() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let upstream = Scripted::start(move |_| {
+        vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", "done"))]
+    })
+    .await;
+    let text =
+        "upstreams: { old: OLD }\nroutes: { a: { description: A., request: GET old/a, coalesce: true } }";
+    let served = serve(&upstream, text).await;
+    let (mut first, mut second) = (served.connect().await, served.connect().await);
+    let request = "POST /tools/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    first.write(request).await;
+    upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
+    second.write(request).await;
+    let counts = served.gateway.snapshot().counts.routes["a"].clone();
+    crate::support::soon("the second call joins it", async {
+        while counts.joined.get() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    drop(first);
+    gate.open();
+    assert_eq!(second.read(false).await.told(), "done");
+    assert_eq!((upstream.state().asked.len(), upstream.state().left), (1, 0));
+}
+
+#[tokio::test]
+async fn a_request_that_hangs_is_sent_once_more() {
+    let upstream = Scripted::start(|asked| match asked.connection {
+        0 => vec![Step::Hold(Gate::new())],
+        _ => vec![Step::Send(reply("200 OK", "text/plain", "quick"))],
+    })
+    .await;
+    let text = "upstreams: { old: OLD }\nroutes: { a: { description: A., request: GET old/a, hedge: 50ms } }";
+    let served = serve(&upstream, text).await;
+    assert_eq!(call(&served, "a", &[]).await.told(), "quick");
+    upstream.until("the other one is dropped", |state| state.left == 1).await;
+    let counts = &served.gateway.snapshot().counts.routes["a"];
+    assert_eq!((counts.hedged.get(), counts.hedges_won.get()), (1, 1));
+}

@@ -47,6 +47,11 @@ pub(in crate::config) static SERVER: Keys = Keys {
             "Addresses of proxies before this one, such as `10.0.0.0/8`, that say in `X-Forwarded-For` who asks. Default: none.",
         ),
         key(
+            "cache_limit",
+            Size(0, 1 << 40),
+            "How much is kept of replies, by all routes with a `cache` together. Default `64MiB`.",
+        ),
+        key(
             "drain",
             Duration(0, HOUR),
             "How long calls in flight may take to end when the process stops. Default `20s`.",

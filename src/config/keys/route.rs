@@ -83,6 +83,22 @@ pub(in crate::config) static ROUTE: Keys = Keys {
         ),
         key("rate", RATE_FORM, "How often it may be called, by all together: `100 per minute`, or a map."),
         key("caller_rate", RATE_FORM, "How often each caller may call it: `10 per minute`, or a map."),
+        key(
+            "cache",
+            Either(&[LASTS, Section(&CACHE)]),
+            "How long its replies are given again: a duration, `upstream` for as long as the upstream says, or a map.",
+        ),
+        key(
+            "coalesce",
+            Flag,
+            "Whether the upstream is asked once for all who ask for the same at the same time. Default: with `cache`.",
+        ),
+        key(
+            "hedge",
+            Either(&[Duration(1, HOUR), Word(&["p95"])]),
+            "After how long a slow request is sent once more: a duration, or `p95` for the time within which 95 of 100 \
+             replies came lately.",
+        ),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read."),
         key("value_limit", VALUE_LIMIT, "How many values a reply may have for a rule that looks into it."),
         key("envelope", ENVELOPE, "What REST clients get: the tool result, or the structured value alone."),
@@ -99,6 +115,27 @@ pub(in crate::config) static ROUTE: Keys = Keys {
             "Names of the caller's headers that are sent on, beside those of `defaults`.",
         ),
         key("tests", List(&Section(&EXAMPLE)), "Examples, run by `glossator test`."),
+    ],
+};
+
+/// How long a reply is kept.
+const LASTS: Takes = Either(&[Duration(1, 30 * 24 * HOUR), Word(&["upstream"])]);
+
+pub(in crate::config) static CACHE: Keys = Keys {
+    of: "`cache`",
+    id: "cache",
+    list: &[
+        key("ttl", LASTS, "How long a reply is good: a duration, or `upstream`. Default `upstream`."),
+        key(
+            "stale_if_error",
+            Duration(1, 30 * 24 * HOUR),
+            "How much longer an old one is given where the upstream fails. Default: not, or as it says itself.",
+        ),
+        key(
+            "force",
+            Flag,
+            "Whether replies are kept of which the upstream says that they must not be. Default `false`.",
+        ),
     ],
 };
 

@@ -6,6 +6,7 @@
 mod addresses;
 pub(super) mod auth;
 mod http;
+pub(super) mod of_route;
 pub(super) mod policies;
 mod program;
 mod tls;

@@ -1,4 +1,4 @@
-//! How carefully an upstream is asked, in `defaults`, at the upstream itself and at its routes.
+//! How carefully an upstream is asked, in `defaults` and at the upstream itself.
 
 use crate::config::{
     keys::{BREAKER, RETRY},
@@ -6,7 +6,7 @@ use crate::config::{
     rate,
     section::{self, Section},
 };
-use crate::policy::{PolicySettings, RoutePolicySettings};
+use crate::policy::PolicySettings;
 
 /// Reads the policies of a section over those that hold where it says nothing.
 pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -> PolicySettings {
@@ -44,14 +44,6 @@ pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -
     settings.rate = rate::Setting::or(rate::read(section, "rate"), base.rate);
     settings.caller_rate = rate::Setting::or(rate::read(section, "caller_rate"), base.caller_rate);
     settings
-}
-
-/// Reads the policies of a route.
-pub(in crate::config) fn of_route(section: &Section<'_, '_>) -> RoutePolicySettings {
-    RoutePolicySettings {
-        rate: rate::Setting::or(rate::read(section, "rate"), None),
-        caller_rate: rate::Setting::or(rate::read(section, "caller_rate"), None),
-    }
 }
 
 /// What a key says that takes `off` or a map.

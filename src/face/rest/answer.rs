@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{decode::DecodeError, manifest};
 use crate::{
-    gateway::Snapshot,
+    gateway::{AGE_META, Snapshot},
     route::{Envelope, ErrorStatus, Route},
     rule::{CODE_META_KEY, LIMIT_META_KEY},
     tool::{Fault, Outcome, Shapes, Structured, ToolResult, write_escaped, write_result},
@@ -86,6 +86,9 @@ pub(super) fn result(result: &ToolResult, manner: Manner) -> Response<Body> {
         && let Ok(limit) = HeaderValue::from_str(&limit.to_string())
     {
         headers.insert("glossator-limit", limit);
+    }
+    if let Some(age) = result.meta.get(AGE_META).and_then(Value::as_u64) {
+        response.headers_mut().insert(header::AGE, HeaderValue::from(age));
     }
     if let Outcome::Error(Fault::Busy { again_after } | Fault::TooOften { again_after }) = result.outcome
         && !response.status().is_success()

@@ -4,6 +4,8 @@
 //! query values are percent-encoded, header values may not have line breaks, JSON and form bodies are written
 //! by an encoder. So no argument can reach beyond its place.
 
+use std::hash::{Hash, Hasher};
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
 use serde_json::{Map, Value};
@@ -75,7 +77,7 @@ pub enum JsonTemplate {
 }
 
 /// What an upstream is asked by HTTP.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRequest {
     /// The method.
     pub method: Method,
@@ -90,12 +92,29 @@ pub struct HttpRequest {
 }
 
 /// What a path of an upstream is under.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Under {
     /// The upstream's address, which may end in a path of its own.
     Address,
     /// The root of its host: the path is one that the upstream gave.
     Root,
+}
+
+impl HttpRequest {
+    /// About how many bytes of memory it takes, beside its own size.
+    pub(super) fn bytes(&self) -> usize {
+        let header = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 64;
+        let headers: usize = self.headers.iter().map(header).sum();
+        self.path_and_query.as_str().len() + headers + self.body.len()
+    }
+}
+
+/// Headers have no order to be hashed in; equality looks at them.
+impl Hash for HttpRequest {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { method, under, path_and_query, headers, body } = self;
+        (method, under, path_and_query, headers.len(), body).hash(state);
+    }
 }
 
 impl HttpTemplate {

@@ -24,8 +24,8 @@ pub enum RequestTemplate {
     Command(CommandTemplate),
 }
 
-/// What an upstream is asked.
-#[derive(Debug, Clone)]
+/// What an upstream is asked. Two are equal when all that is sent is the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum UpstreamRequest {
     /// By HTTP, or by a CGI program that takes it for HTTP.
     Http(HttpRequest),
@@ -105,6 +105,14 @@ impl UpstreamRequest {
         match self {
             Self::Http(request) => request.method.is_idempotent(),
             Self::Command(_) => false,
+        }
+    }
+
+    /// About how many bytes of memory it takes, beside its own size.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Http(request) => request.bytes(),
+            Self::Command(request) => request.bytes(),
         }
     }
 

@@ -127,7 +127,7 @@ impl HttpUpstream {
 
     /// Asks one address, and another when nothing could be sent to that one.
     async fn ask(self, mut ask: Ask) -> Result<Reply, UpstreamError> {
-        let (due, tried) = (ask.due.at, ask.tried.clone());
+        let (due, tried) = (ask.due.latest, ask.tried.clone());
         let targets = &self.shared.targets;
         self.complete(&mut ask);
         let credential = self.credential().await?;

@@ -1,0 +1,131 @@
+//! How carefully one route is called: `rate`, `caller_rate`, `cache`, `coalesce` and `hedge`.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    config::{
+        keys::CACHE,
+        node::Node,
+        rate,
+        section::{self, Section},
+    },
+    policy::{CacheSettings, Forbidden, HedgeSettings, Lasts, RoutePolicySettings, SameAtOnce},
+    route::RequestTemplate,
+};
+
+/// The longest time that a reply may be kept, in milliseconds.
+const LONGEST: u64 = 30 * 24 * 3_600_000;
+/// The longest time before a request is sent once more, in milliseconds.
+const LONGEST_HEDGE: u64 = 3_600_000;
+
+/// Reads the policies of a route.
+pub(in crate::config) fn read(section: &Section<'_, '_>) -> RoutePolicySettings {
+    let cache = cache(section);
+    let same_at_once = match section.flag("coalesce") {
+        Some(true) => SameAtOnce::AskedOnce,
+        Some(false) => SameAtOnce::AskedByEach,
+        None if cache.is_some() => SameAtOnce::AskedOnce,
+        None => SameAtOnce::AskedByEach,
+    };
+    RoutePolicySettings {
+        rate: rate::Setting::or(rate::read(section, "rate"), None),
+        caller_rate: rate::Setting::or(rate::read(section, "caller_rate"), None),
+        cache,
+        same_at_once,
+        hedge: section.get("hedge").and_then(|node| hedge(section, node)),
+    }
+}
+
+fn cache(section: &Section<'_, '_>) -> Option<CacheSettings> {
+    let node = section.get("cache")?;
+    let plain = |lasts| CacheSettings { lasts, stale_if_error: Duration::ZERO, forbidden: Forbidden::Heeded };
+    if node.as_map().is_none() {
+        return lasts(section, node, "cache").map(plain);
+    }
+    let section = section.section("cache", &CACHE)?;
+    let ttl = section.get("ttl").map(|node| lasts(&section, node, "ttl"));
+    let stale_if_error = section.duration("stale_if_error").unwrap_or_default();
+    let forbidden = if section.flag("force") == Some(true) { Forbidden::Kept } else { Forbidden::Heeded };
+    let lasts = ttl.unwrap_or(Some(Lasts::AsTheUpstreamSays))?;
+    Some(CacheSettings { stale_if_error, forbidden, ..plain(lasts) })
+}
+
+fn lasts(section: &Section<'_, '_>, node: &Node, name: &str) -> Option<Lasts> {
+    let text = node.scalar().unwrap_or_else(|| node.found());
+    if text == "upstream" {
+        return Some(Lasts::AsTheUpstreamSays);
+    }
+    match section::read_duration(&text, 1, LONGEST) {
+        Ok(time) => Some(Lasts::For(time)),
+        Err(error) => {
+            let help = format!("{}, or `{name}: upstream` for as long as the upstream says", error.help);
+            section.report.error(node.span, error.message, help);
+            None
+        }
+    }
+}
+
+fn hedge(section: &Section<'_, '_>, node: &Node) -> Option<HedgeSettings> {
+    let text = node.scalar().unwrap_or_else(|| node.found());
+    if text == "p95" {
+        return Some(HedgeSettings::AfterMost);
+    }
+    match section::read_duration(&text, 1, LONGEST_HEDGE) {
+        Ok(time) => Some(HedgeSettings::After(time)),
+        Err(error) => {
+            section.report.error(node.span, error.message, format!("{}, or `p95`", error.help));
+            None
+        }
+    }
+}
+
+/// What the policies of a route are held against.
+pub(in crate::config) struct About<'a> {
+    pub(in crate::config) request: &'a RequestTemplate,
+    pub(in crate::config) annotations: Option<&'a Map<String, Value>>,
+    pub(in crate::config) repeatable: bool,
+    pub(in crate::config) deadline: Duration,
+}
+
+/// Refuses what would do harm, and warns of what has no effect.
+pub(in crate::config) fn check(section: &Section<'_, '_>, policy: &RoutePolicySettings, about: &About<'_>) {
+    let report = section.report;
+    let hint = about.annotations.and_then(|annotations| annotations.get("readOnlyHint"));
+    let only_reads = about.request.is_safe() || hint == Some(&Value::Bool(true));
+    let coalesces = section.entry("coalesce").filter(|_| policy.same_at_once == SameAtOnce::AskedOnce);
+    for entry in [section.entry("cache"), coalesces].into_iter().flatten() {
+        let name = &entry.key.text;
+        if section.entry("job").is_some() {
+            let message = format!("`{name}` can't stand beside `job`: each call begins work of its own");
+            report.error(entry.key.span, message, format!("leave `{name}` out"));
+        } else if !only_reads {
+            let what = about.request.in_words();
+            let message = format!("`{name}` is for requests that only read, and this is a {what}");
+            let help =
+                "write `annotations: { readOnlyHint: true }` if the tool changes nothing, else leave it out";
+            report.error(entry.key.span, message, help);
+        }
+    }
+    if let (Some(entry), None, SameAtOnce::AskedByEach) =
+        (section.entry("coalesce"), section.entry("cache"), policy.same_at_once)
+    {
+        let help = "leave it out: without `cache` each call asks for itself";
+        report.warning(entry.key.span, "`coalesce: false` has no effect without `cache`", help);
+    }
+    let Some(entry) = section.entry("hedge") else { return };
+    if section.entry("job").is_some() {
+        let message = "`hedge` can't stand beside `job`: the work would be begun twice";
+        report.error(entry.key.span, message, "leave `hedge` out");
+    } else if !about.repeatable {
+        let message =
+            format!("`hedge` sends a request twice, and this {} may not be", about.request.in_words());
+        let help = "write `repeatable: true` if that does no harm, else leave `hedge` out";
+        report.error(entry.key.span, message, help);
+    }
+    if matches!(policy.hedge, Some(HedgeSettings::After(time)) if time >= about.deadline) {
+        let help = "write a shorter time: about what a reply takes that is slower than most";
+        report.warning(entry.key.span, "`hedge` has no effect: the deadline comes first", help);
+    }
+}

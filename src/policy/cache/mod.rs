@@ -1,0 +1,339 @@
+//! Gives a reply again that was given before.
+//!
+//! `word` reads what an upstream says of how long its reply may be kept; [`Store`] keeps replies of all routes, to a number
+//! of bytes; [`Cache`] is the layer.
+
+mod store;
+mod word;
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use tokio::time::{Instant, timeout_at};
+use tower::Service;
+
+use self::word::Word;
+use super::{
+    Answers, RouteCounts,
+    key::{Key, Whom},
+};
+use crate::{
+    reply::Reply,
+    upstream::{Ask, PendingReply, UpstreamError},
+};
+
+pub use store::Store;
+
+/// Which replies are kept, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheSettings {
+    /// How long a reply is good.
+    pub lasts: Lasts,
+    /// How much longer an old one is given where the upstream fails.
+    pub stale_if_error: Duration,
+    /// Whether replies are kept of which the upstream says that they must not be.
+    pub forbidden: Forbidden,
+}
+
+/// How long a reply is good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasts {
+    /// So long.
+    For(Duration),
+    /// As long as the upstream says of it; where it says nothing, it is asked each time whether it is still good.
+    AsTheUpstreamSays,
+}
+
+/// What is done with replies that the upstream says must not be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forbidden {
+    /// They are not.
+    Heeded,
+    /// They are all the same.
+    Kept,
+}
+
+/// Gives kept replies to requests of the same words.
+///
+/// Only good replies are kept (200, 203, 204). An old one with an `ETag` or a `Last-Modified` is asked about, and given
+/// again when it has not changed.
+#[derive(Debug, Clone)]
+pub struct Cache<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+/// What the calls of one route have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) settings: CacheSettings,
+    pub(super) whom: Whom,
+    pub(super) store: Store,
+    pub(super) counts: RouteCounts,
+}
+
+impl<S> Cache<S> {
+    /// Puts the layer round a service.
+    pub(super) fn new(inner: S, shared: Arc<Shared>) -> Self {
+        Self { inner, shared }
+    }
+}
+
+/// A reply that is kept.
+#[derive(Debug)]
+struct Page {
+    reply: Reply,
+    word: Word,
+    came: Instant,
+}
+
+/// The part of a caller's time after which an old reply is better than none.
+const LATE: f64 = 0.9;
+
+/// Requests with one of these ask for something else than the whole reply.
+const CONDITIONS: [HeaderName; 6] = [
+    header::IF_MATCH,
+    header::IF_NONE_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_UNMODIFIED_SINCE,
+    header::IF_RANGE,
+    header::RANGE,
+];
+
+impl Page {
+    fn new(reply: Reply) -> Self {
+        Self { word: Word::of(&reply.headers), reply, came: Instant::now() }
+    }
+
+    fn age(&self) -> Duration {
+        self.came.elapsed() + self.word.age
+    }
+
+    fn bytes(&self) -> usize {
+        let headers = self.reply.headers.iter();
+        let headers: usize = headers.map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
+        size_of::<Self>() + headers + self.reply.body.len()
+    }
+
+    /// For how much longer it is good.
+    fn left(&self, settings: CacheSettings) -> Duration {
+        match settings.lasts {
+            Lasts::For(time) => time.saturating_sub(self.came.elapsed()),
+            Lasts::AsTheUpstreamSays if self.word.asks_each_time => Duration::ZERO,
+            Lasts::AsTheUpstreamSays => self.word.lasts.unwrap_or_default().saturating_sub(self.age()),
+        }
+    }
+
+    /// Whether it is better than an error, though it is old.
+    fn is_better_than_nothing(&self, settings: CacheSettings) -> bool {
+        let (good, longer) = match settings.lasts {
+            Lasts::For(time) => (time, settings.stale_if_error),
+            Lasts::AsTheUpstreamSays if self.word.asks_each_time || self.word.never_old => return false,
+            Lasts::AsTheUpstreamSays => {
+                (self.word.lasts.unwrap_or_default(), settings.stale_if_error.max(self.word.if_error))
+            }
+        };
+        let age = match settings.lasts {
+            Lasts::For(_) => self.came.elapsed(),
+            Lasts::AsTheUpstreamSays => self.age(),
+        };
+        !longer.is_zero() && age < good + longer
+    }
+
+    /// Says in a request what is known already (RFC 9110, section 13.1); whether there is anything to say.
+    fn ask_whether_it_is_good(&self, headers: &mut HeaderMap) -> bool {
+        let validators =
+            [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
+        let mut says = false;
+        for (known, condition) in validators {
+            if let Some(value) = self.reply.headers.get(known) {
+                headers.insert(condition, value.clone());
+                says = true;
+            }
+        }
+        says
+    }
+
+    /// The same reply, with what a 304 says of it.
+    fn renewed(&self, said: HeaderMap) -> Self {
+        let mut reply = self.reply.clone();
+        // Each says how long it is good, and how old it is, for itself.
+        reply.headers.remove(header::AGE);
+        for name in said.keys() {
+            // Those describe the 304, or a body that it does not have (RFC 9111, section 3.2).
+            if *name == header::CONTENT_LENGTH
+                || *name == header::CONTENT_ENCODING
+                || *name == header::CONTENT_TYPE
+            {
+                continue;
+            }
+            reply.headers.remove(name);
+            for value in said.get_all(name) {
+                reply.headers.append(name.clone(), value.clone());
+            }
+        }
+        Self::new(reply)
+    }
+
+    fn told(&self) -> Reply {
+        let mut reply = self.reply.clone();
+        reply.headers.insert(header::AGE, HeaderValue::from(self.age().as_secs()));
+        reply
+    }
+}
+
+impl CacheSettings {
+    /// Whether a reply is kept at all.
+    fn keeps(&self, reply: &Reply, word: &Word) -> bool {
+        let is_good = matches!(
+            reply.status,
+            StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION | StatusCode::NO_CONTENT
+        );
+        let may_be = !word.forbids || self.forbidden == Forbidden::Kept;
+        let is_of_use = match self.lasts {
+            Lasts::For(_) => true,
+            Lasts::AsTheUpstreamSays => {
+                let can_be_asked_about =
+                    [header::ETAG, header::LAST_MODIFIED].iter().any(|name| reply.headers.contains_key(name));
+                can_be_asked_about || (word.lasts.is_some_and(|time| time > word.age) && !word.asks_each_time)
+            }
+        };
+        is_good && may_be && is_of_use && !word.varies
+    }
+}
+
+impl Shared {
+    /// Keeps a reply, where it may be; and says how it is forgotten.
+    fn keep(&self, key: &Arc<Key>, page: Page, ask: &Told) -> Option<Arc<Page>> {
+        if !self.settings.keeps(&page.reply, &page.word) {
+            return None;
+        }
+        let page = Arc::new(page);
+        self.store.put(key, page.clone());
+        ask.until_forgotten(self, key, &page);
+        Some(page)
+    }
+
+    /// Gives a kept reply.
+    fn give(&self, key: &Arc<Key>, page: &Arc<Page>, ask: &Told) -> Reply {
+        ask.until_forgotten(self, key, page);
+        if let Some(kept) = &ask.0 {
+            kept.since(page.age());
+        }
+        page.told()
+    }
+
+    /// Asks for what is not there, or is old.
+    async fn fetch<S: Answers>(
+        &self,
+        mut inner: S,
+        mut ask: Ask,
+        key: Arc<Key>,
+        old: Option<Arc<Page>>,
+    ) -> Result<Reply, UpstreamError> {
+        let told = Told(ask.kept.clone());
+        let asks_about_old = old.as_ref().is_some_and(|old| {
+            ask.request.headers_mut().is_some_and(|headers| old.ask_whether_it_is_good(headers))
+        });
+        let spare = old.as_ref().filter(|old| old.is_better_than_nothing(self.settings));
+        let due = ask.due.at;
+        let asked = inner.call(ask);
+        let result = match spare {
+            None => asked.await,
+            Some(old) => {
+                let left = due.saturating_duration_since(Instant::now());
+                match timeout_at(Instant::now() + left.mul_f64(LATE), asked).await {
+                    Ok(Err(_)) | Err(_) => return Ok(self.give_old(&key, old, &told)),
+                    Ok(Ok(reply)) if reply.status.is_server_error() => {
+                        return Ok(self.give_old(&key, old, &told));
+                    }
+                    Ok(result) => result,
+                }
+            }
+        };
+        let reply = result?;
+        match old {
+            Some(old) if asks_about_old && reply.status == StatusCode::NOT_MODIFIED => {
+                self.counts.still_good.add();
+                let renewed = old.renewed(reply.headers);
+                let answer = renewed.told();
+                if let Some(kept) = &told.0 {
+                    kept.since(renewed.age());
+                }
+                if self.keep(&key, renewed, &told).is_none() {
+                    self.store.forget(&key, &old);
+                }
+                Ok(answer)
+            }
+            old => {
+                let page = Page::new(reply.clone());
+                if self.keep(&key, page, &told).is_none()
+                    && let Some(old) = old
+                    && !reply.status.is_server_error()
+                {
+                    self.store.forget(&key, &old);
+                }
+                Ok(reply)
+            }
+        }
+    }
+
+    fn give_old(&self, key: &Arc<Key>, old: &Arc<Page>, told: &Told) -> Reply {
+        self.counts.old.add();
+        self.give(key, old, told)
+    }
+}
+
+/// Whoever asked, and hears where the reply is from.
+struct Told(Option<crate::upstream::Kept>);
+
+impl Told {
+    fn until_forgotten(&self, shared: &Shared, key: &Arc<Key>, page: &Arc<Page>) {
+        if let Some(kept) = &self.0 {
+            let (store, key, page) = (shared.store.clone(), key.clone(), page.clone());
+            kept.until_forgotten(move || store.forget(&key, &page));
+        }
+    }
+}
+
+impl<S: Answers + Clone + Send + 'static> Service<Ask> for Cache<S> {
+    type Response = Reply;
+    type Error = UpstreamError;
+    type Future = PendingReply;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut ask: Ask) -> Self::Future {
+        let is_conditional = ask
+            .request
+            .headers_mut()
+            .is_some_and(|headers| CONDITIONS.iter().any(|name| headers.contains_key(name)));
+        if is_conditional {
+            return Box::pin(self.inner.call(ask));
+        }
+        let shared = self.shared.clone();
+        let key = Arc::new(Key::of(shared.whom, &ask));
+        let page = shared.store.get(&key);
+        if let Some(page) = &page
+            && !page.left(shared.settings).is_zero()
+        {
+            shared.counts.kept.add();
+            let reply = shared.give(&key, page, &Told(ask.kept));
+            return Box::pin(std::future::ready(Ok(reply)));
+        }
+        shared.counts.fetched.add();
+        // The service that was polled ready is the one to call; its clone waits for the next call.
+        let next = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, next);
+        Box::pin(async move { shared.fetch(inner, ask, key, page).await })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! What is kept, for how long, and what is asked in between.
+
+use http::HeaderName;
+
+use super::*;
+use crate::{
+    policy::mock::{Script, ask, call, failed, status},
+    upstream::Kept,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A reply of 200 with these headers.
+fn good(headers: &[(&str, &str)]) -> Result<Reply, UpstreamError> {
+    with(200, headers)
+}
+
+fn with(code: u16, headers: &[(&str, &str)]) -> Result<Reply, UpstreamError> {
+    let mut reply = status(code)?;
+    for (name, value) in headers {
+        reply.headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+    }
+    Ok(reply)
+}
+
+fn cache(script: &Script, settings: CacheSettings) -> Cache<Script> {
+    let (store, counts) = (Store::new(1 << 20), RouteCounts::default());
+    Cache::new(script.clone(), Arc::new(Shared { settings, whom: Whom::new(), store, counts }))
+}
+
+const UPSTREAM: CacheSettings = CacheSettings {
+    lasts: Lasts::AsTheUpstreamSays,
+    stale_if_error: Duration::ZERO,
+    forbidden: Forbidden::Heeded,
+};
+const TEN: CacheSettings = CacheSettings { lasts: Lasts::For(Duration::from_secs(10)), ..UPSTREAM };
+
+/// How often the upstream is asked by calls that come after these waits.
+async fn asked(settings: CacheSettings, replies: &[Result<Reply, UpstreamError>], waits: &[u64]) -> usize {
+    let script = Script::new(replies.iter().cloned());
+    let service = cache(&script, settings);
+    for wait in waits {
+        tokio::time::advance(Duration::from_secs(*wait)).await;
+        let _ = call(&service, ask(30 * SECOND)).await;
+    }
+    script.asked()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_is_given_again_for_its_time_and_says_how_old_it_is() {
+    let script = Script::new([good(&[]), good(&[])]);
+    let service = cache(&script, TEN);
+    let one = async || {
+        let kept = Kept::default();
+        let reply = call(&service, Ask { kept: Some(kept.clone()), ..ask(SECOND) }).await.unwrap();
+        (kept.age(), reply.headers.get(header::AGE).cloned())
+    };
+    assert_eq!(one().await, (None, None));
+    tokio::time::advance(9 * SECOND).await;
+    assert_eq!(one().await, (Some(9 * SECOND), Some("9".parse().unwrap())));
+    tokio::time::advance(SECOND).await;
+    assert_eq!(one().await, (None, None));
+    let counts = &service.shared.counts;
+    assert_eq!((script.asked(), counts.kept.get(), counts.fetched.get()), (2, 1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_good_replies_are_kept() {
+    for code in [201, 206, 301, 304, 404, 429, 500, 503] {
+        let replies = [with(code, &[("cache-control", "max-age=60")]), good(&[])];
+        assert_eq!(asked(TEN, &replies, &[0, 0]).await, 2, "{code}");
+        assert_eq!(asked(UPSTREAM, &replies, &[0, 0]).await, 2, "{code}");
+    }
+    assert_eq!(asked(TEN, &[failed(), good(&[])], &[0, 0, 0]).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_is_believed_that_forbids_it() {
+    for headers in [
+        [("cache-control", "no-store")],
+        [("cache-control", "private, max-age=60")],
+        [("set-cookie", "a=b")],
+        [("vary", "*")],
+    ] {
+        let replies = [good(&headers), good(&headers)];
+        assert_eq!(asked(TEN, &replies, &[0, 0]).await, 2, "{headers:?}");
+    }
+    let anyway = CacheSettings { forbidden: Forbidden::Kept, ..TEN };
+    assert_eq!(asked(anyway, &[good(&[("cache-control", "no-store")])], &[0, 0]).await, 1);
+    assert_eq!(asked(TEN, &[good(&[("cache-control", "no-cache, max-age=0")])], &[0, 5]).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_says_how_long_where_that_is_left_to_it() {
+    let minute = || good(&[("cache-control", "max-age=60")]);
+    assert_eq!(asked(UPSTREAM, &[minute(), minute()], &[0, 59, 1]).await, 2);
+    let aged = || good(&[("cache-control", "max-age=60"), ("age", "50")]);
+    assert_eq!(asked(UPSTREAM, &[aged(), aged()], &[0, 9, 1]).await, 2);
+    assert_eq!(asked(UPSTREAM, &[good(&[]), good(&[])], &[0, 0]).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_reply_is_asked_about_and_given_again_when_it_is_still_good() {
+    let etag = [("etag", "\"7\""), ("cache-control", "max-age=10"), ("x-first", "1")];
+    let script = Script::new([
+        good(&etag),
+        with(304, &[("etag", "\"7\""), ("cache-control", "max-age=5")]),
+        good(&[("x-second", "1")]),
+    ]);
+    let service = cache(&script, UPSTREAM);
+    let one = async || call(&service, ask(SECOND)).await.unwrap();
+    one().await;
+    tokio::time::advance(10 * SECOND).await;
+    let again = one().await;
+    assert_eq!((again.status.as_u16(), again.headers.contains_key("x-first")), (200, true));
+    let sent = script.last_headers();
+    assert_eq!(sent[header::IF_NONE_MATCH], "\"7\"");
+    tokio::time::advance(4 * SECOND).await;
+    one().await;
+    assert_eq!(script.asked(), 2, "good for as long as was said last");
+    tokio::time::advance(SECOND).await;
+    assert!(one().await.headers.contains_key("x-second"));
+    assert_eq!(service.shared.counts.still_good.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_reply_is_better_than_an_error_where_that_is_said() {
+    let patient = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
+    let script = Script::new([good(&[("x-first", "1")]), failed(), with(503, &[]), with(404, &[]), failed()]);
+    let service = cache(&script, patient);
+    let one = async || call(&service, ask(SECOND)).await.map(|reply| reply.status.as_u16());
+    assert_eq!(one().await.unwrap(), 200);
+    tokio::time::advance(20 * SECOND).await;
+    assert_eq!(one().await.unwrap(), 200, "instead of no connection");
+    assert_eq!(one().await.unwrap(), 200, "instead of 503");
+    assert_eq!(service.shared.counts.old.get(), 2);
+    assert_eq!(one().await.unwrap(), 404, "which is an answer");
+    one().await.unwrap_err();
+    let words = good(&[("cache-control", "max-age=1, stale-if-error=9")]);
+    assert_eq!(asked(UPSTREAM, &[words, failed(), failed()], &[0, 5, 5]).await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_reply_is_better_than_none_in_time() {
+    let settings = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
+    let inside = crate::policy::mock::Inside::default();
+    let shared = cache(&Script::new([]), settings).shared;
+    let key = Arc::new(Key::of(shared.whom, &ask(SECOND)));
+    shared.store.put(&key, Arc::new(Page::new(good(&[("x-first", "1")]).unwrap())));
+    tokio::time::advance(20 * SECOND).await;
+    let slow = Cache::new(crate::policy::mock::answering_after(60 * SECOND, &inside), shared);
+    let begun = Instant::now();
+    assert!(call(&slow, ask(10 * SECOND)).await.unwrap().headers.contains_key("x-first"));
+    assert_eq!((begun.elapsed(), inside.count()), (9 * SECOND, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gets_a_reply_to_a_request_of_other_words() {
+    let script = Script::new([good(&[]), good(&[]), good(&[]), good(&[])]);
+    let service = cache(&script, TEN);
+    let sending = |name: &'static str, value: &'static str| {
+        let mut ask = ask(SECOND);
+        ask.request.headers_mut().unwrap().insert(name, HeaderValue::from_static(value));
+        ask
+    };
+    for (name, value) in
+        [("authorization", "a"), ("authorization", "b"), ("x-tenant", "a"), ("x-tenant", "a")]
+    {
+        call(&service, sending(name, value)).await.unwrap();
+    }
+    assert_eq!(script.asked(), 3);
+    call(&service, sending("traceparent", "1")).await.unwrap();
+    call(&service, sending("traceparent", "2")).await.unwrap();
+    assert_eq!(script.asked(), 4, "a trace is no other question");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_turns_out_to_be_an_error_is_forgotten() {
+    let script = Script::new([good(&[]), good(&[])]);
+    let service = cache(&script, TEN);
+    let kept = Kept::default();
+    call(&service, Ask { kept: Some(kept.clone()), ..ask(SECOND) }).await.unwrap();
+    kept.forget();
+    call(&service, ask(SECOND)).await.unwrap();
+    assert_eq!(script.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_with_conditions_of_its_own_is_left_alone() {
+    let script = Script::new([good(&[]), with(304, &[])]);
+    let service = cache(&script, TEN);
+    call(&service, ask(SECOND)).await.unwrap();
+    let mut conditional = ask(SECOND);
+    conditional.request.headers_mut().unwrap().insert(header::IF_NONE_MATCH, HeaderValue::from_static("x"));
+    assert_eq!(call(&service, conditional).await.unwrap().status.as_u16(), 304);
+}

@@ -1,0 +1,216 @@
+//! Asks once for all who ask for the same at the same time.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    task::{Context, Poll},
+};
+
+use tokio::{sync::watch, task::AbortHandle};
+use tower::Service;
+
+use super::{
+    Answers, Count,
+    key::{Key, Whom},
+};
+use crate::{
+    reply::Reply,
+    route::UpstreamName,
+    upstream::{Ask, PendingReply, UpstreamError},
+};
+
+/// Gives all who ask for the same, while it is being asked for, one reply. The request goes on as long as one of them
+/// waits, whoever began it, and ends with the last; each has the deadline that is its own.
+#[derive(Debug, Clone)]
+pub struct Coalesce<S> {
+    inner: S,
+    flights: Arc<Flights>,
+}
+
+/// What is being asked for. There are never more than there are calls.
+#[derive(Debug)]
+pub struct Flights {
+    upstream: UpstreamName,
+    whom: Whom,
+    under_way: Mutex<HashMap<Arc<Key>, Weak<Flight>>>,
+    joined: Count,
+}
+
+/// One request, for all who hold it.
+#[derive(Debug)]
+struct Flight {
+    key: Arc<Key>,
+    flights: Arc<Flights>,
+    outcome: watch::Receiver<Option<Result<Reply, UpstreamError>>>,
+    task: AbortHandle,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.flights.remove_if_over(&self.key);
+    }
+}
+
+impl Flights {
+    /// None yet. `joined` counts the calls that had no request of their own.
+    pub(super) fn new(upstream: UpstreamName, whom: Whom, joined: Count) -> Self {
+        Self { upstream, whom, under_way: Mutex::default(), joined }
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, HashMap<Arc<Key>, Weak<Flight>>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remove_if_over(&self, key: &Key) {
+        let mut under_way = self.under_way();
+        // Another one may have begun since.
+        if under_way.get(key).is_some_and(|flight| flight.strong_count() == 0) {
+            under_way.remove(key);
+        }
+    }
+}
+
+impl<S> Coalesce<S> {
+    /// Puts the layer round a service.
+    pub fn new(inner: S, flights: Arc<Flights>) -> Self {
+        Self { inner, flights }
+    }
+}
+
+impl<S: Answers + Clone + Send + 'static> Coalesce<S> {
+    /// The request of these words that is under way, or one that begins now.
+    fn flight(&mut self, mut ask: Ask) -> Arc<Flight> {
+        let key = Arc::new(Key::of(self.flights.whom, &ask));
+        let mut under_way = self.flights.under_way();
+        if let Some(flight) = under_way.get(&key).and_then(Weak::upgrade) {
+            self.flights.joined.add();
+            return flight;
+        }
+        // Others may wait for longer than the one who begins.
+        ask.due = ask.due.for_everybody();
+        let next = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, next);
+        let (sender, outcome) = watch::channel(None);
+        let (flights, landed) = (self.flights.clone(), key.clone());
+        let task = tokio::spawn(async move {
+            let result = inner.call(ask).await;
+            // Who comes from now on asks anew.
+            flights.under_way().remove(&landed);
+            sender.send_replace(Some(result));
+        });
+        let task = task.abort_handle();
+        let flight = Arc::new(Flight { key: key.clone(), flights: self.flights.clone(), outcome, task });
+        under_way.insert(key, Arc::downgrade(&flight));
+        flight
+    }
+}
+
+impl<S: Answers + Clone + Send + 'static> Service<Ask> for Coalesce<S> {
+    type Response = Reply;
+    type Error = UpstreamError;
+    type Future = PendingReply;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, ask: Ask) -> Self::Future {
+        let flight = self.flight(ask);
+        Box::pin(async move {
+            let mut outcome = flight.outcome.clone();
+            match outcome.wait_for(Option::is_some).await.as_deref() {
+                Ok(Some(result)) => result.clone(),
+                // The task that asked is gone without a word: it panicked, or the process ends.
+                Ok(None) | Err(_) => Err(UpstreamError::CutOff {
+                    upstream: flight.flights.upstream.clone(),
+                    source: "the task that asked ended early".into(),
+                }),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::HeaderValue;
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+    use crate::policy::mock::{Inside, answering_after, ask, call, failed, name};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn coalesce<S>(inner: S) -> Coalesce<S> {
+        Coalesce::new(inner, Arc::new(Flights::new(name(), Whom::new(), Count::default())))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_ask_for_the_same_at_the_same_time_share_one_request() {
+        let inside = Inside::default();
+        let service = coalesce(answering_after(SECOND, &inside));
+        let other = || {
+            let mut ask = ask(SECOND);
+            ask.request.headers_mut().unwrap().insert("authorization", HeaderValue::from_static("another"));
+            ask
+        };
+        let calls = async {
+            let (a, b, c) = tokio::join!(
+                call(&service, ask(SECOND)),
+                call(&service, ask(SECOND)),
+                call(&service, other())
+            );
+            assert!(a.is_ok() && b.is_ok() && c.is_ok());
+        };
+        let looks = async {
+            tokio::time::sleep(SECOND / 2).await;
+            assert_eq!(inside.count(), 2, "one for two, and one for who sends something else");
+        };
+        tokio::join!(calls, looks);
+        assert_eq!(service.flights.joined.get(), 1);
+        assert!(service.flights.under_way().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_began_may_leave_and_the_others_get_their_reply() {
+        let inside = Inside::default();
+        let service = coalesce(answering_after(3 * SECOND, &inside));
+        let begun = Instant::now();
+        let leaving = timeout(SECOND, call(&service, ask(SECOND)));
+        let staying = async {
+            tokio::time::sleep(SECOND / 2).await;
+            call(&service, ask(10 * SECOND)).await
+        };
+        let (left, stayed) = tokio::join!(leaving, staying);
+        left.unwrap_err();
+        stayed.unwrap();
+        assert_eq!(begun.elapsed(), 3 * SECOND, "the request was not begun anew");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_nobody_waits_for_any_more_is_dropped() {
+        let inside = Inside::default();
+        let service = coalesce(answering_after(60 * SECOND, &inside));
+        let one = timeout(SECOND, call(&service, ask(SECOND)));
+        let other = timeout(2 * SECOND, call(&service, ask(SECOND)));
+        let (one, other) = tokio::join!(one, other);
+        assert!(one.is_err() && other.is_err());
+        tokio::task::yield_now().await;
+        assert_eq!(inside.count(), 0);
+        assert!(service.flights.under_way().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_who_wait_are_told_of_a_failure_and_the_next_asks_anew() {
+        let script = crate::policy::mock::Script::new([failed(), failed()]);
+        let service = coalesce(script.clone());
+        let (one, other) = tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)));
+        assert!(matches!(one, Err(UpstreamError::Connect { .. })), "{one:?}");
+        assert!(matches!(other, Err(UpstreamError::Connect { .. })), "{other:?}");
+        assert_eq!(script.asked(), 1);
+        call(&service, ask(SECOND)).await.unwrap_err();
+        assert_eq!(script.asked(), 2);
+    }
+}

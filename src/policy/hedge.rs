@@ -1,0 +1,298 @@
+//! Asks a second time when the first takes unusually long.
+
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+use tower::Service;
+
+use super::{Answers, Budget, Circuit, RouteCounts};
+use crate::{
+    reply::Reply,
+    upstream::{Ask, PendingReply, UpstreamError},
+};
+
+/// Sends a request once more when there is no reply after a while, and takes the good reply that comes first; the other
+/// request is dropped. Only what may be sent twice (`Ask::repeatable`), only to an upstream that does not fail, and only
+/// within what all its calls may repeat: one that is slow for everybody is not asked twice as much for it.
+///
+/// The second is sent once, without attempts after it.
+#[derive(Debug, Clone)]
+pub struct Hedge<R, O> {
+    /// With repetitions.
+    first: R,
+    /// Without.
+    second: O,
+    shared: Arc<Hedging>,
+}
+
+/// After how long a request is sent once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HedgeSettings {
+    /// After this.
+    After(Duration),
+    /// After the time within which 95 of 100 replies came lately.
+    AfterMost,
+}
+
+/// What the hedged calls of one route have in common.
+#[derive(Debug)]
+pub(super) struct Hedging {
+    pub(super) settings: HedgeSettings,
+    pub(super) budget: Arc<Budget>,
+    pub(super) circuit: Arc<Circuit>,
+    pub(super) counts: RouteCounts,
+    pub(super) times: Times,
+}
+
+/// How long the last replies took.
+#[derive(Debug, Default)]
+pub(super) struct Times(Mutex<Lately>);
+
+#[derive(Debug, Default)]
+struct Lately {
+    times: Vec<Duration>,
+    next: usize,
+    /// Within which most came, as it was worked out last.
+    most: Option<Duration>,
+}
+
+impl Times {
+    /// How many are remembered.
+    const LIMIT: usize = 128;
+    /// With fewer there is no telling what is unusual.
+    const LEAST: usize = 20;
+    /// After how many more it is worked out anew.
+    const EVERY: usize = 8;
+
+    fn add(&self, time: Duration) {
+        let mut lately = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = lately.next;
+        match lately.times.get_mut(next % Self::LIMIT) {
+            Some(oldest) => *oldest = time,
+            None => lately.times.push(time),
+        }
+        lately.next += 1;
+        if lately.times.len() >= Self::LEAST
+            && (lately.most.is_none() || lately.next.is_multiple_of(Self::EVERY))
+        {
+            let mut sorted = lately.times.clone();
+            sorted.sort_unstable();
+            lately.most = sorted.get(sorted.len() * 95 / 100).copied();
+        }
+    }
+
+    fn most(&self) -> Option<Duration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).most
+    }
+}
+
+impl<R, O> Hedge<R, O> {
+    /// Puts the layer round a service that repeats what fails, and the same without that.
+    pub(super) fn new(first: R, second: O, shared: Arc<Hedging>) -> Self {
+        Self { first, second, shared }
+    }
+}
+
+impl Hedging {
+    fn after(&self) -> Option<Duration> {
+        match self.settings {
+            HedgeSettings::After(time) => Some(time),
+            HedgeSettings::AfterMost => self.times.most(),
+        }
+    }
+
+    /// Waits for the reply to one request, and after a while for that to a second, too.
+    async fn first_good<S>(
+        &self,
+        mut first: PendingReply,
+        second: impl FnOnce() -> S,
+    ) -> Result<Reply, UpstreamError>
+    where
+        S: Future<Output = Result<Reply, UpstreamError>>,
+    {
+        let begun = Instant::now();
+        let Some(after) = self.after() else { return self.timed(begun, first.await) };
+        tokio::select! {
+            biased;
+            result = &mut first => return self.timed(begun, result),
+            () = sleep(after) => {}
+        }
+        if !self.circuit.is_closed() || !self.budget.spend() {
+            return self.timed(begun, first.await);
+        }
+        self.counts.hedged.add();
+        let mut second = std::pin::pin!(second());
+        tokio::select! {
+            biased;
+            result = &mut first => {
+                // What failed may yet be answered.
+                if is_good(&result) { return self.timed(begun, result) }
+                let other = second.await;
+                if is_good(&other) { self.won(begun, other) } else { result }
+            }
+            other = &mut second => {
+                if is_good(&other) { self.won(begun, other) } else { self.timed(begun, first.await) }
+            }
+        }
+    }
+
+    fn won(&self, begun: Instant, result: Result<Reply, UpstreamError>) -> Result<Reply, UpstreamError> {
+        self.counts.hedges_won.add();
+        self.timed(begun, result)
+    }
+
+    fn timed(&self, begun: Instant, result: Result<Reply, UpstreamError>) -> Result<Reply, UpstreamError> {
+        if self.settings == HedgeSettings::AfterMost && is_good(&result) {
+            self.times.add(begun.elapsed());
+        }
+        result
+    }
+}
+
+/// Whether it is an answer, whatever it says.
+fn is_good(result: &Result<Reply, UpstreamError>) -> bool {
+    result.as_ref().is_ok_and(|reply| !reply.status.is_server_error() && reply.status.as_u16() != 429)
+}
+
+impl<R, O> Service<Ask> for Hedge<R, O>
+where
+    R: Answers,
+    O: Answers + Clone + Send + 'static,
+{
+    type Response = Reply;
+    type Error = UpstreamError;
+    type Future = PendingReply;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
+        match (self.first.poll_ready(context), self.second.poll_ready(context)) {
+            (Poll::Ready(Ok(())), Poll::Ready(second)) => Poll::Ready(second),
+            (Poll::Ready(Err(error)), _) => Poll::Ready(Err(error)),
+            (Poll::Pending, _) | (_, Poll::Pending) => Poll::Pending,
+        }
+    }
+
+    fn call(&mut self, ask: Ask) -> Self::Future {
+        if !ask.repeatable {
+            return Box::pin(self.first.call(ask));
+        }
+        // Nobody is told of the second: its bytes would be counted with those of the first.
+        let again = Ask { meanwhile: None, ..ask.clone() };
+        let first = Box::pin(self.first.call(ask));
+        // The service that was polled ready is the one to call; its clone waits for the next call.
+        let next = self.second.clone();
+        let mut second = std::mem::replace(&mut self.second, next);
+        let shared = self.shared.clone();
+        Box::pin(async move { shared.first_good(first, move || second.call(again)).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tower::util::BoxCloneSyncService;
+
+    use super::*;
+    use crate::policy::{
+        BreakerSettings, Count,
+        mock::{Inside, Script, answering_after, ask, call, failed, name, status},
+    };
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    type Mock = BoxCloneSyncService<Ask, Reply, UpstreamError>;
+
+    fn hedging(settings: HedgeSettings) -> Arc<Hedging> {
+        let breaker = BreakerSettings { failures: Some(1), rest: 60 * SECOND };
+        Arc::new(Hedging {
+            settings,
+            budget: Arc::default(),
+            circuit: Arc::new(Circuit::new(name(), breaker, Count::default(), Count::default())),
+            counts: RouteCounts::default(),
+            times: Times::default(),
+        })
+    }
+
+    fn hedge<O>(first: Mock, second: O, settings: HedgeSettings) -> Hedge<Mock, O> {
+        Hedge::new(first, second, hedging(settings))
+    }
+
+    const AFTER_ONE: HedgeSettings = HedgeSettings::After(SECOND);
+
+    /// A service that gives this reply after a while.
+    fn after(delay: Duration, code: u16, inside: &Inside) -> Mock {
+        let slow = answering_after(delay, inside);
+        BoxCloneSyncService::new(tower::ServiceExt::map_result(slow, move |_| status(code)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_request_is_sent_once_more_and_the_first_good_reply_is_taken() {
+        let (slow, quick) = (Inside::default(), Inside::default());
+        let service = hedge(after(10 * SECOND, 200, &slow), after(SECOND, 204, &quick), AFTER_ONE);
+        let begun = Instant::now();
+        let reply = call(&service, ask(30 * SECOND)).await.unwrap();
+        assert_eq!((reply.status.as_u16(), begun.elapsed()), (204, 2 * SECOND));
+        assert_eq!((slow.count(), quick.count()), (0, 0), "the other one goes on behind its caller's back");
+        let counts = &service.shared.counts;
+        assert_eq!((counts.hedged.get(), counts.hedges_won.get()), (1, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quick_request_and_one_that_may_not_be_repeated_are_sent_once() {
+        let script = Script::new([]);
+        let service = hedge(after(SECOND / 2, 200, &Inside::default()), script.clone(), AFTER_ONE);
+        call(&service, ask(30 * SECOND)).await.unwrap();
+        let service = hedge(after(10 * SECOND, 200, &Inside::default()), script.clone(), AFTER_ONE);
+        call(&service, Ask { repeatable: false, ..ask(30 * SECOND) }).await.unwrap();
+        assert_eq!(script.asked(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_of_one_waits_for_the_other() {
+        let script = Script::new([failed(), status(503)]);
+        let service = hedge(after(10 * SECOND, 200, &Inside::default()), script.clone(), AFTER_ONE);
+        for _ in 0..2 {
+            assert_eq!(call(&service, ask(30 * SECOND)).await.unwrap().status.as_u16(), 200);
+        }
+        let second = after(9 * SECOND, 200, &Inside::default());
+        let service = hedge(after(2 * SECOND, 503, &Inside::default()), second, AFTER_ONE);
+        assert_eq!(call(&service, ask(30 * SECOND)).await.unwrap().status.as_u16(), 200);
+        let service = hedge(after(2 * SECOND, 503, &Inside::default()), Script::new([failed()]), AFTER_ONE);
+        assert_eq!(call(&service, ask(30 * SECOND)).await.unwrap().status.as_u16(), 503);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_sent_twice_beyond_the_budget_or_to_an_upstream_that_fails() {
+        let script = Script::new((0..100).map(|_| failed()));
+        let service = hedge(after(2 * SECOND, 200, &Inside::default()), script.clone(), AFTER_ONE);
+        for _ in 0..50 {
+            call(&service, ask(30 * SECOND)).await.unwrap();
+        }
+        assert_eq!(script.asked(), 10, "what there is to begin with");
+        let shared = hedging(AFTER_ONE);
+        let failing = crate::policy::Breaker::new(Script::new([failed()]), shared.circuit.clone());
+        call(&failing, ask(SECOND)).await.unwrap_err();
+        let service = Hedge::new(after(2 * SECOND, 200, &Inside::default()), Script::new([]), shared);
+        call(&service, ask(30 * SECOND)).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_unusual_is_learnt_from_the_last_replies() {
+        let inside = Inside::default();
+        let shared = hedging(HedgeSettings::AfterMost);
+        let usual = Hedge::new(after(SECOND, 200, &inside), Script::new([]), shared.clone());
+        for _ in 0..Times::LEAST - 1 {
+            call(&usual, ask(30 * SECOND)).await.unwrap();
+        }
+        assert_eq!(shared.after(), None, "too few to tell");
+        call(&usual, ask(30 * SECOND)).await.unwrap();
+        assert_eq!(shared.after(), Some(SECOND));
+        let unusual = Hedge::new(after(20 * SECOND, 200, &inside), after(SECOND, 200, &inside), shared);
+        let begun = Instant::now();
+        call(&unusual, ask(30 * SECOND)).await.unwrap();
+        assert_eq!(begun.elapsed(), 2 * SECOND);
+    }
+}
