@@ -112,14 +112,20 @@ pub(super) fn of(error: &UpstreamError, is_safe: bool) -> ToolResult {
         ),
         UpstreamError::TooOften { whose, count, per, rest, .. } => {
             let who = match whose {
-                Whose::Caller => "One caller may call it",
-                Whose::Route | Whose::Upstream => "All its callers together may call it",
+                Whose::CallerOfRoute => "This tool is called too often. One caller may call it",
+                Whose::CallerOfUpstream => {
+                    "The service behind this tool is called too often. One caller may call its tools"
+                }
+                Whose::Route => "This tool is called too often. All its callers together may call it",
+                Whose::Upstream => {
+                    "The service behind this tool is called too often. All callers together may call it"
+                }
             };
             let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
             later(
                 Fault::TooOften { again_after: *rest },
                 format!(
-                    "This tool is called too often. {who} {times} {}. Nothing was sent; try again in {}.",
+                    "{who} {times} {}. Nothing was sent; try again in {}.",
                     in_a(*per),
                     time(whole_seconds(*rest))
                 ),
@@ -329,7 +335,7 @@ mod tests {
                     source: std::io::Error::other("10.0.0.7"),
                 }),
             },
-            too_often(Whose::Caller, 1),
+            too_often(Whose::CallerOfRoute, 1),
             too_often(Whose::Upstream, 100),
             UpstreamError::NotStarted { upstream: upstream(), source: source() },
             UpstreamError::NotCgi { upstream: upstream(), source: source() },

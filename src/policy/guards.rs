@@ -60,7 +60,7 @@ impl RouteGuards {
             Arc::new(Hedging { settings, budget, circuit, counts: counts.clone(), times })
         });
         Self {
-            caller_rate: rate(Whose::Caller, settings.caller_rate, &counts.caller_too_often),
+            caller_rate: rate(Whose::CallerOfRoute, settings.caller_rate, &counts.caller_too_often),
             cache,
             flights: flights.map(Arc::new),
             rate: rate(Whose::Route, settings.rate, &counts.too_often),
@@ -95,7 +95,7 @@ impl Guards {
         let budget = Arc::<Budget>::default();
         let circuit = Circuit::new(name(), settings.breaker, counts.opened.clone(), counts.rested.clone());
         Self {
-            caller_rate: rate(Whose::Caller, settings.caller_rate, &counts.caller_too_often),
+            caller_rate: rate(Whose::CallerOfUpstream, settings.caller_rate, &counts.caller_too_often),
             whom: Whom::new(),
             retries: Arc::new(Retries::new(name(), settings.retry, budget.clone(), counts.again.clone())),
             budget,

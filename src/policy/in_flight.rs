@@ -124,6 +124,7 @@ mod tests {
         first.unwrap();
         second.unwrap();
         assert!(is_busy(&third.0), "{third:?}");
+        assert_eq!(service.gate.busy.get(), 1);
         assert_eq!(third.1, Duration::ZERO);
         assert_eq!(begun.elapsed(), 2 * SECOND);
     }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::cache::compact;
 use crate::{
     route::{TraceContext, UpstreamRequest},
     upstream::Ask,
@@ -49,6 +50,15 @@ impl Key {
             TraceContext::remove(headers);
         }
         Self { whom, reply_limit_bytes: *reply_limit_bytes, request }
+    }
+
+    /// The same in memory of its own: headers of a caller are a part of all that was read of its connection at once.
+    pub(super) fn compact(&self) -> Self {
+        let mut own = self.clone();
+        if let Some(headers) = own.request.headers_mut() {
+            compact(headers);
+        }
+        own
     }
 
     /// About how much memory it takes.

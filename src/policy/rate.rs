@@ -69,7 +69,7 @@ impl Rate {
         let now = Instant::now();
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let point = match self.whose {
-            Whose::Caller => used.of(caller, now),
+            Whose::CallerOfRoute | Whose::CallerOfUpstream => used.of(caller, now),
             Whose::Route | Whose::Upstream => &mut used.all,
         };
         let gap = self.settings.per / self.settings.count.max(1);
@@ -235,7 +235,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn callers_do_not_use_up_what_others_may_ask() {
-        let rate = rate(Whose::Caller, TEN_A_SECOND);
+        let rate = rate(Whose::CallerOfRoute, TEN_A_SECOND);
         assert_eq!(at_once(&rate, &caller(1)), 10);
         assert_eq!(at_once(&rate, &caller(2)), 10);
         assert_eq!(at_once(&rate, &caller(1)), 0);
@@ -243,7 +243,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn callers_beyond_the_limit_share_until_others_are_forgotten() {
-        let rate = rate(Whose::Caller, TEN_A_SECOND);
+        let rate = rate(Whose::CallerOfRoute, TEN_A_SECOND);
         let most = u32::try_from(Rate::CALLERS_LIMIT).unwrap();
         assert!((0..most).all(|number| rate.take(&caller(number)).is_ok()));
         let more = (most..most + 50).filter(|number| rate.take(&caller(*number)).is_ok()).count();
@@ -258,12 +258,12 @@ mod tests {
     async fn who_comes_too_often_is_told_when_to_come_again() {
         let counted = Count::default();
         let settings = RateSettings { count: 1, per: 60 * SECOND, burst: 1 };
-        let rate = Arc::new(Rate::new(name(), Whose::Caller, settings, counted.clone()));
+        let rate = Arc::new(Rate::new(name(), Whose::CallerOfRoute, settings, counted.clone()));
         let inside = Inside::default();
         let service = RateLimitLayer::new(rate, Over::TurnedAway).layer(answering_after(SECOND, &inside));
         call(&service, ask(SECOND)).await.unwrap();
         let error = call(&service, ask(SECOND)).await.unwrap_err();
-        let told = matches!(error, UpstreamError::TooOften { rest, whose: Whose::Caller, .. } if rest == 59 * SECOND);
+        let told = matches!(error, UpstreamError::TooOften { rest, whose: Whose::CallerOfRoute, .. } if rest == 59 * SECOND);
         assert!(told, "{error}");
         assert_eq!(counted.get(), 1);
         tokio::time::advance(59 * SECOND).await;

@@ -26,9 +26,11 @@ impl Deref for Cause {
 /// By whom an upstream is asked too often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// By the one who asks.
-    Caller,
-    /// By all who call one tool.
+    /// By one caller, with one route.
+    CallerOfRoute,
+    /// By one caller, with all routes that ask it.
+    CallerOfUpstream,
+    /// By all who call one route.
     Route,
     /// By all who ask it anything.
     Upstream,
@@ -188,7 +190,8 @@ pub(super) struct ConnectTimedOut {
 impl Whose {
     fn in_words(self) -> &'static str {
         match self {
-            Self::Caller => "one caller",
+            Self::CallerOfRoute => "one caller of one route",
+            Self::CallerOfUpstream => "one caller",
             Self::Route => "the callers of one route",
             Self::Upstream => "all callers together",
         }

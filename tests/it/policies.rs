@@ -1,5 +1,10 @@
 //! Policies over real sockets, as an operator writes them and as callers see them.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use glossator::config::{self, Sources};
 use serde_json::json;
 
@@ -62,7 +67,7 @@ async fn callers_are_told_apart_by_the_word_of_a_proxy_that_is_trusted() {
     assert_eq!(call(&served, "a", &other).await.status, 200);
     let refused = call(&served, "b", &one).await;
     assert_eq!(refused.status, 429);
-    assert!(refused.told().contains("One caller may call it once per hour."), "{}", refused.told());
+    assert!(refused.told().contains("One caller may call its tools once per hour."), "{}", refused.told());
     let distrusting = serve(&upstream, &text.replace("server: { trusted_proxies: [127.0.0.1] }", "")).await;
     assert_eq!(call(&distrusting, "a", &one).await.status, 200);
     assert_eq!(call(&distrusting, "a", &other).await.status, 429, "anybody can write that header");
@@ -236,4 +241,36 @@ async fn a_request_that_hangs_is_sent_once_more() {
     upstream.until("the other one is dropped", |state| state.left == 1).await;
     let counts = &served.gateway.snapshot().counts.routes["a"];
     assert_eq!((counts.hedged.get(), counts.hedges_won.get()), (1, 1));
+}
+
+#[tokio::test]
+async fn an_old_reply_stands_in_for_a_failure_where_that_is_said() {
+    let failing = Arc::new(AtomicBool::new(false));
+    let fails = failing.clone();
+    let upstream = Scripted::start(move |_| {
+        vec![Step::Send(match fails.load(Ordering::SeqCst) {
+            false => reply("200 OK", "text/plain", "well"),
+            true => reply("503 Service Unavailable", "text/plain", "down"),
+        })]
+    })
+    .await;
+    let text = "
+        upstreams: { old: { url: OLD, retry: off } }
+        routes:
+          a: { description: A., request: GET old/a, cache: { ttl: 1ms, stale_if_error: 1h } }
+          b: { description: B., request: GET old/b, cache: 1ms }";
+    let served = serve(&upstream, text).await;
+    for tool in ["a", "b"] {
+        assert_eq!(call(&served, tool, &[]).await.told(), "well");
+    }
+    failing.store(true, Ordering::SeqCst);
+    let counts = served.gateway.snapshot().counts.routes["a"].clone();
+    crate::support::soon("the kept reply is old", async {
+        while counts.old.get() == 0 {
+            assert_eq!(call(&served, "a", &[]).await.told(), "well");
+        }
+    })
+    .await;
+    crate::support::soon("nothing stands in", async { while call(&served, "b", &[]).await.status != 502 {} })
+        .await;
 }

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use tokio::time::{Instant, timeout_at};
 use tower::Service;
@@ -109,6 +110,14 @@ impl Page {
         Self { word: Word::of(&reply.headers), reply, came: Instant::now() }
     }
 
+    /// The same in memory of its own. What came over a connection is a part of all that was read of it at once, and
+    /// would keep that whole.
+    fn compact(mut self) -> Self {
+        self.reply.body = Bytes::copy_from_slice(&self.reply.body);
+        compact(&mut self.reply.headers);
+        self
+    }
+
     fn age(&self) -> Duration {
         self.came.elapsed() + self.word.age
     }
@@ -186,6 +195,16 @@ impl Page {
     }
 }
 
+/// Values in memory of their own.
+pub(super) fn compact(headers: &mut HeaderMap) {
+    for value in headers.values_mut() {
+        if let Ok(mut own) = HeaderValue::from_bytes(value.as_bytes()) {
+            own.set_sensitive(value.is_sensitive());
+            *value = own;
+        }
+    }
+}
+
 impl CacheSettings {
     /// Whether a reply is kept at all.
     fn keeps(&self, reply: &Reply, word: &Word) -> bool {
@@ -212,7 +231,7 @@ impl Shared {
         if !self.settings.keeps(&page.reply, &page.word) {
             return None;
         }
-        let page = Arc::new(page);
+        let page = Arc::new(page.compact());
         self.store.put(key, page.clone());
         ask.until_forgotten(self, key, &page);
         Some(page)

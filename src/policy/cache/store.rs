@@ -66,10 +66,11 @@ impl Store {
     }
 
     /// Keeps a page in the place of the one that was there. One that is larger than all that may be kept is not.
-    pub(super) fn put(&self, key: &Arc<Key>, page: Arc<Page>) {
+    pub(super) fn put(&self, key: &Key, page: Arc<Page>) {
+        let key = Arc::new(key.compact());
         let bytes = PLACE_BYTES + key.bytes() + page.bytes();
         let mut kept = self.kept();
-        kept.remove(key);
+        kept.remove(&key);
         if bytes > kept.limit_bytes {
             return;
         }
@@ -78,7 +79,7 @@ impl Store {
         let used = kept.now;
         kept.bytes += bytes;
         kept.order.insert(used, key.clone());
-        kept.pages.insert(key.clone(), Place { page, bytes, used });
+        kept.pages.insert(key, Place { page, bytes, used });
     }
 
     /// Drops a page, unless another is in its place by now.

@@ -194,3 +194,17 @@ async fn a_request_with_conditions_of_its_own_is_left_alone() {
     conditional.request.headers_mut().unwrap().insert(header::IF_NONE_MATCH, HeaderValue::from_static("x"));
     assert_eq!(call(&service, conditional).await.unwrap().status.as_u16(), 304);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_does_not_keep_what_it_was_read_with() {
+    let read = Bytes::from(vec![b'x'; 100_000]);
+    let mut reply = good(&[]).unwrap();
+    reply.body = read.slice(..10);
+    reply.headers.insert("x-a", HeaderValue::from_maybe_shared(read.slice(10..20)).unwrap());
+    let service = cache(&Script::new([Ok(reply)]), TEN);
+    call(&service, ask(SECOND)).await.unwrap();
+    let kept = call(&service, ask(SECOND)).await.unwrap();
+    let is_part = |bytes: &[u8]| read.as_ptr_range().contains(&bytes.as_ptr());
+    assert!(!is_part(&kept.body) && !is_part(kept.headers["x-a"].as_bytes()));
+    assert!(service.shared.store.bytes() < 2_000);
+}
