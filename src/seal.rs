@@ -12,6 +12,7 @@ use ring::{
     aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
     digest::{SHA256, digest},
     hkdf::{HKDF_SHA256, Prk, Salt},
+    hmac,
     rand::{SecureRandom, SystemRandom},
 };
 
@@ -29,6 +30,13 @@ impl Secret {
     /// A secret of at least [`LEAST_BYTES`](Self::LEAST_BYTES).
     pub fn new(bytes: &[u8]) -> Option<Self> {
         (bytes.len() >= Self::LEAST_BYTES).then(|| Self(bytes.into()))
+    }
+
+    /// Whether this is it. How long that takes tells nothing of it.
+    pub fn is(&self, found: &[u8]) -> bool {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
+        let own = hmac::sign(&key, &self.0);
+        hmac::verify(&key, found, own.as_ref()).is_ok()
     }
 }
 

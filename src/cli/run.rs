@@ -1,15 +1,17 @@
 //! `glossator run`: serve.
 
-use std::{future::Future, net::SocketAddr, time::Duration};
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
+use axum::Router;
 use clap::Args;
 use tokio::{net::TcpListener, runtime::Runtime};
 
 use super::{ConfigArgument, Failure, STACK_BYTES, screen::Screen};
 use crate::{
-    config::{self, Flag, Loaded, Sources},
+    config::{self, Flag, ListenerSettings, Loaded, Sources},
+    face::admin::{Admin, Asked, Teller, operations},
     observe::{Chain, log},
-    serve::{self, Assembled, Drained, Hangups},
+    serve::{self, Assembled, Drained, Hangups, OperatorsPort, Reloader, Swap, Watched},
 };
 
 #[derive(Debug, Args)]
@@ -69,7 +71,7 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
     run_to_end(prepare(&loaded)?, async {
         let mut server = Server::bind(&loaded).await?;
         // Before it is said that the program listens: whoever reads that may send the signal.
-        server.reload_from(sources)?;
+        server.reload_from(sources, &loaded)?;
         let address = server.address()?;
         screen.line(format!("listening on http://{address}"));
         server.serve().await
@@ -105,23 +107,36 @@ pub(super) fn start_log(loaded: &Loaded) -> Result<(), Failure> {
 /// A server that is bound and not yet serving.
 pub(super) struct Server {
     listener: TcpListener,
-    assembled: Assembled,
-    reload: Option<(Hangups, Sources)>,
+    settings: ListenerSettings,
+    router: Router,
+    swap: Swap,
+    /// Open until the last call has ended.
+    operators: Option<OperatorsPort>,
+    teller: Teller,
+    asked: Asked,
+    reload: Option<(Hangups, Sources, Watched)>,
 }
 
 impl Server {
     pub(super) async fn bind(loaded: &Loaded) -> Result<Self, Failure> {
         let assembled = serve::assemble(loaded).map_err(|error| Failure::told(error.to_string()))?;
-        let listener = serve::bind(assembled.settings.listen).await.map_err(|error| {
+        let Assembled { settings, router, gateway, meters, swap, .. } = assembled;
+        let listener = serve::bind(settings.listen).await.map_err(|error| {
             Failure::told(format!("{}; another address is given with `--listen`", Chain(&error)))
         })?;
-        Ok(Self { listener, assembled, reload: None })
+        let (operations, teller, asked) = operations(Arc::clone(&loaded.shown));
+        let admin = Admin::new(gateway, meters, operations, &loaded.admin.settings);
+        let operators = OperatorsPort::open(&loaded.admin, admin).await.map_err(|error| {
+            Failure::told(format!("{}; another address is given under `admin`", Chain(&error)))
+        })?;
+        Ok(Self { listener, settings, router, swap, operators, teller, asked, reload: None })
     }
 
-    /// Reads the configuration again, from there, whenever the process is sent SIGHUP.
-    pub(super) fn reload_from(&mut self, sources: Sources) -> Result<(), Failure> {
+    /// Reads the configuration again, from there, whenever there is a reason.
+    pub(super) fn reload_from(&mut self, sources: Sources, loaded: &Loaded) -> Result<(), Failure> {
         let hangups = Hangups::receive().map_err(|error| Failure::told(Chain(&error).to_string()))?;
-        self.reload = Some((hangups, sources));
+        let watched = Watched::of(&sources, loaded);
+        self.reload = Some((hangups, sources, watched));
         Ok(())
     }
 
@@ -131,14 +146,23 @@ impl Server {
 
     /// Serves until SIGTERM or Ctrl-C, and lets calls in flight end.
     pub(super) async fn serve(self) -> Result<(), Failure> {
-        let Assembled { settings, router, swap, .. } = self.assembled;
+        let Self { listener, settings, router, swap, operators, teller, asked, reload } = self;
         let patience = settings.drain + serve::CUT_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = serve::stop_signal(patience).map_err(|error| Failure::told(Chain(&error).to_string()))?;
-        if let Some((hangups, sources)) = self.reload {
+        let stop = {
+            let teller = teller.clone();
+            async move {
+                stop.await;
+                teller.change(|standing| standing.is_ending = true);
+            }
+        };
+        if let Some((hangups, sources, watched)) = reload {
             // It ends with the runtime.
-            tokio::spawn(serve::reload_on_hangup(hangups, sources, swap));
+            tokio::spawn(Reloader::new(sources, watched, swap, (teller, asked)).run(hangups));
         }
-        match serve::serve(self.listener, settings, router, stop).await {
+        let drained = serve::serve(listener, settings, router, stop).await;
+        drop(operators);
+        match drained {
             Drained::All => Ok(()),
             // It has been logged; the process did end as it was told to.
             Drained::CutOff { .. } => Ok(()),

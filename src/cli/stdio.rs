@@ -1,6 +1,6 @@
 //! `glossator stdio`: speak MCP with the client that started us.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use clap::Args;
 
@@ -11,8 +11,9 @@ use super::{
 };
 use crate::{
     config,
+    face::admin::operations,
     observe::Chain,
-    serve::{self, Drained, Hangups, Pipes},
+    serve::{self, Drained, Hangups, Pipes, Reloader, Watched},
 };
 
 #[derive(Debug, Args)]
@@ -42,7 +43,9 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         };
         let hangups = Hangups::receive().map_err(|error| told(&error))?;
         // It ends with the runtime.
-        tokio::spawn(serve::reload_on_hangup(hangups, sources, assembled.swap));
+        let (_, teller, asked) = operations(Arc::clone(&loaded.shown));
+        let watched = Watched::of(&sources, &loaded);
+        tokio::spawn(Reloader::new(sources, watched, assembled.swap, (teller, asked)).run(hangups));
         match serve::serve_stdio(&assembled.mcp, pipes, stop).await.map_err(|error| told(&error))? {
             Drained::All => Ok(()),
             // It has been logged; the client was gone.

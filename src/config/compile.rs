@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::HashMap, sync::Arc};
 use super::{
     Loaded,
     calls::Routes,
-    keys::{DEFAULTS, FILE, LOG, SERVER},
+    keys::{ADMIN, DEFAULTS, FILE, LOG, SERVER},
     node::{Entry, Kind, Node},
     problem::Problem,
     process::{self, Flag, ProcessSettings},
@@ -18,6 +18,7 @@ use super::{
     schemas::Asked,
     secret::Environment,
     section::Section,
+    shown,
     source::Span,
     upstreams::{self, UpstreamDefaults, UpstreamFile},
 };
@@ -37,8 +38,10 @@ pub(super) fn compile(
     let root = merge(report, trees)?;
     let file = Section::open(report, root.span, &root, &FILE)?;
     let server = file.section("server", &SERVER);
+    let admin = file.section("admin", &ADMIN);
     let log = file.section("log", &LOG);
-    let process = process::settings(report, environment, flags, server.as_ref(), log.as_ref());
+    let sections = [server.as_ref(), admin.as_ref(), log.as_ref()];
+    let process = process::settings(report, environment, flags, sections);
     let default_section = file.section("defaults", &DEFAULTS);
     let (route_defaults, upstream_defaults) = default_section.as_ref().map(defaults).unwrap_or_default();
     let default_reply = default_section.as_ref().and_then(|section| section.entry("reply"));
@@ -93,9 +96,10 @@ pub(super) fn compile(
         };
         (name, settings)
     });
-    let ProcessSettings { listener, door, mcp, log, cache_limit_bytes } = process?;
+    let ProcessSettings { listener, admin, door, mcp, log, cache_limit_bytes } = process?;
     (report.errors() == 0).then(|| Loaded {
         listener,
+        admin,
         door,
         mcp,
         log,
@@ -104,6 +108,8 @@ pub(super) fn compile(
         passthrough,
         routes,
         prompts,
+        shown: Arc::new(shown::shown(&root)),
+        named_files: Vec::new(),
         warnings: Vec::new(),
     })
 }

@@ -60,7 +60,7 @@ fn add(files: &mut Files, problems: &mut Vec<Problem>, name: &str, bytes: Vec<u8
     }
 }
 
-fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
+pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     let refuse = |message: String, help: &str| {
         Box::new(Problem::of_whole(name_of(path), message, Some(help.to_owned())))
     };

@@ -49,15 +49,19 @@ mod secret;
 mod section;
 mod setting;
 mod short_lists;
+mod shown;
 mod source;
 mod suggest;
 mod syntax;
 mod units;
 mod upstreams;
+mod watched;
 pub mod yaml;
 mod when;
 
-use std::{fmt, path::PathBuf};
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use serde_json::Value;
 
 use crate::{
     face::{door::DoorSettings, mcp::McpSettings},
@@ -69,12 +73,13 @@ use crate::{
 pub use accept::{Acceptance, accept};
 pub use examples::{Example, Expectation, Expected, ExpectedContent, Position};
 pub use problem::{Problem, Problems, Severity};
-pub use process::{Flag, ListenerSettings};
+pub use process::{AdminFile, Flag, ListenerSettings};
 pub use prompts::PromptFile;
 pub use routes::RouteFile;
 pub use schema::schema;
 pub use secret::{Environment, process_variables};
 pub use upstreams::UpstreamFile;
+pub use watched::Look;
 
 /// Where a configuration comes from.
 #[derive(Debug, Clone)]
@@ -106,6 +111,8 @@ pub enum Origin {
 pub struct Loaded {
     /// Where clients connect to, and how their connections are treated.
     pub listener: ListenerSettings,
+    /// Where operators connect to, and who of them may.
+    pub admin: AdminFile,
     /// Who may come in, and with how much.
     pub door: DoorSettings,
     /// What MCP clients are told of the server.
@@ -122,6 +129,10 @@ pub struct Loaded {
     pub routes: Vec<RouteFile>,
     /// The prompts, in the order of the files.
     pub prompts: Vec<PromptFile>,
+    /// What is written, for operators: without secrets.
+    pub shown: Arc<Value>,
+    /// The files that it names: secrets, certificates.
+    pub named_files: Vec<PathBuf>,
     /// What works, but not as its writer thinks.
     pub warnings: Vec<Problem>,
 }
@@ -169,9 +180,10 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
     let presets = file::read(&report, presets);
     let loaded = compile::compile(&report, &sources.environment, &sources.flags, trees, presets.as_ref());
     let refused = report.errors() > 0;
+    let named_files = report.named_files();
     let found = report.into_problems();
     match loaded {
-        Some(loaded) if !refused => Ok(Loaded { warnings: found, ..loaded }),
+        Some(loaded) if !refused => Ok(Loaded { warnings: found, named_files, ..loaded }),
         _ => Err(Problems::of(found)),
     }
 }

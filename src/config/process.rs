@@ -1,4 +1,4 @@
-//! Settings of the process, `server` and `log`, in layers: defaults, the file, `GLOSSATOR__…` variables, flags.
+//! Settings of the process, `server`, `admin` and `log`, in layers: defaults, the file, `GLOSSATOR__…` variables, flags.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use config::{Config, ConfigError, Map as Layered, Source, Value, ValueKind};
 use serde::Deserialize;
 
 use super::{
-    keys::{Key, Keys, LOG, SERVER, Takes},
+    keys::{ADMIN, Key, Keys, LOG, SERVER, Takes},
     node::{Kind, Node},
     problem::{Problem, Severity},
     report::Report,
@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     face::{
+        admin::AdminSettings,
         door::DoorSettings,
         mcp::{McpSettings, PeerAddress, ResumeSettings},
     },
@@ -42,6 +43,19 @@ pub struct ListenerSettings {
     pub header_timeout: Duration,
     /// How long requests in flight are waited for when the server stops.
     pub drain: Duration,
+    /// How often the files of the configuration are looked at; never where this is zero.
+    pub watch: Duration,
+}
+
+/// Where operators connect to, and who of them may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminFile {
+    /// The address; none where the port is off.
+    pub listen: Option<SocketAddr>,
+    /// Whether somebody asked for that address: then it has to be free.
+    pub is_named: bool,
+    /// Who may ask there.
+    pub settings: AdminSettings,
 }
 
 impl Default for ListenerSettings {
@@ -52,6 +66,7 @@ impl Default for ListenerSettings {
             header_timeout: Duration::from_secs(60),
             // Less than the 30 s that Kubernetes gives a pod.
             drain: Duration::from_secs(20),
+            watch: Duration::from_secs(1),
         }
     }
 }
@@ -60,6 +75,7 @@ impl Default for ListenerSettings {
 #[derive(Debug, Clone)]
 pub(super) struct ProcessSettings {
     pub(super) listener: ListenerSettings,
+    pub(super) admin: AdminFile,
     pub(super) door: DoorSettings,
     pub(super) mcp: McpSettings,
     pub(super) log: LogSettings,
@@ -80,13 +96,25 @@ pub struct Flag {
 /// What the names of variables that set something begin with.
 const PREFIX: &str = "GLOSSATOR__";
 const LISTEN: &str = "server.listen";
-const SECTIONS: [(&str, &Keys); 2] = [("server", &SERVER), ("log", &LOG)];
+const SECTIONS: [(&str, &Keys); 3] = [("server", &SERVER), ("admin", &ADMIN), ("log", &LOG)];
+const ADMIN_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9901);
+/// For an operators' port that is not there.
+pub(super) const OFF: &str = "off";
 
 /// The settings of every layer, typed; the names are those of the file.
 #[derive(Deserialize)]
 struct Settings {
     server: Server,
+    #[serde(default)]
+    admin: Admin,
     log: Log,
+}
+
+#[derive(Default, Deserialize)]
+struct Admin {
+    listen: Option<String>,
+    allowed_hosts: Option<Vec<String>>,
+    token: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -103,6 +131,7 @@ struct Server {
     streams: usize,
     resume: u64,
     stream_life: Option<u64>,
+    watch: u64,
     header_timeout: u64,
     name: String,
     title: Option<String>,
@@ -139,12 +168,12 @@ pub(super) fn settings(
     report: &Report<'_>,
     environment: &Environment,
     flags: &[Flag],
-    server: Option<&Section<'_, '_>>,
-    log: Option<&Section<'_, '_>>,
+    sections: [Option<&Section<'_, '_>>; 3],
 ) -> Option<ProcessSettings> {
     let before = report.errors();
     let mut file = Layer::default();
-    for (section, (name, keys)) in [server, log].into_iter().zip(SECTIONS) {
+    let [server, ..] = sections;
+    for (section, (name, keys)) in sections.into_iter().zip(SECTIONS) {
         if let Some(section) = section {
             read_section(section, environment, name, keys, &mut file);
         }
@@ -224,7 +253,7 @@ fn defaults() -> Layer {
     let (listener, door, mcp) =
         (ListenerSettings::default(), DoorSettings::default(), McpSettings::default());
     let origins = door.allowed_origins.into_iter().map(Value::from).collect();
-    let values: [(&str, ValueKind); 16] = [
+    let values: [(&str, ValueKind); 17] = [
         (LISTEN, listener.listen.to_string().into()),
         ("server.allowed_origins", ValueKind::Array(origins)),
         ("server.cache_limit", integer(Store::LIMIT_BYTES_DEFAULT as u128)),
@@ -238,6 +267,7 @@ fn defaults() -> Layer {
         ("server.name", mcp.server_name.into()),
         ("server.page_size", integer(mcp.page_size as u128)),
         ("server.resume", integer(mcp.resume.patience.as_millis())),
+        ("server.watch", integer(listener.watch.as_millis())),
         ("server.list_ttl", integer(mcp.list_ttl.as_millis())),
         ("log.level", "info".into()),
         ("log.format", "text".into()),
@@ -246,18 +276,10 @@ fn defaults() -> Layer {
 }
 
 fn finish(settings: Settings) -> Option<ProcessSettings> {
-    let Settings { server, log } = settings;
+    let Settings { server, admin, log } = settings;
     let listen = parse_listen(&server.listen).ok()?;
-    let allowed_hosts = server.allowed_hosts.unwrap_or_else(|| {
-        let mut hosts = DoorSettings::default().allowed_hosts;
-        if !listen.ip().is_loopback() && !listen.ip().is_unspecified() {
-            hosts.push(match listen {
-                SocketAddr::V4(address) => address.ip().to_string(),
-                SocketAddr::V6(address) => format!("[{}]", address.ip()),
-            });
-        }
-        hosts
-    });
+    let allowed_hosts = server.allowed_hosts.unwrap_or_else(|| hosts_of(listen));
+    let admin = admin_file(admin)?;
     let format = if log.format == "json" { LogFormat::Json } else { LogFormat::Text };
     Some(ProcessSettings {
         listener: ListenerSettings {
@@ -265,7 +287,9 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             connection_limit: server.connections,
             header_timeout: Duration::from_millis(server.header_timeout),
             drain: Duration::from_millis(server.drain),
+            watch: Duration::from_millis(server.watch),
         },
+        admin,
         door: DoorSettings {
             allowed_hosts,
             allowed_origins: server.allowed_origins,
@@ -292,6 +316,35 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
         log: LogSettings::of_level(&log.level, format),
         cache_limit_bytes: server.cache_limit,
     })
+}
+
+/// The hosts by which a process is addressed that listens there.
+fn hosts_of(listen: SocketAddr) -> Vec<String> {
+    let mut hosts = DoorSettings::default().allowed_hosts;
+    if !listen.ip().is_loopback() && !listen.ip().is_unspecified() {
+        hosts.push(match listen {
+            SocketAddr::V4(address) => address.ip().to_string(),
+            SocketAddr::V6(address) => format!("[{}]", address.ip()),
+        });
+    }
+    hosts
+}
+
+fn admin_file(admin: Admin) -> Option<AdminFile> {
+    let is_named = admin.listen.is_some();
+    let listen = match admin.listen.as_deref() {
+        Some(OFF) => None,
+        Some(written) => Some(parse_listen(written).ok()?),
+        None => Some(ADMIN_LISTEN),
+    };
+    let allowed_hosts = admin.allowed_hosts.unwrap_or_else(|| match listen {
+        // Whoever opens it to other machines knows by which names they come, and a scraper comes by none.
+        Some(listen) if listen.ip().is_unspecified() => vec!["*".to_owned()],
+        Some(listen) => hosts_of(listen),
+        None => Vec::new(),
+    });
+    let token = admin.token.and_then(|token| Secret::new(token.trim().as_bytes()));
+    Some(AdminFile { listen, is_named, settings: AdminSettings { allowed_hosts, token } })
 }
 
 fn read_section(
@@ -449,7 +502,7 @@ mod tests {
             let [server, log] = [("server", &SERVER), ("log", &LOG)].map(|(name, keys)| {
                 root.get(name).and_then(|node| Section::open(report, node.span, node, keys))
             });
-            settings(report, &environment, flags, server.as_ref(), log.as_ref())
+            settings(report, &environment, flags, [server.as_ref(), None, log.as_ref()])
         });
         settings.ok_or_else(|| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     }

@@ -2,7 +2,8 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
+    path::{Path, PathBuf},
 };
 
 use super::{
@@ -20,6 +21,8 @@ pub(super) struct Report<'f> {
     /// What was told in some context, so that it is not told again for every route.
     told: RefCell<HashSet<(usize, usize, String)>>,
     compiled: Compiled,
+    /// The files that the configuration names.
+    named: RefCell<BTreeSet<PathBuf>>,
 }
 
 /// For whom something is read that stands elsewhere, such as named rules for a route.
@@ -43,12 +46,23 @@ impl<'f> Report<'f> {
             context: RefCell::default(),
             told: RefCell::default(),
             compiled: Compiled::default(),
+            named: RefCell::default(),
         }
     }
 
     /// What has been compiled so far.
     pub(super) fn compiled(&self) -> &Compiled {
         &self.compiled
+    }
+
+    /// The configuration names a file, whether or not it can be read.
+    pub(super) fn names_file(&self, path: &Path) {
+        self.named.borrow_mut().insert(path.to_owned());
+    }
+
+    /// Every file that it names.
+    pub(super) fn named_files(&self) -> Vec<PathBuf> {
+        self.named.borrow().iter().cloned().collect()
     }
 
     pub(super) fn files(&self) -> &'f Files {

@@ -157,6 +157,7 @@ fn secret_file(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
             "write it from the root on: `file:/run/secrets/token`",
         );
     }
+    report.names_file(Path::new(path));
     let read = || -> std::io::Result<Vec<u8>> {
         let file = std::fs::File::open(path)?;
         let mut bytes = Vec::new();

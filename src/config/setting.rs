@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use config::{Value, ValueKind};
 
 use super::{
-    keys::{Key, Takes},
+    keys::{ADMIN, Key, Takes},
+    process::OFF,
     section, suggest,
     units::UnitError,
 };
@@ -65,6 +66,7 @@ pub(super) fn integer(number: u128) -> ValueKind {
 /// What a key asks of its value beyond its kind.
 pub(super) fn check(key: &Key, value: &ValueKind) -> Result<(), UnitError> {
     match (key.name, value) {
+        ("listen", ValueKind::String(text)) if text == OFF && ADMIN.has(key) => Ok(()),
         ("listen", ValueKind::String(text)) => parse_listen(text).map(|_| ()),
         ("name", ValueKind::String(text)) if text.trim().is_empty() => Err(UnitError {
             message: "`name` is empty".into(),
@@ -74,11 +76,14 @@ pub(super) fn check(key: &Key, value: &ValueKind) -> Result<(), UnitError> {
             message: "`peer` is no address over plain HTTP".to_owned(),
             help: "write `http://HOST:PORT`, as other replicas reach this one".into(),
         }),
-        ("secret", ValueKind::String(text)) if Secret::new(text.as_bytes()).is_none() => Err(UnitError {
-            message: format!("`secret` is shorter than {} bytes", Secret::LEAST_BYTES),
-            help: "make one with `openssl rand -base64 32`, and name it as `${VARIABLE}` or `${file:PATH}`"
-                .into(),
-        }),
+        ("secret" | "token", ValueKind::String(text)) if Secret::new(text.trim().as_bytes()).is_none() => {
+            Err(UnitError {
+                message: format!("`{}` is shorter than {} bytes", key.name, Secret::LEAST_BYTES),
+                help:
+                    "make one with `openssl rand -base64 32`, and name it as `${VARIABLE}` or `${file:PATH}`"
+                        .into(),
+            })
+        }
         _ => Ok(()),
     }
 }

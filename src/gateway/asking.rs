@@ -1,6 +1,6 @@
 //! One call on its way to its upstream: what all its requests have in common.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use http::HeaderMap;
 use tower::ServiceExt;
@@ -67,6 +67,7 @@ impl Asking<'_> {
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
     ) -> Result<Reply, UpstreamError> {
+        let begun = Instant::now();
         let reply = if telling.is_heard() {
             let (meanwhile, mut hearing) = Meanwhile::new();
             ask.meanwhile = Some(meanwhile);
@@ -81,9 +82,10 @@ impl Asking<'_> {
         } else {
             way.oneshot(ask).await
         };
+        let took = begun.elapsed();
         match &reply {
-            Ok(reply) => record.replied(reply, &self.route.upstream, &self.route.translator.redaction),
-            Err(error) => record.upstream_failed(error),
+            Ok(reply) => record.replied(reply, took, &self.route.translator.redaction),
+            Err(error) => record.upstream_failed(error, took),
         }
         reply
     }

@@ -81,7 +81,7 @@ impl Snapshot {
         asker: &mut dyn Asker,
     ) -> Called {
         let request_id = call.request_id.clone();
-        let mut record = Record::begin(&route.definition.name, call.face, &request_id);
+        let mut record = Record::begin(&self.meters, route, &call, &request_id);
         let after = route.job.as_ref().map(|job| job.task.after);
         match self.answer(route, call, asker, &mut record, after, &mut None).await {
             Ok(Answered::Job(job)) => {
@@ -102,7 +102,8 @@ impl Snapshot {
         place: &JobPlace,
     ) -> JobState {
         let Some(job) = &route.job else { return JobState::Lost { why: sentences::JOB_LOST.to_owned() } };
-        let mut record = Record::begin(&route.definition.name, call.face, &call.request_id);
+        let request_id = call.request_id.clone();
+        let mut record = Record::begin(&self.meters, route, &call, &request_id);
         let mut telling = Telling::new(None, route.definition.name.as_str());
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
         let arguments = Arguments::from(call.arguments).with_answers(answers);
@@ -131,7 +132,7 @@ impl Snapshot {
         };
         let beside = Beside { asker: &mut Nobody, record: &mut record, telling: &mut telling };
         let result = self.translated(route, arguments, due, ended, beside).await;
-        JobState::Done(finished(route, result, &call.request_id, record))
+        JobState::Done(finished(route, result, &request_id, record))
     }
 
     /// Tells the upstream to end a job that was handed over, where its route says how, and waits until it has heard.

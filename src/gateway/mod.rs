@@ -36,7 +36,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 
 use crate::{
-    observe::RequestId,
+    observe::{Meters, RequestId},
     policy::{Guarded, Passthrough, PolicyCounts},
     prompt::PromptTable,
     reply::Reply,
@@ -91,6 +91,8 @@ pub struct Call<'a> {
     pub audience: Option<&'a dyn Audience>,
     /// The trace that it belongs to, where that is not for its headers to say.
     pub trace: Option<TraceContext>,
+    /// The revision of MCP that its client speaks; empty for other ways in.
+    pub protocol: &'static str,
 }
 
 impl<'a> Call<'a> {
@@ -102,7 +104,7 @@ impl<'a> Call<'a> {
         face: Face,
         caller: Caller,
     ) -> Self {
-        Self { arguments, headers, request_id, face, caller, audience: None, trace: None }
+        Self { arguments, headers, request_id, face, caller, audience: None, trace: None, protocol: "" }
     }
 }
 
@@ -157,6 +159,7 @@ pub struct Snapshot {
     completes: OnceLock<bool>,
     written: OnceLock<Bytes>,
     translating: Translating,
+    meters: Meters,
 }
 
 /// The way in for every face. Clones share one snapshot, and one place where changes are told.
@@ -227,6 +230,7 @@ impl Snapshot {
             completes: OnceLock::new(),
             written,
             translating,
+            meters: Meters::default(),
         }
     }
 
@@ -243,6 +247,12 @@ impl Snapshot {
         let prompt_list =
             Listing::of(definitions.map(|prompt| (prompt.name.as_str().to_owned(), prompt.to_json())));
         Self { prompts, prompt_list, completes: OnceLock::new(), ..self }
+    }
+
+    /// The same, counted by these.
+    #[must_use]
+    pub fn counted_by(self, meters: Meters) -> Self {
+        Self { meters, ..self }
     }
 
     /// What a client that has read the lists of another one would read again.
@@ -296,7 +306,7 @@ impl Snapshot {
         head: &mut Option<ReplyHead>,
     ) -> ToolResult {
         let request_id = call.request_id.clone();
-        let mut record = Record::begin(&route.definition.name, call.face, &request_id);
+        let mut record = Record::begin(&self.meters, route, &call, &request_id);
         let result = match self.answer(route, call, asker, &mut record, None, head).await {
             Ok(Answered::Result(result)) => Ok(result),
             // A job is handed over only to those who ask for it.
@@ -398,6 +408,7 @@ impl Snapshot {
             Some(asker) => self.translate_asking(route, arguments, reply, due, (asker, record)).await?,
         };
         record.notes(&translation.notes, translation.result.outcome);
+        record.decided(translation.rule);
         telling.line(LogLevel::Debug, || match translation.rule {
             Some(rule) => format!("rule {} of the route decides", rule + 1),
             None => "no rule of the route decides: the default rules do".to_owned(),

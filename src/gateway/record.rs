@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use tracing::{debug, error, info, warn};
 
-use super::Face;
+use super::{Call, Face};
 use crate::{
-    observe::{Chain, RequestId},
+    observe::{CallLabels, Chain, Meters, RequestId},
     reply::{End, Exit, Reply},
-    route::UpstreamName,
+    route::{Route, UpstreamName},
     rule::{Note, Redaction},
     tool::{Fault, Outcome, ToolName},
     upstream::UpstreamError,
@@ -19,8 +19,11 @@ use crate::{
 /// `cancelled`.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
+    meters: &'a Meters,
     tool: &'a ToolName,
+    upstream: &'a UpstreamName,
     face: Face,
+    protocol: &'static str,
     request_id: &'a RequestId,
     begun: Instant,
     upstream_status: Option<StatusCode>,
@@ -34,10 +37,19 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub(super) fn begin(tool: &'a ToolName, face: Face, request_id: &'a RequestId) -> Self {
+    pub(super) fn begin(
+        meters: &'a Meters,
+        route: &'a Route,
+        call: &Call<'_>,
+        request_id: &'a RequestId,
+    ) -> Self {
+        meters.call_began(call.face.as_str());
         Self {
-            tool,
-            face,
+            meters,
+            tool: &route.definition.name,
+            upstream: &route.upstream,
+            face: call.face,
+            protocol: call.protocol,
             request_id,
             begun: Instant::now(),
             upstream_status: None,
@@ -48,19 +60,24 @@ impl<'a> Record<'a> {
         }
     }
 
-    pub(super) fn replied(&mut self, reply: &Reply, upstream: &UpstreamName, redaction: &Redaction) {
-        match &reply.exit {
-            None => self.upstream_status = Some(reply.status),
+    pub(super) fn replied(&mut self, reply: &Reply, took: Duration, redaction: &Redaction) {
+        let result = match &reply.exit {
+            None => {
+                self.upstream_status = Some(reply.status);
+                class_of(reply.status)
+            }
             Some(exit) => {
                 self.exit = Some(exit.end);
-                self.program_ended(exit, upstream, redaction);
+                self.program_ended(exit, redaction);
+                if exit.end.is_success() { "exit_success" } else { "exit_failure" }
             }
-        }
+        };
+        self.meters.upstream_replied(&self.upstream.shared().into(), result, took);
     }
 
     /// What a program said of its failure is told here, because clients are not told it.
-    fn program_ended(&self, exit: &Exit, upstream: &UpstreamName, redaction: &Redaction) {
-        let (tool, request_id) = (self.tool, self.request_id);
+    fn program_ended(&self, exit: &Exit, redaction: &Redaction) {
+        let (tool, request_id, upstream) = (self.tool, self.request_id, self.upstream);
         let stderr = exit.stderr_text();
         let stderr = redaction.hide_long(&stderr);
         if !exit.end.is_success() {
@@ -74,7 +91,13 @@ impl<'a> Record<'a> {
         self.age = Some(age);
     }
 
-    pub(super) fn upstream_failed(&self, error: &UpstreamError) {
+    /// Which rule of the route has decided; the default rules where there is none.
+    pub(super) fn decided(&self, rule: Option<usize>) {
+        self.meters.rule_decided(&self.tool.shared().into(), rule);
+    }
+
+    pub(super) fn upstream_failed(&self, error: &UpstreamError, took: Duration) {
+        self.meters.upstream_replied(&self.upstream.shared().into(), error.as_word(), took);
         warn!(
             tool = %self.tool,
             request_id = %self.request_id,
@@ -127,6 +150,16 @@ impl Drop for Record<'_> {
             None if self.open => ("task", None),
             None => ("cancelled", None),
         };
+        let took = self.begun.elapsed();
+        let labels = CallLabels {
+            tool: self.tool.shared().into(),
+            upstream: self.upstream.shared().into(),
+            face: self.face.as_str(),
+            protocol: self.protocol,
+            outcome,
+            fault: fault.unwrap_or_default(),
+        };
+        self.meters.call_ended(&labels, took);
         info!(
             tool = %self.tool,
             outcome,
@@ -134,11 +167,22 @@ impl Drop for Record<'_> {
             upstream_status = self.upstream_status.map(|status| status.as_u16()),
             reply_age_s = self.age.map(|age| age.as_secs()),
             exit = self.exit.map(tracing::field::display),
-            duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             request_id = %self.request_id,
             face = self.face.as_str(),
             "call"
         );
+    }
+}
+
+/// The first digit of a status.
+fn class_of(status: StatusCode) -> &'static str {
+    match status.as_u16() / 100 {
+        1 => "1xx",
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
     }
 }
 

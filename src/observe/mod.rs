@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`log`] sets the subscriber up, [`RequestId`] is the same word in the log, in a tool
 //! error and in `X-Request-Id`, [`Chain`] writes an error with everything behind it,
-//! [`Foreign`] what other people wrote.
+//! [`Foreign`] what other people wrote; [`Meters`] count.
 //!
 //! Bodies and credentials are never logged.
 
@@ -10,8 +10,10 @@ pub mod log;
 
 mod chain;
 mod foreign;
+mod meters;
 mod request_id;
 
 pub use chain::Chain;
 pub use foreign::Foreign;
+pub use meters::{CallLabels, Label, Meters};
 pub use request_id::{RequestId, RequestIdError};

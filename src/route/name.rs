@@ -1,10 +1,10 @@
 //! The name of an upstream.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 /// What a route calls a legacy server by: letters, digits, `_` and `-`, at most 64 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct UpstreamName(Box<str>);
+pub struct UpstreamName(Arc<str>);
 
 /// A text that is no upstream's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +15,11 @@ impl UpstreamName {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The same text, shared.
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
     }
 }
 

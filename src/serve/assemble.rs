@@ -6,14 +6,14 @@ use axum::Router;
 
 use super::router;
 use crate::{
-    config::{ListenerSettings, Loaded, RouteFile, UpstreamFile},
+    config::{AdminFile, ListenerSettings, Loaded, RouteFile, UpstreamFile},
     face::{
         door::Door,
         mcp::{Mcp, McpSettings},
         rest::Rest,
     },
     gateway::{Gateway, Snapshot},
-    observe::log::LogSettings,
+    observe::{Meters, log::LogSettings},
     policy::{Guarded, Guards, PolicyCounts, RouteGuards, RoutePolicySettings, Store},
     prompt::PromptTable,
     route::{Conflict, RouteTable, UpstreamName},
@@ -32,6 +32,8 @@ pub struct Assembled {
     pub mcp: Mcp,
     /// The way to the tools.
     pub gateway: Gateway,
+    /// What is counted.
+    pub meters: Meters,
     /// What puts another configuration in force.
     pub swap: Swap,
 }
@@ -40,6 +42,7 @@ pub struct Assembled {
 #[derive(Debug)]
 pub struct Swap {
     gateway: Gateway,
+    meters: Meters,
     door: Door,
     upstreams: HashMap<UpstreamName, Asked>,
     store: Store,
@@ -49,6 +52,7 @@ pub struct Swap {
 /// What holds until the process ends.
 #[derive(Debug)]
 struct Fixed {
+    admin: AdminFile,
     listener: ListenerSettings,
     mcp: McpSettings,
     log: LogSettings,
@@ -81,13 +85,19 @@ struct Way {
 pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     let store = Store::new(loaded.cache_limit_bytes);
     let upstreams = ask(loaded, &HashMap::new(), &store);
-    let gateway = Gateway::new(snapshot(loaded, &upstreams)?);
+    let meters = Meters::default();
+    let gateway = Gateway::new(snapshot(loaded, &upstreams)?.counted_by(meters.clone()));
     let door = Door::new(&loaded.door);
     let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), door.clone());
     let router = router(Rest::new(gateway.clone(), door.clone()), mcp.clone());
-    let fixed = Fixed { listener: loaded.listener, mcp: loaded.mcp.clone(), log: loaded.log.clone() };
-    let swap = Swap { gateway: gateway.clone(), door, upstreams, store, fixed };
-    Ok(Assembled { settings: loaded.listener, router, mcp, gateway, swap })
+    let fixed = Fixed {
+        admin: loaded.admin.clone(),
+        listener: loaded.listener,
+        mcp: loaded.mcp.clone(),
+        log: loaded.log.clone(),
+    };
+    let swap = Swap { gateway: gateway.clone(), meters: meters.clone(), door, upstreams, store, fixed };
+    Ok(Assembled { settings: loaded.listener, router, mcp, gateway, meters, swap })
 }
 
 impl Swap {
@@ -101,7 +111,7 @@ impl Swap {
     /// As [`assemble`]; then nothing has changed.
     pub fn to(&mut self, loaded: &Loaded) -> Result<Vec<&'static str>, Conflict> {
         let upstreams = ask(loaded, &self.upstreams, &self.store);
-        let snapshot = snapshot(loaded, &upstreams)?;
+        let snapshot = snapshot(loaded, &upstreams)?.counted_by(self.meters.clone());
         self.upstreams = upstreams;
         self.store.set_limit(loaded.cache_limit_bytes);
         self.door.replace(&loaded.door);
@@ -116,6 +126,8 @@ impl Fixed {
         let found = [
             ("server.listen", now.listen != then.listen),
             ("server.connections", now.connection_limit != then.connection_limit),
+            ("server.watch", now.watch != then.watch),
+            ("admin", self.admin != loaded.admin),
             ("server.header_timeout", now.header_timeout != then.header_timeout),
             ("server.drain", now.drain != then.drain),
             ("server.name", self.mcp.server_name != loaded.mcp.server_name),

@@ -2,13 +2,15 @@
 //!
 //! In reading order: [`bind`] takes the port, [`router`] says which face a path belongs to, [`serve`] accepts
 //! connections until it is told to stop and then drains; `connection` is one client's HTTP/1.1, `stop` the
-//! signals of the operating system that end it, `reload` the one that puts another configuration in force.
+//! signals of the operating system that end it, `reload` what puts another configuration in force, `operators` the port from
+//! which that is watched.
 //! [`answer_cgi`] is for a web server that starts us for one request, [`serve_stdio`] for an MCP client that starts us
 //! for itself.
 
 mod assemble;
 mod cgi;
 mod connection;
+mod operators;
 mod reload;
 mod stdio;
 mod stop;
@@ -32,7 +34,8 @@ use connection::Phase;
 
 pub use assemble::{Assembled, Swap, assemble};
 pub use cgi::{CgiError, answer_cgi};
-pub use reload::{Hangups, reload_on_hangup};
+pub use operators::OperatorsPort;
+pub use reload::{Hangups, Reloader, Watched};
 pub use stdio::{Pipes, serve_stdio};
 pub use stop::stop_signal;
 

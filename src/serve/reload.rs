@@ -1,11 +1,20 @@
-//! SIGHUP: the configuration is read again.
+//! The configuration is read again: on SIGHUP, when an operator asks for it, and when its files change.
 
-use std::io;
+use std::{
+    io,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
+use tokio::time::sleep;
 use tracing::{error, info, warn};
 
 use super::{ServeError, Swap};
-use crate::config::{self, Problems, Sources};
+use crate::{
+    config::{self, Loaded, Look, Sources},
+    face::admin::{Asked, ReloadFailure, Standing, Teller},
+};
 
 /// The hangups that this process is sent, from the time on when this was made.
 #[derive(Debug)]
@@ -49,48 +58,136 @@ impl Hangups {
     }
 }
 
-/// Reads the configuration again whenever the process is sent SIGHUP, as long as this is awaited. A good one is put
-/// in force whole; one with problems leaves the old one as it is, and they are in the log as `check` tells them.
-pub async fn reload_on_hangup(mut hangups: Hangups, sources: Sources, mut swap: Swap) {
-    loop {
-        hangups.next().await;
-        let sources = sources.clone();
+/// Puts configurations in force, one after the other.
+#[derive(Debug)]
+pub struct Reloader {
+    sources: Arc<Sources>,
+    swap: Swap,
+    teller: Teller,
+    asked: Asked,
+    watched: Watched,
+}
+
+/// The files that are looked at.
+#[derive(Debug)]
+pub struct Watched {
+    /// How often; never where this is zero.
+    interval: Duration,
+    /// Those that the configuration names.
+    named: Arc<[PathBuf]>,
+    /// How they looked when they were read.
+    known: Option<Look>,
+}
+
+impl Reloader {
+    /// For a process whose configuration was read from `sources`.
+    pub fn new(sources: Sources, watched: Watched, swap: Swap, (teller, asked): (Teller, Asked)) -> Self {
+        Self { sources: Arc::new(sources), swap, teller, asked, watched }
+    }
+
+    /// Reads the configuration again whenever there is a reason, as long as this is awaited. A good one is put in force
+    /// whole; one with problems leaves the old one as it is, and they are in the log as `check` tells them.
+    pub async fn run(mut self, mut hangups: Hangups) {
+        loop {
+            let asked = tokio::select! {
+                () = hangups.next() => Vec::new(),
+                asked = self.asked.next() => asked,
+                () = self.watched.changed(&self.sources) => {
+                    info!("the files of the configuration have changed");
+                    Vec::new()
+                }
+            };
+            let standing = self.reload().await;
+            for answer in asked {
+                // Who does not wait any more misses nothing.
+                let _ = answer.send(standing.clone());
+            }
+        }
+    }
+
+    async fn reload(&mut self) -> Standing {
+        let (sources, named) = (Arc::clone(&self.sources), Arc::clone(&self.watched.named));
         // Files are read and patterns compiled, which is no work for a thread that serves.
-        let Ok(loaded) = tokio::task::spawn_blocking(move || config::load(&sources)).await else {
+        let read = tokio::task::spawn_blocking(move || {
+            // Looked at before: what is written while it is read is another change.
+            let look = sources.look(&named);
+            (look, config::load(&sources))
+        });
+        let Ok((look, loaded)) = read.await else {
             error!("reading the configuration panicked: the old one stays in force");
-            continue;
+            return self.failed("reading the configuration panicked".to_owned());
         };
-        put_in_force(loaded, &mut swap);
+        self.watched.known = look;
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(problems) => {
+                let count = problems.as_slice().iter().filter(|problem| problem.is_error()).count();
+                let report = format!("\n{problems}");
+                error!(problems = count, %report, "the configuration is not good: the old one stays in force");
+                return self.failed(problems.to_string());
+            }
+        };
+        for warning in &loaded.warnings {
+            let report = format!("\n{warning}");
+            warn!(%report, "a warning about the configuration");
+        }
+        match self.swap.to(&loaded) {
+            Ok(later) => self.succeeded(&loaded, later),
+            Err(conflict) => {
+                error!(error = %conflict, "the configuration is not good: the old one stays in force");
+                self.failed(conflict.to_string())
+            }
+        }
+    }
+
+    fn succeeded(&mut self, loaded: &Loaded, later: Vec<&'static str>) -> Standing {
+        let (routes, upstreams) = (loaded.routes.len(), loaded.upstreams.len());
+        info!(routes, upstreams, "the configuration was read again and is in force");
+        if !later.is_empty() {
+            warn!(settings = later.join(", "), "settings that only hold from the next start have changed");
+        }
+        if *self.watched.named != *loaded.named_files {
+            self.watched.named = loaded.named_files.clone().into();
+            self.watched.known = self.sources.look(&self.watched.named);
+        }
+        self.teller.change(|standing| {
+            standing.generation += 1;
+            standing.since = SystemTime::now();
+            standing.failure = None;
+            standing.shown = Arc::clone(&loaded.shown);
+            standing.later = later;
+        })
+    }
+
+    fn failed(&self, report: String) -> Standing {
+        let failure = ReloadFailure { at: SystemTime::now(), report };
+        self.teller.change(|standing| standing.failure = Some(failure))
     }
 }
 
-fn put_in_force(loaded: Result<config::Loaded, Problems>, swap: &mut Swap) {
-    let loaded = match loaded {
-        Ok(loaded) => loaded,
-        Err(problems) => {
-            let count = problems.as_slice().iter().filter(|problem| problem.is_error()).count();
-            let report = format!("\n{problems}");
-            error!(problems = count, %report, "the configuration is not good: the old one stays in force");
-            return;
-        }
-    };
-    for warning in &loaded.warnings {
-        let report = format!("\n{warning}");
-        warn!(%report, "a warning about the configuration");
+impl Watched {
+    /// Those of a configuration, as they are now.
+    pub fn of(sources: &Sources, loaded: &Loaded) -> Self {
+        let named: Arc<[PathBuf]> = loaded.named_files.clone().into();
+        let known = sources.look(&named);
+        Self { interval: loaded.listener.watch, named, known }
     }
-    match swap.to(&loaded) {
-        Ok(later) => {
-            let (routes, upstreams) = (loaded.routes.len(), loaded.upstreams.len());
-            info!(routes, upstreams, "the configuration was read again and is in force");
-            if !later.is_empty() {
-                warn!(
-                    settings = later.join(", "),
-                    "settings that only hold from the next start have changed"
-                );
-            }
+
+    /// Ready when the files look different from when they were read, and have looked like that for a while: one that is
+    /// still being written is left to be finished.
+    async fn changed(&self, sources: &Arc<Sources>) {
+        if self.interval.is_zero() || self.known.is_none() {
+            return std::future::pending().await;
         }
-        Err(conflict) => {
-            error!(error = %conflict, "the configuration is not good: the old one stays in force")
+        let mut before = self.known.clone();
+        loop {
+            sleep(self.interval).await;
+            let (sources, named) = (Arc::clone(sources), Arc::clone(&self.named));
+            let Ok(now) = tokio::task::spawn_blocking(move || sources.look(&named)).await else { continue };
+            if now != self.known && now == before {
+                return;
+            }
+            before = now;
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The name of a tool.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 /// The name a client calls a tool by.
 ///
 /// 1 to 128 bytes of ASCII letters, digits, `_`, `-` and `.`; case matters (MCP 2026-07-28, Tools, "Tool
 /// Names"). `FromStr` is the only way in, so no one checks again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ToolName(Box<str>);
+pub struct ToolName(Arc<str>);
 
 /// Why a text is not a tool name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +36,11 @@ impl ToolName {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The same text, shared.
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
     }
 }
 

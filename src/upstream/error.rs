@@ -259,6 +259,22 @@ impl UpstreamError {
         )
     }
 
+    /// What went wrong, in a word for whoever counts.
+    pub fn as_word(&self) -> &'static str {
+        match self {
+            Self::Connect { .. } | Self::ConnectDeadline { .. } | Self::NotStarted { .. } => "unreachable",
+            Self::CutOff { .. } => "cut_off",
+            Self::NotHttp { .. } | Self::NotCgi { .. } => "not_understood",
+            Self::HeadTooLong { .. } | Self::TooLong { .. } => "too_long",
+            Self::Deadline { .. } | Self::AttemptDeadline { .. } => "deadline",
+            Self::Resting { .. } => "resting",
+            Self::Busy { .. } => "busy",
+            Self::TooOften { .. } => "too_often",
+            Self::Credential { .. } => "credential",
+            Self::Unsendable { .. } => "unsendable",
+        }
+    }
+
     /// Who was asked.
     pub fn upstream(&self) -> &UpstreamName {
         match self {

@@ -113,6 +113,11 @@ impl Keys {
         self.list.iter().map(|key| key.name)
     }
 
+    /// Whether a key is one of these, and not of the same name elsewhere.
+    pub(super) fn has(&self, key: &Key) -> bool {
+        self.list.iter().any(|own| std::ptr::eq(own, key))
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&'static Key> {
         self.list.iter().find(|key| key.name == name)
     }

@@ -7,6 +7,7 @@ pub(in crate::config) static FILE: Keys = Keys {
     id: "file",
     list: &[
         key("server", Section(&SERVER), "Where and how the process serves."),
+        key("admin", Section(&ADMIN), "Where operators look: probes, metrics, the configuration in force."),
         key("log", Section(&LOG), "What is logged, and how."),
         key("defaults", Section(&DEFAULTS), "What holds for every route that does not say otherwise."),
         key("rules", Map(&RULES_FORM), "Rules with a name, for routes to use: what `reply` takes, or a map."),
@@ -82,6 +83,11 @@ pub(in crate::config) static SERVER: Keys = Keys {
             Duration(SECOND, 24 * HOUR),
             "How long one connection carries such a stream, for clients of 2025-11-25, which come back. Default: as long as it takes.",
         ),
+        key(
+            "watch",
+            Duration(0, HOUR),
+            "How often the files of the configuration are looked at; when they have changed, they are read again. `0s` is never. Default `1s`.",
+        ),
         key("name", Text, "What MCP clients are told the server is called. Default `glossator`."),
         key("title", Text, "The same for people."),
         key("instructions", Text, "What MCP clients are told about using the tools together."),
@@ -91,6 +97,28 @@ pub(in crate::config) static SERVER: Keys = Keys {
             "secret",
             Text,
             "What session ids are sealed with, at least 16 bytes: the same on every replica. Default: a random one.",
+        ),
+    ],
+};
+
+pub(in crate::config) static ADMIN: Keys = Keys {
+    of: "`admin`",
+    id: "admin",
+    list: &[
+        key(
+            "listen",
+            Text,
+            "Address and port for operators, or `off`. Where nothing is said and another process has it, there is none. Default `127.0.0.1:9901`.",
+        ),
+        key(
+            "allowed_hosts",
+            NAMES,
+            "Values of `Host` that are answered there; `*` for all. Default: loopback names and the address that is listened on, or all where that is every address.",
+        ),
+        key(
+            "token",
+            Text,
+            "What operators show as bearer token, at least 16 bytes; probes need none. Default: none is asked for.",
         ),
     ],
 };

@@ -35,7 +35,7 @@ impl Client<'_> {
         let headers = &self.carrier.head().headers;
         let (face, caller) = (self.carrier.face(), self.carrier.caller());
         let call = Call::new(arguments, headers, self.request_id.clone(), face, caller);
-        Call { trace: telling::trace(self), ..call }
+        Call { trace: telling::trace(self), protocol: self.revision.as_str(), ..call }
     }
 }
 

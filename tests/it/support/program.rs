@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead, BufReader},
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
 };
@@ -20,6 +20,7 @@ pub(crate) struct Program {
     pub(crate) address: SocketAddr,
     /// What it has said on standard error so far; no more comes once the sender is gone.
     told: watch::Receiver<String>,
+    file: Option<PathBuf>,
 }
 
 impl Program {
@@ -30,8 +31,9 @@ impl Program {
         let file =
             std::env::temp_dir().join(format!("glossator-it-program-{}-{number}.yaml", std::process::id()));
         std::fs::write(&file, config).unwrap();
-        let program = Self::start_from(&file, arguments).await;
-        std::fs::remove_file(file).unwrap();
+        let mut program = Self::start_from(&file, arguments).await;
+        // It stays as long as the program runs, which would notice.
+        program.file = Some(file);
         program
     }
 
@@ -71,7 +73,7 @@ impl Program {
             child.wait().unwrap();
             panic!("no address in {line:?}: {}", all(&mut told).await)
         };
-        Self { address: address.parse().unwrap(), child, told }
+        Self { address: address.parse().unwrap(), child, told, file: None }
     }
 
     /// A connection to it.
@@ -143,5 +145,8 @@ impl Drop for Program {
         // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(file) = &self.file {
+            let _ = std::fs::remove_file(file);
+        }
     }
 }

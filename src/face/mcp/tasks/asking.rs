@@ -90,6 +90,7 @@ pub(super) struct Work {
     pub(super) face: Face,
     pub(super) caller: Caller,
     pub(super) trace: Option<TraceContext>,
+    pub(super) protocol: &'static str,
     /// What is kept of a result.
     pub(super) keep: Box<dyn FnOnce(ToolResult) -> Stand + Send>,
 }
@@ -201,8 +202,9 @@ impl AskingTask {
 
 impl Work {
     fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
-        let (trace, caller) = (self.trace.clone(), self.caller.clone());
-        Call { trace, ..Call::new(arguments, &self.headers, self.request_id.clone(), self.face, caller) }
+        let (trace, caller, protocol) = (self.trace.clone(), self.caller.clone(), self.protocol);
+        let call = Call::new(arguments, &self.headers, self.request_id.clone(), self.face, caller);
+        Call { trace, protocol, ..call }
     }
 }
 

@@ -197,7 +197,7 @@ pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<A
         Left::Nothing => {
             *answered = answers;
             let (tasks, revision) = (Arc::clone(&protocol.asking_tasks), client.revision);
-            let Call { arguments, headers, request_id, face, caller, trace, .. } =
+            let Call { arguments, headers, request_id, face, caller, trace, protocol, .. } =
                 client.call(asked.task.arguments.clone());
             let work = Work {
                 snapshot: Arc::clone(&asked.snapshot),
@@ -208,6 +208,7 @@ pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<A
                 face,
                 caller,
                 trace,
+                protocol,
                 keep: Box::new(move |result| tasks.keep(written_result(result, revision))),
             };
             Arc::clone(&task).begin(&mut stand, work);

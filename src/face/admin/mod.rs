@@ -1,0 +1,208 @@
+//! The operators' port: whether the process is alive and ready, what it counts, and what is in force.
+//!
+//! | path | |
+//! |---|---|
+//! | `GET /healthz` | 200 as long as the process answers |
+//! | `GET /readyz` | 200 while calls are taken, 503 from the moment on when it is told to stop; with how the last reload went |
+//! | `GET /metrics` | what is counted, for Prometheus |
+//! | `GET /config` | the configuration in force, without secrets |
+//! | `GET /routes` | the routes in force |
+//! | `POST /reload` | reads the configuration again: 200 when it is in force, 422 with its problems when it is not |
+//!
+//! The first two are for probes, which know neither host names nor a token. In reading order: [`Admin`] answers,
+//! `routes` tells of routes, [`Operations`] is the way to the process,
+//! `collected` counts what it is at the moment.
+
+mod collected;
+mod operations;
+mod routes;
+
+use std::time::SystemTime;
+
+use axum::body::Body;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use serde_json::{Value, json};
+
+use self::collected::Collected;
+use super::door::{Door, DoorSettings};
+use crate::{gateway::Gateway, observe::Meters, seal::Secret};
+
+pub use operations::{Asked, Operations, ReloadFailure, Standing, Teller, operations};
+
+/// Who may ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminSettings {
+    /// Hosts that the port may be addressed by, as in [`DoorSettings::allowed_hosts`].
+    pub allowed_hosts: Vec<String>,
+    /// What whoever asks has to show, as a bearer token; nothing where there is none.
+    pub token: Option<Secret>,
+}
+
+/// The operators' face. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    gateway: Gateway,
+    meters: Meters,
+    operations: Operations,
+    door: Door,
+    token: Option<Secret>,
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Health,
+    Ready,
+    Metrics,
+    Config,
+    Routes,
+    Reload,
+}
+
+impl Place {
+    fn of(path: &str) -> Option<Self> {
+        Some(match path {
+            "/healthz" => Self::Health,
+            "/readyz" => Self::Ready,
+            "/metrics" => Self::Metrics,
+            "/config" => Self::Config,
+            "/routes" => Self::Routes,
+            "/reload" => Self::Reload,
+            _ => return None,
+        })
+    }
+
+    fn is_for_probes(self) -> bool {
+        matches!(self, Self::Health | Self::Ready)
+    }
+
+    fn takes(self, method: &Method) -> bool {
+        match self {
+            Self::Reload => method == Method::POST,
+            Self::Health | Self::Ready | Self::Metrics | Self::Config | Self::Routes => {
+                method == Method::GET || method == Method::HEAD
+            }
+        }
+    }
+}
+
+impl Admin {
+    /// A face over a gateway and a process.
+    pub fn new(gateway: Gateway, meters: Meters, operations: Operations, settings: &AdminSettings) -> Self {
+        let door = Door::new(&DoorSettings {
+            allowed_hosts: settings.allowed_hosts.clone(),
+            // No page of another server has anything to do here.
+            allowed_origins: Vec::new(),
+            ..DoorSettings::default()
+        });
+        meters.register(Collected { operations: operations.clone(), gateway: gateway.clone() });
+        Self { gateway, meters, operations, door, token: settings.token.clone() }
+    }
+
+    /// Answers one request.
+    pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
+        let (mut head, _) = request.into_parts();
+        let place = Place::of(head.uri.path());
+        if !place.is_some_and(Place::is_for_probes) {
+            if let Err(refused) = self.door.admit(&mut head) {
+                let message = refused.to_string().replace("`server.", "`admin.");
+                return error(StatusCode::FORBIDDEN, &message);
+            }
+            if !self.may_come_in(&head.headers) {
+                let mut response = error(
+                    StatusCode::UNAUTHORIZED,
+                    "send `Authorization: Bearer …` with the token of `admin`",
+                );
+                let challenge = HeaderValue::from_static("Bearer realm=\"glossator operators\"");
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+                return response;
+            }
+        }
+        let Some(place) = place else {
+            let message =
+                "operators find `/healthz`, `/readyz`, `/metrics`, `/config`, `/routes` and `/reload` here";
+            return error(StatusCode::NOT_FOUND, message);
+        };
+        if !place.takes(&head.method) {
+            let allowed = if place == Place::Reload { "POST" } else { "GET, HEAD" };
+            let mut response = error(StatusCode::METHOD_NOT_ALLOWED, &format!("{allowed} is possible here"));
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+            return response;
+        }
+        match place {
+            Place::Health => json_of(StatusCode::OK, &json!({ "status": "ok" })),
+            Place::Ready => self.ready(),
+            Place::Metrics => typed(StatusCode::OK, self.meters.to_text(), Meters::MEDIA_TYPE),
+            Place::Config => json_of(StatusCode::OK, &self.operations.standing().shown),
+            Place::Routes => json_of(StatusCode::OK, &routes::of(&self.gateway.snapshot())),
+            Place::Reload => self.reload().await,
+        }
+    }
+
+    fn may_come_in(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = &self.token else { return true };
+        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().split_first_chunk());
+        shown.is_some_and(|(scheme, shown): (&[u8; 7], _)| {
+            scheme.eq_ignore_ascii_case(b"bearer ") && token.is(shown)
+        })
+    }
+
+    fn ready(&self) -> Response<Body> {
+        let standing = self.operations.standing();
+        let status = if standing.is_ending { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+        // Probes are asked without a token, so the problems themselves stay inside.
+        json_of(status, &told(&standing, false))
+    }
+
+    async fn reload(&self) -> Response<Body> {
+        let before = self.operations.standing().generation;
+        let Some(standing) = self.operations.reload().await else {
+            return error(StatusCode::SERVICE_UNAVAILABLE, "nothing can be read again now; try again");
+        };
+        let is_in_force = standing.failure.is_none() && standing.generation > before;
+        let status = if is_in_force { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+        json_of(status, &told(&standing, true))
+    }
+}
+
+/// How the process stands, as JSON.
+fn told(standing: &Standing, with_problems: bool) -> Value {
+    let mut value = json!({
+        "ready": !standing.is_ending,
+        "configuration": {
+            "generation": standing.generation,
+            "since": seconds(standing.since),
+            "later": standing.later,
+        },
+    });
+    if let Some(failure) = &standing.failure {
+        value["configuration"]["failed_since"] = seconds(failure.at).into();
+        if with_problems {
+            value["problems"] = failure.report.as_str().into();
+        }
+    }
+    value
+}
+
+/// Since 1970.
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn error(status: StatusCode, message: &str) -> Response<Body> {
+    json_of(status, &json!({ "error": message }))
+}
+
+fn json_of(status: StatusCode, value: &Value) -> Response<Body> {
+    typed(status, value.to_string(), "application/json")
+}
+
+fn typed(status: StatusCode, body: String, media_type: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,244 @@
+//! What is counted and timed, for Prometheus and whoever reads its format (OpenMetrics 1.0).
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+/// The bounds of durations, in seconds: from what a proxy costs to what nobody waits for.
+const DURATION_BOUNDS: [f64; 13] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
+
+/// All that this process counts. Clones count the same.
+#[derive(Clone, Default)]
+pub struct Meters(Arc<Counted>);
+
+struct Counted {
+    registry: Mutex<Registry>,
+    calls: Family<CallLabels, Counter>,
+    durations: Family<DurationLabels, Histogram, fn() -> Histogram>,
+    in_flight: Family<FaceLabels, Gauge>,
+    rules: Family<RuleLabels, Counter>,
+    replies: Family<ReplyLabels, Counter>,
+    upstream_durations: Family<UpstreamLabels, Histogram, fn() -> Histogram>,
+    refusals: Family<RefusalLabels, Counter>,
+}
+
+/// A name that many series share.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Label(Arc<str>);
+
+/// What is told of one call that is over.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct CallLabels {
+    /// The tool.
+    pub tool: Label,
+    /// Whom it asks.
+    pub upstream: Label,
+    /// The way in.
+    pub face: &'static str,
+    /// The revision of MCP; empty for other ways in.
+    pub protocol: &'static str,
+    /// How it ended: `success`, `error`, `task` or `cancelled`.
+    pub outcome: &'static str,
+    /// Why there was an error; empty where there was none.
+    pub fault: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DurationLabels {
+    tool: Label,
+    face: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FaceLabels {
+    face: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RuleLabels {
+    tool: Label,
+    rule: Rule,
+}
+
+/// Which rule of a route decided, counted from 1; none where the default rules did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Rule(Option<usize>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReplyLabels {
+    upstream: Label,
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UpstreamLabels {
+    upstream: Label,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabels {
+    face: &'static str,
+    status: u16,
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        let durations: fn() -> Histogram = || Histogram::new(DURATION_BOUNDS);
+        let counted = Self {
+            registry: Mutex::new(Registry::with_prefix("glossator")),
+            calls: Family::default(),
+            durations: Family::new_with_constructor(durations),
+            in_flight: Family::default(),
+            rules: Family::default(),
+            replies: Family::default(),
+            upstream_durations: Family::new_with_constructor(durations),
+            refusals: Family::default(),
+        };
+        let mut registry = counted.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        registry.register("calls", "Calls that are over", counted.calls.clone());
+        registry.register("call_duration_seconds", "How long calls took", counted.durations.clone());
+        registry.register("calls_in_flight", "Calls that are not over", counted.in_flight.clone());
+        registry.register("rules", "Replies by the rule of the route that decided", counted.rules.clone());
+        registry.register(
+            "upstream_replies",
+            "Requests to upstreams by what came of them, repetitions counted once",
+            counted.replies.clone(),
+        );
+        registry.register(
+            "upstream_duration_seconds",
+            "How long upstreams took, waits and repetitions included",
+            counted.upstream_durations.clone(),
+        );
+        registry.register("refused_requests", "Requests that no call came of", counted.refusals.clone());
+        drop(registry);
+        counted
+    }
+}
+
+impl Meters {
+    /// Counts what somebody else knows, whenever it is asked for.
+    pub fn register(&self, collector: impl Collector + 'static) {
+        let mut registry = self.0.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        registry.register_collector(Box::new(collector));
+    }
+
+    /// A call has begun.
+    pub fn call_began(&self, face: &'static str) {
+        self.0.in_flight.get_or_create(&FaceLabels { face }).inc();
+    }
+
+    /// It is over.
+    pub fn call_ended(&self, labels: &CallLabels, took: Duration) {
+        let face = labels.face;
+        self.0.in_flight.get_or_create(&FaceLabels { face }).dec();
+        self.0.calls.get_or_create(labels).inc();
+        let labels = DurationLabels { tool: labels.tool.clone(), face };
+        self.0.durations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A rule of a route has decided what a reply means; the default rules where there is none.
+    pub fn rule_decided(&self, tool: &Label, rule: Option<usize>) {
+        let labels = RuleLabels { tool: tool.clone(), rule: Rule(rule) };
+        self.0.rules.get_or_create(&labels).inc();
+    }
+
+    /// An upstream has replied, or not: `2xx`, or a word for what went wrong.
+    pub fn upstream_replied(&self, upstream: &Label, result: &'static str, took: Duration) {
+        let labels = ReplyLabels { upstream: upstream.clone(), result };
+        self.0.replies.get_or_create(&labels).inc();
+        let labels = UpstreamLabels { upstream: upstream.clone() };
+        self.0.upstream_durations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A request was turned away before it was a call.
+    pub fn refused(&self, face: &'static str, status: u16) {
+        self.0.refusals.get_or_create(&RefusalLabels { face, status }).inc();
+    }
+
+    /// All of it, as text of the media type [`MEDIA_TYPE`](Self::MEDIA_TYPE).
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        let registry = self.0.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        encode(&mut text, &registry).expect("a String takes everything");
+        text
+    }
+
+    /// Of [`to_text`](Self::to_text).
+    pub const MEDIA_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+}
+
+impl fmt::Debug for Meters {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Meters")
+    }
+}
+
+impl From<Arc<str>> for Label {
+    fn from(name: Arc<str>) -> Self {
+        Self(name)
+    }
+}
+
+impl EncodeLabelValue for Label {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        (&*self.0).encode(encoder)
+    }
+}
+
+impl EncodeLabelValue for Rule {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        match self.0 {
+            Some(index) => (index + 1).encode(encoder),
+            None => "default".encode(encoder),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_told_in_the_format_of_prometheus() {
+        let meters = Meters::default();
+        let labels = CallLabels {
+            tool: Label("get_\"x\"".into()),
+            upstream: Label("old".into()),
+            face: "mcp",
+            protocol: "2025-11-25",
+            outcome: "error",
+            fault: "upstream",
+        };
+        meters.call_began("mcp");
+        meters.call_began("mcp");
+        meters.call_ended(&labels, Duration::from_millis(3));
+        meters.rule_decided(&labels.tool, Some(0));
+        meters.rule_decided(&labels.tool, None);
+        meters.upstream_replied(&labels.upstream, "2xx", Duration::from_millis(2));
+        meters.refused("rest", 404);
+        let text = meters.to_text();
+        for line in [
+            r#"glossator_calls_total{tool="get_\"x\"",upstream="old",face="mcp",protocol="2025-11-25",outcome="error",fault="upstream"} 1"#,
+            r#"glossator_calls_in_flight{face="mcp"} 1"#,
+            r#"glossator_call_duration_seconds_bucket{le="0.005",tool="get_\"x\"",face="mcp"} 1"#,
+            r#"glossator_rules_total{tool="get_\"x\"",rule="1"} 1"#,
+            r#"glossator_rules_total{tool="get_\"x\"",rule="default"} 1"#,
+            r#"glossator_upstream_replies_total{upstream="old",result="2xx"} 1"#,
+            r#"glossator_refused_requests_total{face="rest",status="404"} 1"#,
+            "# TYPE glossator_call_duration_seconds histogram",
+        ] {
+            assert!(text.contains(line), "no {line} in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+}

@@ -1,0 +1,59 @@
+//! The operators' port beside that of clients.
+
+use axum::{Router, body::Body, routing::any};
+use http::Request;
+use tokio::{net::TcpListener, task::JoinHandle};
+use tracing::{info, warn};
+
+use super::{ServeError, bind, serve};
+use crate::{
+    config::{AdminFile, ListenerSettings},
+    face::admin::Admin,
+    observe::Chain,
+};
+
+/// How many operators, probes and scrapers may be connected at once.
+const CONNECTION_LIMIT: usize = 64;
+
+/// A port that operators can connect to; it is closed when this is dropped.
+#[derive(Debug)]
+pub struct OperatorsPort(JoinHandle<()>);
+
+impl OperatorsPort {
+    /// Takes the port and serves there. `None` where there is to be none, or somebody else has the one that nobody asked
+    /// for.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError::Bind`], where the configuration names the address.
+    pub async fn open(file: &AdminFile, admin: Admin) -> Result<Option<Self>, ServeError> {
+        let Some(address) = file.listen else { return Ok(None) };
+        let listener = match bind(address).await {
+            Ok(listener) => listener,
+            Err(error) if file.is_named => return Err(error),
+            Err(error) => {
+                warn!(error = %Chain(&error), "there is no port for operators; `listen` under `admin` names another");
+                return Ok(None);
+            }
+        };
+        Ok(Some(Self::serve(listener, admin)))
+    }
+
+    fn serve(listener: TcpListener, admin: Admin) -> Self {
+        if let Ok(address) = listener.local_addr() {
+            info!(%address, "operators are served");
+        }
+        let settings = ListenerSettings { connection_limit: CONNECTION_LIMIT, ..ListenerSettings::default() };
+        let router = Router::new()
+            .fallback(any(move |request: Request<Body>| async move { admin.handle(request).await }));
+        Self(tokio::spawn(async move {
+            let _ = serve(listener, settings, router, std::future::pending()).await;
+        }))
+    }
+}
+
+impl Drop for OperatorsPort {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

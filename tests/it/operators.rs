@@ -1,0 +1,239 @@
+//! The operators' port, and what they do while the program serves.
+
+use std::{path::PathBuf, sync::Arc};
+
+use axum::body::Body;
+use glossator::{
+    config::{self, Sources},
+    face::admin::{Admin, operations},
+    serve,
+};
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use crate::support::{Client, Program, Scripted, reply, soon};
+
+/// The operators' face of a configuration that nobody serves.
+fn admin(text: &str) -> (Admin, serve::Assembled) {
+    let loaded =
+        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
+    let assembled = serve::assemble(&loaded).unwrap();
+    let (operations, _, _) = operations(Arc::clone(&loaded.shown));
+    let (gateway, meters) = (assembled.gateway.clone(), assembled.meters.clone());
+    (Admin::new(gateway, meters, operations, &loaded.admin.settings), assembled)
+}
+
+async fn ask(admin: &Admin, line: &str, headers: &[(&str, &str)]) -> (u16, String) {
+    let (method, path) = line.split_once(' ').unwrap();
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let response = admin.handle(request.body(Body::empty()).unwrap()).await;
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+const HERE: (&str, &str) = ("host", "localhost:9901");
+
+const ROUTES: &str = "upstreams: { old: { url: http://127.0.0.1:1, headers: { X-Api-Key: hunter2, Authorization: 'Bearer ${TOKEN:-}' } } }\n\
+                      routes: { a: { description: A., request: GET old/a, rest: GET /a } }\n";
+
+#[tokio::test]
+async fn probes_ask_by_any_name_and_everybody_else_by_one_that_is_allowed() {
+    let (admin, _) = admin(ROUTES);
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(ask(&admin, &format!("GET {path}"), &[("host", "10.1.2.3:9901")]).await.0, 200);
+        assert_eq!(ask(&admin, &format!("POST {path}"), &[HERE]).await.0, 405);
+    }
+    for path in ["GET /metrics", "GET /config", "GET /routes", "POST /reload", "GET /nothing"] {
+        let (status, told) = ask(&admin, path, &[("host", "evil.example")]).await;
+        assert!(status == 403 && told.contains("admin.allowed_hosts"), "{path}: {told}");
+        let page = [HERE, ("origin", "http://evil.example")];
+        assert_eq!(ask(&admin, path, &page).await.0, 403, "{path}");
+    }
+    let (status, told) = ask(&admin, "GET /nothing", &[HERE]).await;
+    assert!(status == 404 && told.contains("/metrics"), "{told}");
+    assert_eq!(ask(&admin, "GET /reload", &[HERE]).await.0, 405);
+    // Nobody reads this one again.
+    assert_eq!(ask(&admin, "POST /reload", &[HERE]).await.0, 503);
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_where_there_is_one() {
+    let (admin, _) = admin(&format!("admin: {{ token: 'sesame, open sesame' }}\n{ROUTES}"));
+    assert_eq!(ask(&admin, "GET /healthz", &[HERE]).await.0, 200);
+    for wrong in ["", "Bearer sesame", "Basic sesame, open sesame", "Bearer sesame, open sesame!"] {
+        let (status, told) = ask(&admin, "GET /config", &[HERE, ("authorization", wrong)]).await;
+        assert!(status == 401 && !told.contains("sesame"), "{told}");
+    }
+    let right = [HERE, ("authorization", "bearer sesame, open sesame")];
+    assert_eq!(ask(&admin, "GET /config", &right).await.0, 200);
+}
+
+#[tokio::test]
+async fn what_is_in_force_is_shown_without_secrets() {
+    let (admin, _) = admin(&format!("server: {{ secret: 0123456789abcdef0 }}\n{ROUTES}"));
+    let (_, told) = ask(&admin, "GET /config", &[HERE]).await;
+    let shown: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(shown["routes"]["a"]["request"], "GET old/a");
+    let headers = &shown["upstreams"]["old"]["headers"];
+    assert_eq!(headers["X-Api-Key"], "(hidden)");
+    assert_eq!(shown["server"]["secret"], "(hidden)");
+    assert!(!told.contains("hunter2") && !told.contains("0123456789abcdef0"), "{told}");
+    let (_, told) = ask(&admin, "GET /routes", &[HERE]).await;
+    let routes: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(routes["routes"][0]["endpoints"], json!(["GET /a", "POST /tools/a"]));
+}
+
+#[tokio::test]
+async fn calls_are_counted_by_what_came_of_them() {
+    let upstream = Scripted::answering(reply("404 Not Found", "text/plain", "no")).await;
+    let (admin, assembled) = admin(&format!(
+        "upstreams: {{ old: 'http://{}' }}\nroutes: {{ a: {{ description: A., request: GET old/a, reply: [{{ when: {{ status: 404 }}, error: none }}] }} }}\n",
+        upstream.address
+    ));
+    let snapshot = assembled.gateway.snapshot();
+    let call = |body: &str| {
+        Request::post("/tools/a").header("host", "localhost").body(Body::from(body.to_owned())).unwrap()
+    };
+    let mut router = assembled.router.clone();
+    for body in ["", "{\"x\": 1}"] {
+        let _ = tower::Service::call(&mut router, call(body)).await.unwrap();
+    }
+    drop(snapshot);
+    let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
+    for line in [
+        r#"glossator_calls_total{tool="a",upstream="old",face="rest",protocol="",outcome="error",fault="upstream"} 1"#,
+        r#"glossator_rules_total{tool="a",rule="1"} 1"#,
+        r#"glossator_upstream_replies_total{upstream="old",result="4xx"} 1"#,
+        r#"glossator_calls_in_flight{face="rest"} 0"#,
+        "glossator_configuration_good 1",
+        "# EOF",
+    ] {
+        assert!(text.contains(line), "no {line} in\n{text}");
+    }
+}
+
+fn config_of(upstream: &Scripted, names: &[&str], more: &str) -> String {
+    let routes: String =
+        names.iter().map(|name| format!("  {name}: {{ request: GET old/{name} }}\n")).collect();
+    format!(
+        "server: {{ watch: 20ms }}\nadmin: {{ listen: '127.0.0.1:0' }}\nupstreams: {{ old: 'http://{}' }}\nroutes:\n{routes}{more}",
+        upstream.address
+    )
+}
+
+/// Where a program serves its operators.
+async fn operators(program: &mut Program) -> Client {
+    let line: Value = serde_json::from_str(&program.tells("operators are served", 1).await).unwrap();
+    Client::connect(line["address"].as_str().unwrap().parse().unwrap()).await
+}
+
+async fn standing(client: &mut Client) -> Value {
+    client.ask("GET /readyz", &[], "").await.json()["configuration"].clone()
+}
+
+async fn tools(client: &mut Client) -> usize {
+    client.ask("GET /tools", &[], "").await.json().as_array().unwrap().len()
+}
+
+#[tokio::test]
+async fn a_file_that_has_changed_is_read_again_by_itself() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let file = std::env::temp_dir().join(format!("glossator-it-operators-{}.yaml", std::process::id()));
+    std::fs::write(&file, config_of(&upstream, &["a"], "")).unwrap();
+    let mut program = Program::start_from(&file, &["--listen", "127.0.0.1:0"]).await;
+    let mut client = program.connect().await;
+    let mut operator = operators(&mut program).await;
+    assert_eq!((tools(&mut client).await, &standing(&mut operator).await["generation"]), (1, &json!(1)));
+
+    std::fs::write(&file, config_of(&upstream, &["a", "b"], "")).unwrap();
+    soon("the new table", async { while tools(&mut client).await != 2 {} }).await;
+    assert_eq!(standing(&mut operator).await["generation"], 2);
+
+    std::fs::write(&file, config_of(&upstream, &["a"], "rotues: {}\n")).unwrap();
+    program.tells("the old one stays in force", 1).await;
+    assert_eq!(tools(&mut client).await, 2);
+    let bad = standing(&mut operator).await;
+    assert!(bad["failed_since"].is_u64() && bad["generation"] == 2, "{bad}");
+    let text = operator.ask("GET /metrics", &[], "").await.text().to_owned();
+    assert!(text.contains("glossator_configuration_good 0\n"), "{text}");
+    let reloaded = operator.ask("POST /reload", &[], "").await;
+    assert_eq!(reloaded.status, 422);
+    assert!(reloaded.json()["problems"].as_str().unwrap().contains("did you mean `routes`?"));
+
+    std::fs::write(&file, config_of(&upstream, &["c", "d", "e"], "")).unwrap();
+    let reloaded = operator.ask("POST /reload", &[], "").await;
+    assert_eq!((reloaded.status, tools(&mut client).await), (200, 3), "{}", reloaded.text());
+    assert!(standing(&mut operator).await.get("failed_since").is_none());
+    std::fs::remove_file(&file).unwrap();
+}
+
+/// As Kubernetes mounts a ConfigMap: files are links into `..data`, which is a link to a folder of a version.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_mounted_folder_that_is_swapped_is_read_again() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let folder = std::env::temp_dir().join(format!("glossator-it-configmap-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let version = |name: &str, names: &[&str]| -> PathBuf {
+        let version = folder.join(name);
+        std::fs::create_dir_all(&version).unwrap();
+        std::fs::write(version.join("routes.yaml"), config_of(&upstream, names, "")).unwrap();
+        version
+    };
+    std::os::unix::fs::symlink(version("..1", &["a"]), folder.join("..data")).unwrap();
+    std::os::unix::fs::symlink("..data/routes.yaml", folder.join("routes.yaml")).unwrap();
+    let program = Program::start_from(&folder, &["--listen", "127.0.0.1:0"]).await;
+    let mut client = program.connect().await;
+    assert_eq!(tools(&mut client).await, 1);
+    std::os::unix::fs::symlink(version("..2", &["b", "c"]), folder.join("..data_tmp")).unwrap();
+    std::fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+    soon("the new table", async { while tools(&mut client).await != 2 {} }).await;
+    drop(program);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_process_that_is_told_to_stop_is_not_ready_and_finishes_what_it_has() {
+    let gate = crate::support::Gate::new();
+    let held = gate.clone();
+    let upstream = Scripted::start(move |_| {
+        vec![
+            crate::support::Step::Hold(held.clone()),
+            crate::support::Step::Send(reply("200 OK", "text/plain", "done")),
+        ]
+    })
+    .await;
+    let mut program = Program::start(&config_of(&upstream, &["a"], ""), &["--listen", "127.0.0.1:0"]).await;
+    let mut calling = program.connect().await;
+    let mut operator = operators(&mut program).await;
+    calling.write("POST /tools/a HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    program.terminate();
+    soon("it is not ready", async { while operator.ask("GET /readyz", &[], "").await.status != 503 {} })
+        .await;
+    assert_eq!(operator.ask("GET /healthz", &[], "").await.status, 200);
+    gate.open();
+    assert_eq!(calling.read(false).await.told(), "done");
+    assert!(program.ended().await.0.success());
+}
+
+#[tokio::test]
+async fn a_port_that_somebody_else_has_is_done_without_unless_it_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let file = config::AdminFile {
+        listen: Some(address),
+        is_named: false,
+        settings: glossator::face::admin::AdminSettings { allowed_hosts: Vec::new(), token: None },
+    };
+    let (admin, _) = admin(ROUTES);
+    assert!(serve::OperatorsPort::open(&file, admin.clone()).await.unwrap().is_none());
+    let named = config::AdminFile { is_named: true, ..file };
+    assert!(serve::OperatorsPort::open(&named, admin).await.is_err());
+}
