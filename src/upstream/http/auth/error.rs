@@ -36,11 +36,11 @@ pub enum CredentialError {
         after: Duration,
     },
     /// The token server gave none.
-    #[error("the token server refused with status {status}, error `{code}`")]
+    #[error("the token server refused with status {status} and {code}")]
     Refused {
         /// The status.
         status: StatusCode,
-        /// The code of RFC 6749, section 5.2, where it named one.
+        /// The code of RFC 6749, section 5.2, where it named one; in words.
         code: &'static str,
     },
     /// The token server said yes, and gave none.

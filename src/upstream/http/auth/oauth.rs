@@ -192,19 +192,22 @@ fn seconds(told: &Value) -> Option<Duration> {
 /// The code of an error, where it is one that is known.
 fn code_of(answer: &Value) -> &'static str {
     const KNOWN: [&str; 9] = [
-        "invalid_request",
-        "invalid_client",
-        "invalid_grant",
-        "unauthorized_client",
-        "unsupported_grant_type",
-        "invalid_scope",
-        "invalid_target",
-        "access_denied",
-        "temporarily_unavailable",
+        "`invalid_request`",
+        "`invalid_client`",
+        "`invalid_grant`",
+        "`unauthorized_client`",
+        "`unsupported_grant_type`",
+        "`invalid_scope`",
+        "`invalid_target`",
+        "`access_denied`",
+        "`temporarily_unavailable`",
     ];
     match answer.get("error").and_then(Value::as_str) {
-        Some(code) => KNOWN.into_iter().find(|known| *known == code).unwrap_or("of its own"),
-        None => "none told",
+        Some(code) => {
+            let known = KNOWN.into_iter().find(|known| known.trim_matches('`') == code);
+            known.unwrap_or("an error that is not of RFC 6749")
+        }
+        None => "no error named",
     }
 }
 
@@ -273,8 +276,8 @@ mod tests {
     #[test]
     fn what_is_no_token_is_told_without_what_it_is() {
         check(401, r#"{"error": "invalid_client", "error_description": "s3cr3t"}"#, Err("`invalid_client`"));
-        check(400, r#"{"error": "s3cr3t"}"#, Err("status 400 Bad Request, error `of its own`"));
-        check(500, "s3cr3t", Err("error `none told`"));
+        check(400, r#"{"error": "s3cr3t"}"#, Err("status 400 Bad Request and an error that is not"));
+        check(500, "s3cr3t", Err("no error named"));
         check(200, r#"{"error": "invalid_scope"}"#, Err("`invalid_scope`"));
         check(200, "s3cr3t", Err("no JSON object"));
         check(200, r#"{"token": "s3cr3t"}"#, Err("without `access_token`"));
