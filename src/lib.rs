@@ -29,5 +29,6 @@ pub mod gateway;
 pub mod face;
 pub mod config;
 pub mod infer;
+pub mod import;
 pub mod serve;
 pub mod cli;

@@ -7,6 +7,7 @@ mod cgi;
 mod check;
 mod demo;
 mod explain;
+mod import;
 mod infer;
 mod recordings;
 mod run;
@@ -53,6 +54,8 @@ enum Command {
     /// Propose a route from recorded replies
     #[command(visible_alias = "init")]
     Infer(infer::InferArguments),
+    /// Write routes for an API that has a description
+    Import(import::ImportArguments),
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
 }
@@ -124,6 +127,7 @@ fn program() -> ExitCode {
         Command::Test(arguments) => test::test(&arguments, &mut screen),
         Command::Explain(arguments) => explain::explain(&arguments, &mut screen),
         Command::Infer(arguments) => infer::infer(&arguments, &mut screen),
+        Command::Import(arguments) => import::import(&arguments, &mut screen),
         Command::Schema => schema::schema(&mut screen),
     };
     match done {
@@ -154,6 +158,7 @@ impl Command {
             Self::Test(arguments) => arguments.output,
             Self::Explain(arguments) => arguments.output,
             Self::Infer(arguments) => arguments.output,
+            Self::Import(arguments) => arguments.output(),
             Self::Run(_) | Self::Stdio(_) | Self::Cgi(_) | Self::Demo(_) | Self::Schema => Output::Text,
         }
     }

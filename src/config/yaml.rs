@@ -1,11 +1,31 @@
-//! Values written as YAML, so that this room's reader gets the same values back.
+//! Values written as YAML, so that this room's reader gets the same values back; and read, for who has no settings in it.
 
 use serde_json::Value;
 
-use super::node::{Kind, resolve_plain};
+use super::{
+    Problems, file,
+    node::{Kind, resolve_plain},
+    report::Report,
+    source::Files,
+};
 
 /// How wide a line may be before a list or map gets lines of its own, in characters.
 const WIDTH: usize = 100;
+
+/// The value that a text is.
+///
+/// # Errors
+///
+/// [`Problems`], with `name` for the file.
+pub fn read(name: &str, text: String) -> Result<Value, Problems> {
+    let mut files = Files::default();
+    let index = files.add(name, text);
+    let report = Report::new(&files);
+    match file::read(&report, index) {
+        Some(root) if report.errors() == 0 => Ok(root.to_json()),
+        _ => Err(Problems::of(report.into_problems())),
+    }
+}
 
 /// A text as a key or value in a line: plain where that is read as the same text everywhere, else in quotes.
 pub fn text(text: &str) -> String {

@@ -1,6 +1,7 @@
 //! The program as a person starts it.
 
 mod explain;
+mod import;
 mod infer;
 
 use std::{

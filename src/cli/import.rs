@@ -1,0 +1,107 @@
+//! `glossator import`: routes from the description of an API.
+
+use std::{io::Read, path::PathBuf};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::{Failure, Output, screen::Screen};
+use crate::{
+    config::yaml,
+    import::{self, Wishes},
+};
+
+/// The longest description that is read, in bytes.
+const DOCUMENT_LIMIT_BYTES: u64 = 16 << 20;
+
+#[derive(Debug, Args)]
+pub(super) struct ImportArguments {
+    #[command(subcommand)]
+    from: From,
+}
+
+#[derive(Debug, Subcommand)]
+enum From {
+    /// Of an OpenAPI 3.0 or 3.1 document, in JSON or YAML
+    Openapi(OpenapiArguments),
+}
+
+#[derive(Debug, Args)]
+struct OpenapiArguments {
+    /// The document; `-` for standard input
+    file: PathBuf,
+    /// Where the API is, in the place of the document's first server: `http://host:port/base`
+    #[arg(long)]
+    url: Option<String>,
+    /// Only operations with this tag; may be given several times
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// The form of what is printed
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+impl ImportArguments {
+    pub(super) fn output(&self) -> Output {
+        match &self.from {
+            From::Openapi(arguments) => arguments.output,
+        }
+    }
+}
+
+pub(super) fn import(arguments: &ImportArguments, screen: &mut Screen) -> Result<(), Failure> {
+    let From::Openapi(arguments) = &arguments.from;
+    let document = read(&arguments.file)?;
+    let source = arguments.file.file_name().map(|name| name.to_string_lossy().into_owned());
+    let wishes = Wishes {
+        source: source.filter(|name| name != "-").unwrap_or_else(|| "standard input".to_owned()),
+        url: arguments.url.clone(),
+        tags: arguments.tags.clone(),
+    };
+    let shown = arguments.file.display();
+    let imported =
+        import::openapi(document, &wishes).map_err(|error| Failure::told(format!("{shown}: {error}")))?;
+    match arguments.output {
+        Output::Json => {
+            let remarks: Vec<Value> = imported
+                .remarks
+                .iter()
+                .map(|remark| json!({ "about": remark.about, "what": remark.what }))
+                .collect();
+            screen.json(&json!({ "config": imported.yaml, "routes": imported.routes, "remarks": remarks }));
+        }
+        Output::Text => {
+            screen.line(imported.yaml.trim_end());
+            let plural = if imported.routes == 1 { "" } else { "s" };
+            screen.remark(&format!("{} route{plural}; what is written was checked", imported.routes));
+            for remark in &imported.remarks {
+                screen.remark(&format!("  {}: {}", remark.about, remark.what));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read(file: &std::path::Path) -> Result<Value, Failure> {
+    let shown = file.display().to_string();
+    let mut text = Vec::new();
+    let limit_bytes = DOCUMENT_LIMIT_BYTES + 1;
+    let read = if shown == "-" {
+        std::io::stdin().take(limit_bytes).read_to_end(&mut text)
+    } else {
+        std::fs::File::open(file).and_then(|file| file.take(limit_bytes).read_to_end(&mut text))
+    };
+    if read.map_err(|error| Failure::told(format!("{shown}: {error}")))? as u64 > DOCUMENT_LIMIT_BYTES {
+        return Err(Failure::told(format!(
+            "{shown}: a document may have {DOCUMENT_LIMIT_BYTES} bytes, found more"
+        )));
+    }
+    let text = String::from_utf8(text).map_err(|_| Failure::told(format!("{shown}: expected UTF-8 text")))?;
+    // Every JSON document is YAML, too, but for its length and depth.
+    if text.trim_start().starts_with('{')
+        && let Ok(document) = serde_json::from_str(&text)
+    {
+        return Ok(document);
+    }
+    yaml::read(&shown, text).map_err(Failure::Problems)
+}

@@ -1,0 +1,321 @@
+//! Schemas of a document as clients read them: JSON Schema 2020-12, whole, without what only OpenAPI knows.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::document::{Document, items, members, reference_of};
+
+/// How deep a schema is followed; what lies deeper may be anything. The later ones are for schemas that are too large
+/// otherwise.
+const DEPTHS: [usize; 4] = [12, 6, 3, 1];
+/// How many schemas one may hold, itself included: models read all of it.
+const SIZE_LIMIT: usize = 500;
+/// The longest description that is kept, in characters.
+pub(super) const LONGEST_DESCRIPTION: usize = 400;
+
+/// What a schema is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// An argument: what the document says of it helps a model.
+    Input,
+    /// A result: it is enforced, so only what tells how it is built is kept. Documents are seldom right about the rest.
+    Output,
+}
+
+/// A schema as clients read it. `None` when it is too large, or refers to what is not there.
+pub(super) fn schema(document: &Document, written: &Value, of: Use) -> Option<Value> {
+    DEPTHS.iter().find_map(|depth| {
+        let mut copy = Copy { document, of, most_deep: *depth, left: SIZE_LIMIT, open: Vec::new() };
+        copy.schema(written, 0)
+    })
+}
+
+struct Copy<'d> {
+    document: &'d Document,
+    of: Use,
+    most_deep: usize,
+    left: usize,
+    /// The references that lead to where we are.
+    open: Vec<&'d str>,
+}
+
+impl<'d> Copy<'d> {
+    fn schema(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
+        let mut copied = self.part(written, depth)?;
+        only_required_that_is_there(&mut copied);
+        Some(copied)
+    }
+
+    /// The same of what may be a part of another, which has what this one requires.
+    fn part(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
+        self.left = self.left.checked_sub(1)?;
+        let Some(reference) = reference_of(written) else { return self.plain(written, depth) };
+        // One that holds itself has no end.
+        if self.open.contains(&reference) {
+            return Some(json!({}));
+        }
+        let target = self.document.resolved(written).ok()?;
+        self.open.push(reference);
+        let copied = self.plain(target, depth);
+        self.open.pop();
+        copied
+    }
+
+    fn plain(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
+        let Some(object) = written.as_object() else { return Some(json!({})) };
+        if depth > self.most_deep {
+            return Some(json!({}));
+        }
+        let mut out = Map::new();
+        self.words(object, &mut out);
+        if let Some(properties) = object.get("properties") {
+            let mut kept = Map::new();
+            for (name, property) in members(Some(properties)) {
+                if !self.is_others(property) {
+                    kept.insert(name.clone(), self.schema(property, depth + 1)?);
+                }
+            }
+            out.insert("properties".into(), Value::Object(kept));
+        }
+        if let Some(item) = object.get("items") {
+            out.insert("items".into(), self.schema(item, depth + 1)?);
+        }
+        match object.get("additionalProperties") {
+            Some(schema @ Value::Object(_)) => {
+                out.insert("additionalProperties".into(), self.schema(schema, depth + 1)?);
+            }
+            Some(Value::Bool(false)) if self.of == Use::Input => {
+                out.insert("additionalProperties".into(), false.into());
+            }
+            _ => {}
+        }
+        for word in ["anyOf", "oneOf"] {
+            let mut kept = Vec::new();
+            for choice in items(object.get(word)) {
+                kept.push(self.schema(choice, depth + 1)?);
+            }
+            if !kept.is_empty() {
+                // Of several that fit, a document's author seldom means that none does.
+                out.insert("anyOf".into(), Value::Array(kept));
+            }
+        }
+        for part in items(object.get("allOf")) {
+            let part = self.part(part, depth + 1)?;
+            join(&mut out, part);
+        }
+        Some(with_null(object, Value::Object(out)))
+    }
+
+    /// The words that say nothing of other schemas.
+    fn words(&self, written: &Map<String, Value>, out: &mut Map<String, Value>) {
+        const OF_BOTH: [&str; 5] = ["type", "enum", "const", "title", "required"];
+        const OF_INPUT: [&str; 11] = [
+            "default",
+            "minimum",
+            "maximum",
+            "multipleOf",
+            "minLength",
+            "maxLength",
+            "pattern",
+            "minItems",
+            "maxItems",
+            "uniqueItems",
+            "examples",
+        ];
+        let wanted = OF_BOTH.iter().chain(OF_INPUT.iter().filter(|_| self.of == Use::Input));
+        for word in wanted {
+            if let Some(value) = written.get(*word) {
+                out.insert((*word).to_owned(), value.clone());
+            }
+        }
+        if let Some(text) = written.get("description").and_then(Value::as_str)
+            && !text.trim().is_empty()
+        {
+            out.insert("description".into(), shortened(text, LONGEST_DESCRIPTION).into());
+        }
+        if self.of == Use::Output {
+            return;
+        }
+        for (word, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
+            match (written.get(word), written.get(bound)) {
+                // As OpenAPI 3.0 says it.
+                (Some(Value::Bool(true)), Some(limit)) => {
+                    out.insert(word.into(), limit.clone());
+                    out.shift_remove(bound);
+                }
+                (Some(limit @ Value::Number(_)), _) => {
+                    out.insert(word.into(), limit.clone());
+                }
+                _ => {}
+            }
+        }
+        const FORMATS: [&str; 6] = ["date", "date-time", "time", "email", "uri", "uuid"];
+        if let Some(format) =
+            written.get("format").and_then(Value::as_str).filter(|name| FORMATS.contains(name))
+        {
+            out.insert("format".into(), format.into());
+        }
+    }
+
+    /// Whether a property is none of this use: what only the server says is no argument.
+    fn is_others(&self, property: &Value) -> bool {
+        let property = self.document.resolved(property).unwrap_or(property);
+        let word = match self.of {
+            Use::Input => "readOnly",
+            Use::Output => "writeOnly",
+        };
+        property.get(word).and_then(Value::as_bool).unwrap_or_default()
+    }
+}
+
+/// Only what is there can be required: what the server alone says is not, of an argument.
+fn only_required_that_is_there(schema: &mut Value) {
+    let Some(schema) = schema.as_object_mut() else { return };
+    let Some(Value::Array(mut names)) = schema.shift_remove("required") else { return };
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let mut seen = BTreeSet::new();
+    names.retain(|name| {
+        let name = name.as_str().filter(|name| properties.is_some_and(|known| known.contains_key(*name)));
+        name.is_some_and(|name| seen.insert(name.to_owned()))
+    });
+    if !names.is_empty() {
+        schema.insert("required".into(), Value::Array(names));
+    }
+}
+
+/// What OpenAPI 3.0 calls nullable.
+fn with_null(written: &Map<String, Value>, mut schema: Value) -> Value {
+    if written.get("nullable") != Some(&Value::Bool(true)) {
+        return schema;
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum")
+        && !values.contains(&Value::Null)
+    {
+        values.push(Value::Null);
+    }
+    match schema.get("type") {
+        Some(Value::String(kind)) => {
+            let both = json!([kind, "null"]);
+            schema["type"] = both;
+            schema
+        }
+        None if schema.as_object().is_some_and(|object| !object.is_empty()) => {
+            json!({ "anyOf": [schema, { "type": "null" }] })
+        }
+        _ => schema,
+    }
+}
+
+/// Puts a part of `allOf` into the whole: properties and what is required are joined, of the rest the first word holds.
+fn join(whole: &mut Map<String, Value>, part: Value) {
+    let Value::Object(part) = part else { return };
+    for (word, value) in part {
+        match (whole.get_mut(&word), value) {
+            (Some(Value::Object(known)), Value::Object(more)) if word == "properties" => {
+                for (name, property) in more {
+                    known.entry(name).or_insert(property);
+                }
+            }
+            (Some(Value::Array(known)), Value::Array(more)) if word == "required" => {
+                for name in more {
+                    if !known.contains(&name) {
+                        known.push(name);
+                    }
+                }
+            }
+            (Some(_), _) => {}
+            (None, value) => {
+                whole.insert(word, value);
+            }
+        }
+    }
+}
+
+/// At most so many characters of a text, in one line, cut at a word.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if text.chars().count() <= most {
+        return text;
+    }
+    let begins: String = text.chars().take(most).collect();
+    let end = begins.rfind(' ').unwrap_or(begins.len());
+    format!("{} …", &begins[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(of: Use, written: Value, expected: Value) {
+        let root = json!({"openapi": "3.0.3", "components": {"schemas": {
+            "Name": {"type": "string", "minLength": 1, "example": "Bo"},
+            "Node": {"type": "object", "properties": {"next": {"$ref": "#/components/schemas/Node"}}},
+            "Base": {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer", "readOnly": true}}},
+        }}});
+        let document = Document::new(root).unwrap();
+        assert_eq!(schema(&document, &written, of), Some(expected));
+    }
+
+    #[test]
+    fn references_are_followed_and_those_without_end_are_anything() {
+        check(
+            Use::Input,
+            json!({"$ref": "#/components/schemas/Name"}),
+            json!({"type": "string", "minLength": 1}),
+        );
+        check(Use::Output, json!({"$ref": "#/components/schemas/Name"}), json!({"type": "string"}));
+        check(
+            Use::Output,
+            json!({"$ref": "#/components/schemas/Node"}),
+            json!({"type": "object", "properties": {"next": {}}}),
+        );
+    }
+
+    #[test]
+    fn parts_become_one_and_what_the_server_alone_says_is_no_argument() {
+        let written = json!({"allOf": [{"$ref": "#/components/schemas/Base"}, {"type": "object", "required": ["a"],
+            "properties": {"a": {"type": "boolean"}}}]});
+        let a = json!({"type": "boolean"});
+        check(
+            Use::Input,
+            written.clone(),
+            json!({"type": "object", "properties": {"a": a}, "required": ["a"]}),
+        );
+        let both = json!({"id": {"type": "integer"}, "a": a});
+        check(Use::Output, written, json!({"type": "object", "properties": both, "required": ["id", "a"]}));
+        let twice = json!({"properties": {"a": {}}, "required": ["a", "b", "a"]});
+        check(Use::Output, twice, json!({"properties": {"a": {}}, "required": ["a"]}));
+    }
+
+    #[test]
+    fn a_schema_that_is_too_large_is_told_less_deep() {
+        let fields: Map<String, Value> =
+            (0..30).map(|number| (format!("f{number}"), json!({"type": "string"}))).collect();
+        let object = json!({"type": "object", "properties": fields});
+        let wide: Map<String, Value> = (0..30).map(|number| (format!("o{number}"), object.clone())).collect();
+        let document = Document::new(json!({"openapi": "3.1.0"})).unwrap();
+        let told = schema(
+            &document,
+            &json!({"type": "object", "properties": {"a": {"properties": wide}}}),
+            Use::Input,
+        );
+        let told = told.unwrap();
+        assert_eq!(told["properties"]["a"]["properties"].as_object().unwrap().len(), 30);
+    }
+
+    #[test]
+    fn words_of_openapi_3_0_become_those_of_json_schema() {
+        check(
+            Use::Input,
+            json!({"type": "integer", "format": "int64", "nullable": true, "minimum": 0, "exclusiveMinimum": true}),
+            json!({"type": ["integer", "null"], "exclusiveMinimum": 0}),
+        );
+        check(
+            Use::Input,
+            json!({"type": "string", "enum": ["a"], "nullable": true, "xml": {"name": "x"}}),
+            json!({"type": ["string", "null"], "enum": ["a", null]}),
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! `glossator import openapi`: what comes of a document, and what a call of it asks.
+
+use glossator::config::{self, Sources};
+use serde_json::{Value, json};
+
+use super::{TemporaryFile, glossator, succeeds};
+use crate::support::{Loaded, Scripted, Step, reply};
+
+const SHOP: &str = r##"
+openapi: 3.0.3
+info: { title: "The Shop: orders", version: "2" }
+servers: [{ url: "https://{region}.shop.example/api", variables: { region: { default: eu } } }]
+paths:
+  /orders/{order-id}:
+    parameters:
+      - { $ref: "#/components/parameters/OrderId" }
+    get:
+      operationId: get order
+      summary: One order.
+      tags: [orders]
+      parameters:
+        - { name: "fields[]", in: query, explode: false, schema: { type: array, items: { type: string } } }
+        - { name: page, in: query, schema: { type: integer, minimum: 1, nullable: true } }
+        - { name: X-Tenant, in: header, schema: { type: string } }
+        - { name: Authorization, in: header, schema: { type: string } }
+        - { name: session, in: cookie, schema: { type: string } }
+      responses:
+        "200":
+          description: It.
+          content:
+            application/json: { schema: { $ref: "#/components/schemas/Order" } }
+            application/xml: { schema: { $ref: "#/components/schemas/Order" } }
+        "404": { description: None. }
+    delete: { deprecated: true, tags: [orders], responses: { "204": { description: Gone. } } }
+  /orders:
+    post:
+      operationId: create
+      description: |
+        Makes an order,
+        and sends it.
+      requestBody:
+        required: true
+        content: { application/json: { schema: { $ref: "#/components/schemas/Order" } } }
+      responses:
+        "201": { description: Made., content: { application/json: { schema: { $ref: "#/components/schemas/Order" } } } }
+        "202": { description: Later. }
+  /search:
+    post:
+      operationId: create
+      tags: [orders]
+      requestBody:
+        content: { application/x-www-form-urlencoded: { schema: { properties: { q: { type: string } } } } }
+      responses: { default: { description: Anything. } }
+  /upload:
+    post:
+      requestBody: { required: true, content: { multipart/form-data: { schema: { type: object } } } }
+      responses: {}
+  /elsewhere: { $ref: "other.yaml#/paths/x" }
+components:
+  parameters:
+    OrderId: { name: order-id, in: path, required: true, schema: { type: integer } }
+  schemas:
+    Base: { type: object, required: [id, name], properties: { id: { type: integer, readOnly: true } } }
+    Order:
+      allOf:
+        - { $ref: "#/components/schemas/Base" }
+        - type: object
+          properties:
+            name: { type: string, maxLength: 40 }
+            count: { type: integer }
+            parts: { type: array, items: { $ref: "#/components/schemas/Order" } }
+  securitySchemes:
+    key: { type: apiKey, in: header, name: X-Key }
+    login: { type: oauth2, flows: { clientCredentials: { tokenUrl: "https://login.example/token", scopes: {} } } }
+"##;
+
+/// What the command prints of a document, as a program reads it.
+fn imported(name: &str, document: &str, arguments: &[&str]) -> Value {
+    let file = TemporaryFile::new(name, document);
+    let mut all = vec!["import", "openapi", file.path(), "--output", "json"];
+    all.extend(arguments);
+    serde_json::from_str(&succeeds(&all)).unwrap()
+}
+
+#[test]
+fn a_document_becomes_a_file_that_is_good() {
+    let told = imported("shop.yaml", SHOP, &[]);
+    let yaml = told["config"].as_str().unwrap();
+    let file = TemporaryFile::new("shop-routes.yaml", yaml);
+    let checked: Value =
+        serde_json::from_str(&succeeds(&["check", "--config", file.path(), "--output", "json"])).unwrap();
+    assert_eq!(checked["problems"], json!([]), "{yaml}");
+    for part in [
+        "url: \"https://eu.shop.example/api\"",
+        "# headers: { X-Key: \"${THE_SHOP_ORDERS_KEY}\" }",
+        "# auth: { oauth: { token_url: \"https://login.example/token\",",
+        "  get_order:\n    description: One order.",
+        "path: \"/orders/{order_id}\"",
+        "Accept: application/json",
+        "description: \"Makes an order, and sends it.\"",
+        "name: { type: string, maxLength: 40 }",
+        "required: [name]",
+        "  create_2:",
+        "  delete_orders_order-id:\n    description: \"Deprecated. DELETE /orders/{order-id}.\"",
+    ] {
+        assert!(yaml.contains(part), "{part} is missing in\n{yaml}");
+    }
+    let remarks: Vec<String> = told["remarks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|remark| format!("{}: {}", remark["about"].as_str().unwrap(), remark["what"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        remarks,
+        [
+            "GET /orders/{order-id}: without the parameter `session`: it is a cookie",
+            "POST /upload: left out: its body is `multipart/form-data`, and only JSON, forms and text are sent",
+            "/elsewhere: left out: `other.yaml#/paths/x` refers to another document, which is not read",
+        ]
+    );
+    assert_eq!(told["routes"], 4);
+}
+
+#[test]
+fn json_is_read_as_well_and_tags_choose() {
+    let mut document: Value =
+        serde_json::from_value(config::yaml::read("shop.yaml", SHOP.to_owned()).unwrap()).unwrap();
+    document["servers"] = json!([{ "url": "/api" }]);
+    let written = document.to_string();
+    let told = imported("shop.json", &written, &["--tag", "orders", "--url", "http://127.0.0.1:1"]);
+    let yaml = told["config"].as_str().unwrap();
+    assert_eq!(told["routes"], 3, "{yaml}");
+    assert!(yaml.contains("get_order:") && !yaml.contains("Makes an order"), "{yaml}");
+}
+
+#[tokio::test]
+async fn a_call_asks_what_the_document_says() {
+    let upstream = Scripted::start(|asked| {
+        let body = match asked.line().starts_with("GET") {
+            true => r#"{"id": 7, "name": "Bo", "parts": [{"id": 8, "name": "x"}]}"#,
+            false => r#"{"id": 8, "name": "An"}"#,
+        };
+        vec![Step::Send(reply("200 OK", "application/json", body))]
+    })
+    .await;
+    let url = format!("http://{}/api", upstream.address);
+    let told = imported("shop-call.yaml", SHOP, &["--url", &url]);
+    let yaml = told["config"].as_str().unwrap();
+    let program = Loaded::start(&config::load(&Sources::of_text("shop.yaml", yaml)).unwrap()).await;
+    for (tool, arguments) in [
+        ("get_order", r#"{"order_id": 7, "fields": ["id", "name"], "X_Tenant": "north"}"#),
+        ("get_order", r#"{"order_id": 7}"#),
+        ("create", r#"{"name": "An", "parts": [{"name": "y"}]}"#),
+        ("create_2", r#"{"q": "a b"}"#),
+    ] {
+        let json = ["Content-Type: application/json"];
+        let line = format!("POST /tools/{tool}");
+        let response = program.connect().await.ask(&line, &json, arguments).await;
+        assert_eq!(response.status, 200, "{}", response.text());
+        assert!(response.json()["structuredContent"]["name"].is_string(), "{}", response.text());
+    }
+    let asked = upstream.state().asked;
+    let lines: Vec<_> = asked.iter().map(|asked| asked.line().replace(" HTTP/1.1", "")).collect();
+    assert_eq!(
+        lines,
+        [
+            "GET /api/orders/7?fields%5B%5D=id%2Cname",
+            "GET /api/orders/7",
+            "POST /api/orders",
+            "POST /api/search"
+        ]
+    );
+    assert_eq!((asked[0].header("x-tenant"), asked[1].header("x-tenant")), (vec!["north"], vec![]));
+    assert_eq!(asked[0].header("accept"), ["application/json"]);
+    assert_eq!(asked[2].body, br#"{"name":"An","parts":[{"name":"y"}]}"#);
+    assert_eq!(asked[3].body, b"q=a%20b");
+}
+
+#[test]
+fn what_no_routes_can_be_made_of_is_told_with_a_way_out() {
+    for (document, words) in [
+        (
+            "swagger: '2.0'",
+            "expected an OpenAPI document with `openapi: 3.0` or `3.1`, found `swagger: \"2.0\"`",
+        ),
+        ("routes: {}", "found neither `openapi` nor `swagger` in it"),
+        ("openapi: 3.1.0\npaths: { /a: { get: {} } }", "give `--url http://HOST:PORT/BASE`"),
+        (
+            "openapi: 3.1.0\nservers: [{ url: 'ftp://a' }]\npaths: { /a: { get: {} } }",
+            "can't be reached at `ftp://a`",
+        ),
+        ("openapi: 3.1.0\nservers: [{ url: 'http://a' }]", "no operation"),
+        ("openapi: [", "never closed"),
+    ] {
+        let file = TemporaryFile::new("no-routes.yaml", document);
+        let output = glossator(&["import", "openapi", file.path()]);
+        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(words), "{document}\n{said}");
+    }
+}
