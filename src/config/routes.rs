@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
-use http::HeaderName;
+use http::{HeaderName, header::AUTHORIZATION};
 use serde_json::{Map, Value};
 
 use super::{
@@ -38,6 +38,7 @@ use crate::{
         TranslationLimits, Translator, Wrap,
     },
     tool::{ErrorFormat, ToolDefinition, ToolName},
+    upstream::UpstreamSettings,
 };
 
 /// One route as it was written.
@@ -296,6 +297,12 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     match &request.template {
         RequestTemplate::Http(template) => {
             auth::warn_of_idle(report, &section, template, upstream.and_then(|file| file.settings.http()));
+            let is_cgi = upstream.is_some_and(|file| matches!(file.settings, UpstreamSettings::Cgi(_)));
+            if is_cgi && template.carries(&AUTHORIZATION) {
+                let message = "`Authorization` has no effect: a CGI program is given no credentials";
+                let help = "set a variable for it, under `environment` of the upstream";
+                report.warning(entry.key.span, message, help);
+            }
         }
         RequestTemplate::Command(_) => {}
     }

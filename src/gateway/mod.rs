@@ -346,7 +346,8 @@ impl Snapshot {
         let (headers, caller, trace) = (call.headers, &call.caller, trace.as_ref());
         let asking = Asking { snapshot: self, route, arguments: &arguments, headers, caller, trace, due };
         tell_lines(route, &arguments, None, &mut telling);
-        let is_safe = request.is_safe();
+        // Who says that it may be repeated need not be told to look first.
+        let is_safe = route.repeatable.unwrap_or_else(|| request.is_safe());
         let asked = match (&route.job, &request) {
             (Some(_), UpstreamRequest::Http(request)) => Some(request.clone()),
             _ => None,

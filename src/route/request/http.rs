@@ -157,6 +157,11 @@ impl HttpTemplate {
         Ok(HttpRequest { method: self.method.clone(), under: Under::Address, path_and_query, headers, body })
     }
 
+    /// Whether it has a header of this name, its own or the caller's.
+    pub fn carries(&self, header: &HeaderName) -> bool {
+        self.forwarded.contains(header) || self.headers.iter().any(|(name, _)| name == header)
+    }
+
     fn target(&self, filling: &mut Filling<'_>) -> Result<PathAndQuery, RequestError> {
         let mut target = self.path.fill(filling.arguments).map_err(RequestError)?;
         let query = filling.encoded(&self.query)?;
