@@ -85,7 +85,7 @@ impl Asking<'_> {
         let took = begun.elapsed();
         match &reply {
             Ok(reply) => record.replied(reply, took, &self.route.translator.redaction),
-            Err(error) => record.upstream_failed(error, took),
+            Err(error) => record.upstream_failed(error, took, &self.route.translator.redaction),
         }
         reply
     }

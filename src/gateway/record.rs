@@ -68,10 +68,12 @@ impl<'a> Record<'a> {
             }
             Some(exit) => {
                 self.exit = Some(exit.end);
-                self.program_ended(exit, redaction);
                 if exit.end.is_success() { "exit_success" } else { "exit_failure" }
             }
         };
+        if let Some(exit) = reply.exit.as_ref().or(reply.beside.as_ref()) {
+            self.program_ended(exit, redaction);
+        }
         self.meters.upstream_replied(&self.upstream.shared().into(), result, took);
     }
 
@@ -96,13 +98,14 @@ impl<'a> Record<'a> {
         self.meters.rule_decided(&self.tool.shared().into(), rule);
     }
 
-    pub(super) fn upstream_failed(&self, error: &UpstreamError, took: Duration) {
+    pub(super) fn upstream_failed(&self, error: &UpstreamError, took: Duration, redaction: &Redaction) {
         self.meters.upstream_replied(&self.upstream.shared().into(), error.as_word(), took);
+        let chain = Chain(error).to_string();
         warn!(
             tool = %self.tool,
             request_id = %self.request_id,
             upstream = %error.upstream(),
-            error = %Chain(error),
+            error = %redaction.hide_long(&chain),
             "upstream gave no usable reply"
         );
     }

@@ -31,12 +31,14 @@ pub struct Reply {
     pub body: Bytes,
     /// How the program ended whose output this is; `None` of what a server answered.
     pub exit: Option<Box<Exit>>,
+    /// How the CGI program ended that answered, and what it said beside its answer. For the log only.
+    pub beside: Option<Box<Exit>>,
 }
 
 impl Reply {
     /// What a server answered.
     pub fn new(status: StatusCode, headers: HeaderMap, body: Bytes) -> Self {
-        Self { status, headers, body, exit: None }
+        Self { status, headers, body, exit: None, beside: None }
     }
 
     /// The media type without parameters, lower case: `text/plain` of `Text/Plain; charset=utf-8`. `None` when

@@ -8,7 +8,7 @@ use std::{
 use glossator::config::{self, Sources};
 use serde_json::{Value, json};
 
-use crate::support::{Loaded, Response};
+use crate::support::{Loaded, Program, Response};
 
 /// A script in a file of its own; until it is dropped.
 struct Script(PathBuf);
@@ -129,4 +129,31 @@ async fn the_worked_example_answers() {
         call("add_number", json!({"name": "Ola", "number": "1"})).await.told(),
         "phonebook.example.com would add: name=Ola&number=1\n"
     );
+}
+
+#[tokio::test]
+async fn what_it_says_beside_its_answer_is_in_the_log() {
+    let failing = Script::new("failing", "echo 'no database, card 4000123412341234' >&2; exit 3");
+    let answering = Script::new("answering", "echo 'Status: 204'; echo; echo 'out of paper' >&2; exit 4");
+    let (failing, answering) = (failing.0.display(), answering.0.display());
+    let program = Program::start(
+        &format!(
+            "upstreams: {{ a: {{ cgi: {failing} }}, b: {{ cgi: {answering} }} }}\n\
+             server: {{ listen: '127.0.0.1:0' }}\ndefaults: {{ redact: ['\\d{{16}}'] }}\n\
+             routes: {{ a: {{ description: x, request: GET a/ }}, b: {{ description: x, request: GET b/ }} }}\n"
+        ),
+        &[],
+    )
+    .await;
+    let mut client = program.connect().await;
+    assert_eq!(client.ask("POST /tools/a", &["X-Request-Id: mine"], "").await.status, 502);
+    assert_eq!(client.ask("POST /tools/b", &["X-Request-Id: yours"], "").await.status, 200);
+    let log = program.log().await;
+    let of = |id: &str| log.iter().find(|line| line["request_id"] == id && line["level"] == "WARN").unwrap();
+    let error = of("mine")["error"].as_str().unwrap();
+    assert!(
+        error.ends_with("ended with exit status 3; on standard error: no database, card [redacted]"),
+        "{error}"
+    );
+    assert_eq!((&of("yours")["exit"], &of("yours")["stderr"]), (&json!("4"), &json!("out of paper\n")));
 }

@@ -12,7 +12,6 @@ use std::{
 
 use http::Method;
 use tower::Service;
-use tracing::{debug, warn};
 
 use super::{
     Ask, PendingReply, UpstreamError,
@@ -72,14 +71,15 @@ impl CgiUpstream {
             },
         );
         let Finished { output, exit } = running.await.map_err(|error| error.of(upstream(), limit_bytes))?;
-        self.log(&exit);
         let mut reply = answer::read(&output, &exit).map_err(|error| match error {
             AnswerError::HeadTooLong => UpstreamError::HeadTooLong {
                 upstream: upstream(),
                 limit_bytes: HEAD_LIMIT_BYTES,
                 limit_count: HEADER_COUNT_LIMIT,
             },
-            other => UpstreamError::NotCgi { upstream: upstream(), source: other.into() },
+            other => {
+                UpstreamError::NotCgi { upstream: upstream(), source: with_stderr(&other, &exit).into() }
+            }
         })?;
         if request.method == Method::HEAD {
             reply.body.clear();
@@ -87,17 +87,16 @@ impl CgiUpstream {
         if reply.body.len() > limit_bytes {
             return Err(UpstreamError::TooLong { upstream: upstream(), limit_bytes });
         }
+        reply.beside = Some(Box::new(exit));
         Ok(reply)
     }
+}
 
-    /// What it says beside its reply is for whoever looks after it.
-    fn log(&self, exit: &Exit) {
-        let (upstream, stderr) = (self.name(), exit.stderr_text());
-        if !exit.end.is_success() {
-            warn!(%upstream, exit = %exit.end, %stderr, "the CGI program failed");
-        } else if !stderr.is_empty() {
-            debug!(%upstream, exit = %exit.end, %stderr, "the CGI program wrote to standard error");
-        }
+/// Why there is no answer, in the words of the program too, where it has some.
+fn with_stderr(error: &AnswerError, exit: &Exit) -> String {
+    match exit.stderr_text().trim_end() {
+        "" => error.to_string(),
+        stderr => format!("{error}; on standard error: {stderr}"),
     }
 }
 

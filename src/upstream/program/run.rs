@@ -8,7 +8,7 @@ use tokio::{
     process::ChildStdin,
     time::timeout,
 };
-use tracing::info;
+use tracing::debug;
 
 use super::{
     super::{Happened, Meanwhile},
@@ -126,7 +126,7 @@ impl Drop for Written<'_> {
     fn drop(&mut self) {
         if !self.is_taken && !self.stderr.is_empty() {
             let stderr = String::from_utf8_lossy(last(&self.stderr)).into_owned();
-            info!(program = %self.program.called, stderr, "a program was ended before it was done");
+            debug!(program = %self.program.called, stderr, "a program was ended before it was done");
         }
     }
 }

@@ -104,3 +104,30 @@ fn a_resource_is_explained_by_its_uri() {
     assert!(told.contains("tool result") && told.contains("a page"), "{told}");
     assert_eq!(glossator(&["explain", "book://7/8", "--config", config.path()]).status.code(), Some(2));
 }
+
+#[test]
+fn a_command_is_explained_by_its_words_and_by_its_end() {
+    let config = ["--config", "config/commands.yaml"];
+    let explained = |more: &[&str]| succeeds(&[&["explain", "find_lines"], &config[..], more].concat());
+    let args = r#"{"pattern": "it's", "text": "one\ntwo", "most": 3}"#;
+    let shown = explained(&["--args", args]);
+    let expected = r"grep --ignore-case --max-count=3 '--regexp=it'\''s'   (the command `search`)";
+    assert_eq!(shown, format!("{expected}\n\none\ntwo\n"));
+    let json: serde_json::Value =
+        serde_json::from_str(&explained(&["--args", args, "--output", "json"])).unwrap();
+    assert_eq!(json["command"][3], "--regexp=it's");
+    let nothing = TemporaryFile::new("nothing.txt", "");
+    let reply = ["--reply", nothing.path()];
+    let told = explained(&[&reply[..], &["--exit", "1", "--args", args]].concat());
+    assert!(told.starts_with("output       exit status 1, 0 bytes\nrule 1       holds\n"), "{told}");
+    let told =
+        explained(&[&reply[..], &["--exit", "SIGKILL", "--stderr", "killed", "--args", args]].concat());
+    assert!(told.contains("does not hold: exit is SIGKILL, expected `exit` to be `1`"), "{told}");
+    assert!(told.contains("was ended by signal SIGKILL"), "{told}");
+    for (option, value) in [("--status", "200"), ("--type", "text/plain"), ("--exit", "300")] {
+        let wrong = [&["explain", "find_lines"], &config[..], &reply[..], &[option, value]].concat();
+        assert!(!glossator(&wrong).status.success(), "{option}");
+    }
+    let of_a_server = ["explain", "get_weather", "--config", "config/demo.yaml", "--exit", "1"];
+    assert!(!glossator(&[&of_a_server[..], &reply[..]].concat()).status.success());
+}
