@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 
+import kubernetes_validate
 import yaml
 
 root, out = map(pathlib.Path, sys.argv[1:])
@@ -62,7 +63,15 @@ arguments("systemd", shlex.split(start[0])[1:])
 # -- Kubernetes
 documents = [d for d in yaml.safe_load_all((deploy / "kubernetes.yaml").read_text()) if d]
 by_kind = {d["kind"]: d for d in documents}
-report("kubernetes: ConfigMap, Deployment and Service", set(by_kind) == {"ConfigMap", "Deployment", "Service"}, list(by_kind))
+wanted = {"ConfigMap", "Deployment", "Service", "HorizontalPodAutoscaler", "NetworkPolicy"}
+report("kubernetes: what it is made of", set(by_kind) == wanted, list(by_kind))
+for document in documents:
+    try:
+        kubernetes_validate.validate(document, "1.31", strict=True)
+        why = None
+    except Exception as error:
+        why = str(error)
+    report(f"kubernetes: {document['kind']} is valid for Kubernetes 1.31", why is None, why)
 config, deployment, service = by_kind["ConfigMap"], by_kind["Deployment"], by_kind["Service"]
 (out / "kubernetes.yaml").write_text(config["data"]["glossator.yaml"])
 pod = deployment["spec"]["template"]
@@ -79,7 +88,15 @@ listen = yaml.safe_load(config["data"]["glossator.yaml"])["server"]["listen"]
 report("kubernetes: listens on the port that the pod names", listen == f"0.0.0.0:{ports['http']}", listen)
 report("kubernetes: the Service leads there", service["spec"]["ports"][0]["targetPort"] == "http")
 probes = [glossator[kind]["httpGet"] for kind in ("startupProbe", "readinessProbe", "livenessProbe")]
-report("kubernetes: probes ask that port", all(p["port"] == "http" for p in probes), probes)
+report("kubernetes: probes ask the operators' port", all(p["port"] == "operators" for p in probes), probes)
+admin = yaml.safe_load(config["data"]["glossator.yaml"])["admin"]["listen"]
+report("kubernetes: which is the one that it listens on", admin == f"0.0.0.0:{ports['operators']}", admin)
+named = {port["port"] for rule in by_kind["NetworkPolicy"]["spec"]["ingress"] for port in rule["ports"]}
+report("kubernetes: the NetworkPolicy names the pod's ports", named == set(ports), named)
+scrape = pod["metadata"]["annotations"]["prometheus.io/port"]
+report("kubernetes: Prometheus is told the right port", scrape == str(ports["operators"]), scrape)
+scaled = by_kind["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]["name"]
+report("kubernetes: what is scaled is there", scaled == deployment["metadata"]["name"], scaled)
 (out / "kubernetes.probes").write_text("".join(f"{path}\n" for path in sorted({p["path"] for p in probes})))
 volumes = {v["name"]: v for v in pod["spec"]["volumes"]}
 mounts = [m for c in containers.values() for m in c["volumeMounts"]]
@@ -104,5 +121,15 @@ report("compose: every mounted file exists", not missing, missing)
 containerfile = (deploy / service["build"]["context"] / service["build"]["dockerfile"])
 report("compose: builds from the Containerfile", containerfile.is_file(), containerfile)
 report("compose: publishes on loopback only", all(p.startswith("127.0.0.1:") for p in service["ports"]), service["ports"])
+
+# -- Alerts and dashboard: every metric that they name
+alerts = (deploy / "prometheus-alerts.yaml").read_text()
+board = json.loads((deploy / "grafana-dashboard.json").read_text())
+expressions = [rule["expr"] for group in yaml.safe_load(alerts)["groups"] for rule in group["rules"]]
+expressions += [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+metrics = sorted({name for expression in expressions for name in re.findall(r"glossator_\w+", expression)})
+(out / "metrics.names").write_text("".join(f"{name}\n" for name in metrics))
+ids = [panel["id"] for panel in board["panels"]]
+report("grafana: every panel has an id of its own", len(ids) == len(set(ids)), ids)
 
 sys.exit(1 if broken else 0)
