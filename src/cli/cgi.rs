@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{
     ConfigArgument, Failure, STACK_BYTES,
-    run::{LogOverrides, start_log},
+    run::{DISCOVERY_PATIENCE, LogOverrides, start_log},
     screen::Screen,
 };
 use crate::{
@@ -63,7 +63,13 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
         .thread_stack_size(STACK_BYTES)
         .build()
         .map_err(|error| told(&error))?;
-    let answered = runtime.block_on(serve::answer_cgi(assembled.router, request, &mut io::stdout().lock()));
+    let (router, mut swap) = (assembled.router, assembled.swap);
+    let answered = runtime.block_on(async move {
+        swap.discover_first(DISCOVERY_PATIENCE).await;
+        let answered = serve::answer_cgi(router, request, &mut io::stdout().lock()).await;
+        swap.close().await;
+        answered
+    });
     // What still runs, nobody waits for.
     runtime.shutdown_background();
     match answered {

@@ -16,8 +16,8 @@ use super::{
 use crate::{
     config::{Loaded, RouteFile},
     reply::{Choice, End, Exit, Recording, Reply},
-    route::{CommandRequest, RequestTemplate, Route, RouteTable, UpstreamRequest},
-    rule::{Facts, Step, Trace, Translation, translate},
+    route::{CommandRequest, RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest},
+    rule::{Facts, Step, Trace, Translation, extract::MCP_MEDIA_TYPE, translate},
     tool::{Arguments, Fault, Shapes, ToolResult, write_result},
 };
 
@@ -67,6 +67,7 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
         Some(path) => {
             let reply = match &file.route.request {
                 RequestTemplate::Http(_) => recorded(arguments, path, screen)?,
+                RequestTemplate::Tool(_) => of_mcp_server(recorded(arguments, path, screen)?),
                 RequestTemplate::Command(_) => of_program(arguments, path)?,
             };
             explain_reply(arguments, file, given, reply, screen)
@@ -78,6 +79,14 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
             Err(Failure::told("give a recorded reply with `--reply FILE`, or arguments with `--args JSON`"))
         }
     }
+}
+
+/// What is recorded of an MCP server is what it answered, unless it is a refusal in the words of HTTP.
+fn of_mcp_server(mut reply: Reply) -> Reply {
+    if reply.status.is_success() {
+        reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));
+    }
+    reply
 }
 
 /// The route of a resource, and the arguments in its URI.
@@ -249,6 +258,7 @@ fn explain_request(
             screen.json(&written);
         }
         Ok(UpstreamRequest::Command(request)) => show_command(output, loaded, route, &request, screen),
+        Ok(UpstreamRequest::Tool(request)) => show_call(output, route, &request, screen),
         Ok(UpstreamRequest::Http(request)) => {
             let headers: Map<String, Value> = request
                 .headers
@@ -306,4 +316,13 @@ fn quoted(word: &str) -> String {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }
+}
+
+fn show_call(output: Output, route: &Route, request: &ToolRequest, screen: &mut Screen) {
+    let (upstream, tool) = (route.upstream.as_str(), &*request.tool);
+    if output == Output::Json {
+        return screen.json(&json!({ "upstream": upstream, "tool": tool, "arguments": request.arguments }));
+    }
+    screen.line(format!("CALL {tool}   (of upstream `{upstream}`)\n"));
+    screen.json(&request.arguments.clone().into());
 }

@@ -11,7 +11,7 @@ use crate::{
     config::{self, Flag, ListenerSettings, Loaded, Sources},
     face::admin::{Admin, Asked, Teller, operations},
     observe::{Chain, log},
-    serve::{self, Assembled, Drained, Hangups, OperatorsPort, Reloader, Swap, Watched},
+    serve::{self, Assembled, Drained, Hangups, Keeping, OperatorsPort, Reloader, Swap, Watched},
 };
 
 #[derive(Debug, Args)]
@@ -77,6 +77,9 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
         server.serve().await
     })
 }
+
+/// How long MCP servers may take to list their tools before clients are served without them.
+pub(super) const DISCOVERY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long what a command leaves running may take to end.
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -146,7 +149,7 @@ impl Server {
 
     /// Serves until SIGTERM or Ctrl-C, and lets calls in flight end.
     pub(super) async fn serve(self) -> Result<(), Failure> {
-        let Self { listener, settings, router, swap, operators, teller, asked, reload } = self;
+        let Self { listener, settings, router, mut swap, operators, teller, asked, reload } = self;
         let patience = settings.drain + serve::CUT_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = serve::stop_signal(patience).map_err(|error| Failure::told(Chain(&error).to_string()))?;
         let stop = {
@@ -156,11 +159,15 @@ impl Server {
                 teller.change(|standing| standing.is_ending = true);
             }
         };
-        if let Some((hangups, sources, watched)) = reload {
-            // It ends with the runtime.
-            tokio::spawn(Reloader::new(sources, watched, swap, (teller, asked)).run(hangups));
-        }
+        swap.discover_first(DISCOVERY_PATIENCE).await;
+        let keeping = match reload {
+            Some((hangups, sources, watched)) => {
+                Keeping::reloading(Reloader::new(sources, watched, swap, (teller, asked)), hangups)
+            }
+            None => Keeping::of(swap),
+        };
         let drained = serve::serve(listener, settings, router, stop).await;
+        keeping.end().await;
         drop(operators);
         match drained {
             Drained::All => Ok(()),

@@ -6,14 +6,14 @@ use clap::Args;
 
 use super::{
     ConfigArgument, Failure,
-    run::{LogOverrides, SHUTDOWN_TIMEOUT, prepare, run_to_end},
+    run::{DISCOVERY_PATIENCE, LogOverrides, SHUTDOWN_TIMEOUT, prepare, run_to_end},
     screen::Screen,
 };
 use crate::{
     config,
     face::admin::operations,
     observe::Chain,
-    serve::{self, Drained, Hangups, Pipes, Reloader, Watched},
+    serve::{self, Drained, Hangups, Keeping, Pipes, Reloader, Watched},
 };
 
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
     screen.problems(&loaded.warnings);
     let told = |error: &dyn std::error::Error| Failure::told(Chain(error).to_string());
     run_to_end(prepare(&loaded)?, async {
-        let assembled = serve::assemble(&loaded).map_err(|error| told(&error))?;
+        let mut assembled = serve::assemble(&loaded).map_err(|error| told(&error))?;
         let drain = loaded.listener.drain;
         let patience = serve::CUT_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = serve::stop_signal(patience).map_err(|error| told(&error))?;
@@ -42,11 +42,14 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
             drain,
         };
         let hangups = Hangups::receive().map_err(|error| told(&error))?;
-        // It ends with the runtime.
         let (_, teller, asked) = operations(Arc::clone(&loaded.shown));
         let watched = Watched::of(&sources, &loaded);
-        tokio::spawn(Reloader::new(sources, watched, assembled.swap, (teller, asked)).run(hangups));
-        match serve::serve_stdio(&assembled.mcp, pipes, stop).await.map_err(|error| told(&error))? {
+        assembled.swap.discover_first(DISCOVERY_PATIENCE).await;
+        let reloader = Reloader::new(sources, watched, assembled.swap, (teller, asked));
+        let keeping = Keeping::reloading(reloader, hangups);
+        let drained = serve::serve_stdio(&assembled.mcp, pipes, stop).await;
+        keeping.end().await;
+        match drained.map_err(|error| told(&error))? {
             Drained::All => Ok(()),
             // It has been logged; the client was gone.
             Drained::CutOff { .. } => Ok(()),

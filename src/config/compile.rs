@@ -5,6 +5,7 @@ use std::{cell::RefCell, collections::HashMap, sync::Arc};
 use super::{
     Loaded,
     calls::Routes,
+    import::Importer,
     keys::{ADMIN, DEFAULTS, FILE, LOG, SERVER},
     node::{Entry, Kind, Node},
     problem::Problem,
@@ -77,7 +78,9 @@ pub(super) fn compile(
     let prompt_entries = file.map("prompts").unwrap_or_default();
     let prompts: Vec<PromptFile> =
         prompt_entries.iter().filter_map(|entry| prompts::read(report, known, entry)).collect();
-    let nothing = written.is_empty() && prompt_entries.is_empty() && file.get("passthrough").is_none();
+    let lists_tools = upstreams.iter().any(|file| file.tools.is_some());
+    let nothing =
+        written.is_empty() && prompt_entries.is_empty() && file.get("passthrough").is_none() && !lists_tools;
     if nothing && report.errors() == 0 {
         let place = file
             .entry("routes")
@@ -86,7 +89,7 @@ pub(super) fn compile(
         report.error(place, "there are no routes", help);
     }
     read_unused(report, &rules, default_reply.filter(|_| written.is_empty()));
-    warn_unused(report, &names, &routes, passthrough.as_ref());
+    warn_unused(report, &names, &upstreams, &routes, passthrough.as_ref());
     refuse_conflicts(report, &routes);
     let passthrough = passthrough.map(|name| {
         let upstream = upstreams.iter().find(|file| *file.settings.name() == name);
@@ -98,6 +101,7 @@ pub(super) fn compile(
     });
     let ProcessSettings { listener, admin, door, mcp, log, cache_limit_bytes } = process?;
     (report.errors() == 0).then(|| Loaded {
+        importer: Importer::new(root.clone(), presets, &upstreams),
         listener,
         admin,
         door,
@@ -177,14 +181,24 @@ fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections:
     }
 }
 
-fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
+/// What `defaults` says of routes and of upstreams.
+pub(super) fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
+    let upstreams = UpstreamDefaults {
+        connect_timeout: section.duration("connect_timeout"),
+        policy: upstreams::policies::read(section, PolicySettings::default()),
+        in_flight: section.count("in_flight").and_then(|count| usize::try_from(count).ok()),
+    };
+    (route_defaults(section), upstreams)
+}
+
+fn route_defaults(section: &Section<'_, '_>) -> RouteDefaults {
     let own = RouteDefaults::default();
     for (node, text) in section.texts("forward_headers").unwrap_or_default() {
         if text.eq_ignore_ascii_case("authorization") {
             upstreams::auth::warn_of_passing_on(section.report, node);
         }
     }
-    let routes = RouteDefaults {
+    RouteDefaults {
         deadline: section.duration("deadline").unwrap_or(own.deadline),
         reply_limit_bytes: section.size("reply_limit").unwrap_or(own.reply_limit_bytes),
         value_limit: section
@@ -197,13 +211,7 @@ fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
         error_format: routes::error_format(section).unwrap_or(own.error_format),
         redaction: routes::redaction(section),
         forward_headers: routes::headers(section, "forward_headers"),
-    };
-    let upstreams = UpstreamDefaults {
-        connect_timeout: section.duration("connect_timeout"),
-        policy: upstreams::policies::read(section, PolicySettings::default()),
-        in_flight: section.count("in_flight").and_then(|count| usize::try_from(count).ok()),
-    };
-    (routes, upstreams)
+    }
 }
 
 /// Looks at rules that no route asked for, so that what is wrong with them is told all the same.
@@ -223,6 +231,7 @@ fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_reply: Option<
 fn warn_unused(
     report: &Report<'_>,
     names: &[(UpstreamName, Span)],
+    upstreams: &[UpstreamFile],
     routes: &[RouteFile],
     passthrough: Option<&UpstreamName>,
 ) {
@@ -231,7 +240,11 @@ fn warn_unused(
         return;
     }
     for (name, span) in names {
-        if passthrough != Some(name) && !routes.iter().any(|file| &file.route.upstream == name) {
+        let lists_tools = upstreams.iter().any(|file| file.settings.name() == name && file.tools.is_some());
+        if passthrough != Some(name)
+            && !lists_tools
+            && !routes.iter().any(|file| &file.route.upstream == name)
+        {
             report.warning(
                 *span,
                 format!("the upstream `{name}` is used by no route"),

@@ -14,7 +14,10 @@ use super::{
     source::Span,
     upstreams::scalar,
 };
-use crate::reply::{End, Exit, Reply};
+use crate::{
+    reply::{End, Exit, Reply},
+    rule::extract::MCP_MEDIA_TYPE,
+};
 
 /// One example: a reply, and what clients get of it.
 #[derive(Debug, Clone)]
@@ -96,6 +99,7 @@ impl std::fmt::Display for Position {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answerer {
     Server,
+    McpServer,
     Program,
 }
 
@@ -136,7 +140,9 @@ fn example(report: &Report<'_>, node: &Node, answerer: Answerer) -> Option<Examp
 fn exit_given(section: &Section<'_, '_>, answerer: Answerer) -> Option<Exit> {
     let report = section.report;
     let (other, whose) = match answerer {
-        Answerer::Server => (["exit", "stderr"].as_slice(), "the route asks no command"),
+        Answerer::Server | Answerer::McpServer => {
+            (["exit", "stderr"].as_slice(), "the route asks no command")
+        }
         Answerer::Program => {
             (["status", "type", "headers"].as_slice(), "a command has an `exit`, and no head")
         }
@@ -169,6 +175,9 @@ fn given(section: &Section<'_, '_>, answerer: Answerer) -> Option<Reply> {
         report.error(entry.key.span, "`entry` has no effect without `recording`", "name a HAR file");
     }
     let mut headers = recorded.headers;
+    if answerer == Answerer::McpServer {
+        headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
+    }
     if let Some((node, text)) = section.text_node("type") {
         match HeaderValue::from_str(text) {
             Ok(value) => {

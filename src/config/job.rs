@@ -234,7 +234,7 @@ impl Requests<'_, '_, '_> {
         match compiled.template {
             RequestTemplate::Http(template) => Some(template),
             // The route asks another upstream, then, which has been told.
-            RequestTemplate::Command(_) => None,
+            RequestTemplate::Command(_) | RequestTemplate::Tool(_) => None,
         }
     }
 }

@@ -4,7 +4,8 @@
 //! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `cost` is what its repetitions take; `keys` lists every key
 //! there is, `section` reads them; `compile` makes one configuration of the trees, with a file for each part
 //! (`upstreams` of each kind, with their `policies`, `routes`, `request`, `job`, `resource`, `log_lines`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
-//! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`) and
+//! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`), `import` makes
+//! routes of what MCP servers list later, and
 //! `language` for patterns, jq and templates, `rate` for how often; `process` layers `server` and `log` with the environment and the
 //! command line, a `setting` at a time. [`Problem`] tells what is wrong, `suggest` what was probably meant,
 //! `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`] describes the file for editors.
@@ -23,6 +24,7 @@ mod examples;
 mod extract;
 mod file;
 mod folder;
+mod import;
 mod job;
 mod keys;
 mod keywords;
@@ -72,13 +74,14 @@ use crate::{
 
 pub use accept::{Acceptance, accept};
 pub use examples::{Example, Expectation, Expected, ExpectedContent, Position};
+pub use import::{ImportNote, Imported, Importer};
 pub use problem::{Problem, Problems, Severity};
 pub use process::{AdminFile, Flag, ListenerSettings};
 pub use prompts::PromptFile;
 pub use routes::RouteFile;
 pub use schema::schema;
 pub use secret::{Environment, process_variables};
-pub use upstreams::UpstreamFile;
+pub use upstreams::{ToolRules, UpstreamFile};
 pub use watched::Look;
 
 /// Where a configuration comes from.
@@ -133,6 +136,8 @@ pub struct Loaded {
     pub shown: Arc<Value>,
     /// The files that it names: secrets, certificates.
     pub named_files: Vec<PathBuf>,
+    /// Makes routes of the tools that MCP servers list.
+    pub importer: Importer,
     /// What works, but not as its writer thinks.
     pub warnings: Vec<Problem>,
 }
@@ -183,7 +188,10 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
     let named_files = report.named_files();
     let found = report.into_problems();
     match loaded {
-        Some(loaded) if !refused => Ok(Loaded { warnings: found, named_files, ..loaded }),
+        Some(loaded) if !refused => {
+            let importer = loaded.importer.of(files);
+            Ok(Loaded { warnings: found, named_files, importer, ..loaded })
+        }
         _ => Err(Problems::of(found)),
     }
 }

@@ -30,8 +30,8 @@ use super::{
 use crate::{
     policy::RoutePolicySettings,
     route::{
-        Completion, Envelope, ErrorStatus, InputSchema, Offer, RequestTemplate, Route, Sampled, TaskOffer,
-        Traces, UpstreamName,
+        Completion, Effect, Envelope, ErrorStatus, InputSchema, Offer, RequestTemplate, Route, Sampled,
+        TaskOffer, Traces, UpstreamName,
     },
     rule::{
         Action, Otherwise, Pattern, Redaction, SAMPLE, SecretPattern, SecretPatternError, SuccessRule,
@@ -57,6 +57,13 @@ pub struct RouteFile {
     pub(super) name_span: Span,
     pub(super) rest_span: Option<Span>,
     pub(super) resource_span: Option<Span>,
+}
+
+impl RouteFile {
+    /// What the tool is called by.
+    pub fn name(&self) -> &ToolName {
+        &self.route.definition.name
+    }
 }
 
 /// What routes take where they and their upstream say nothing.
@@ -130,6 +137,12 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             let upstreams = Upstreams { names: around.names, files: around.upstreams };
             request::read(report, upstreams, node, entry.key.span, &mut asked)
         });
+    let calls_a_tool = request.as_ref().is_some_and(|request| request.template.tool().is_some());
+    if let (Some(entry), true) = (section.entry("job"), calls_a_tool) {
+        let help = "leave it out: a call of a tool lasts as long as the work does";
+        report.error(entry.key.span, "`job` has no effect on a call of a tool", help);
+        return None;
+    }
     let mut in_job = Asked::default();
     let job = section.entry("job").map(|entry| {
         let upstream = request.as_ref().map(|request| &request.upstream);
@@ -178,13 +191,17 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         Some("text") => Otherwise::Text,
         // The rules of `defaults` say nothing of what its replies look like, so the default rules go on reading them.
         None if own_count == 0 => Otherwise::Text,
+        // What a tool answers is known to be a tool result, whatever rules are for some of them.
+        None if calls_a_tool => Otherwise::Text,
         _ => Otherwise::Error,
     };
     let answerer = match request.as_ref().map(|request| &request.template) {
         Some(RequestTemplate::Command(_)) => Answerer::Program,
+        Some(RequestTemplate::Tool(_)) => Answerer::McpServer,
         Some(RequestTemplate::Http(_)) | None => Answerer::Server,
     };
-    if let (Some(rules), Answerer::Server, true) = (&rules, answerer, request.is_some()) {
+    if let (Some(rules), Answerer::Server | Answerer::McpServer, true) = (&rules, answerer, request.is_some())
+    {
         reply::warn_of_programs(report, &rules.all[..own_count]);
     }
     let rules = rules.map(|rules| rules.all);
@@ -266,6 +283,10 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     match &mut request.template {
         RequestTemplate::Http(template) => template.forwarded = forward,
         RequestTemplate::Command(_) => refuse_headers(&section),
+        RequestTemplate::Tool(template) => {
+            template.forwarded = forward;
+            template.effect = annotations.as_ref().map(Effect::of_annotations).unwrap_or_default();
+        }
     }
     if samples.is_some() && !repeatable.unwrap_or_else(|| request.template.is_idempotent()) {
         let message = "`sample` asks the model when the reply is there, and clients of revision 2026-07-28 then call again";
@@ -304,7 +325,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
                 report.warning(entry.key.span, message, help);
             }
         }
-        RequestTemplate::Command(_) => {}
+        RequestTemplate::Command(_) | RequestTemplate::Tool(_) => {}
     }
     let own = upstream.and_then(|file| file.settings.http()?.secrets_pattern());
     let redaction = match own.and_then(|pattern| SecretPattern::new(&Pattern::compile(&pattern).ok()?).ok()) {

@@ -1,9 +1,9 @@
 //! The files as they were read, and places in them.
 
 use std::{
-    cell::OnceCell,
     ops::Range,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 /// Some words of one file, as byte offsets.
@@ -36,7 +36,7 @@ struct SourceFile {
     /// Where each line begins.
     lines: Vec<usize>,
     /// What must not be shown; unset until the file is read, and then lines are judged by their looks.
-    masked: OnceCell<Vec<Range<usize>>>,
+    masked: OnceLock<Vec<Range<usize>>>,
     /// Whether it is a part of the program, so that no operator can mend it.
     built_in: bool,
 }
@@ -50,7 +50,7 @@ impl Files {
             folder: None,
             text,
             lines,
-            masked: OnceCell::new(),
+            masked: OnceLock::new(),
             built_in: false,
         });
         self.0.len() - 1

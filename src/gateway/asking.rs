@@ -11,7 +11,7 @@ use crate::{
     reply::Reply,
     route::{Route, TraceContext, Traces, UpstreamRequest},
     tool::Arguments,
-    upstream::{Ask, Caller, Due, Kept, Meanwhile, UpstreamError},
+    upstream::{Ask, Caller, Due, Happened, Kept, Meanwhile, UpstreamError},
 };
 
 /// A call whose arguments are right.
@@ -72,13 +72,20 @@ impl Asking<'_> {
             let (meanwhile, mut hearing) = Meanwhile::new();
             ask.meanwhile = Some(meanwhile);
             let mut reply = way.oneshot(ask);
-            loop {
+            let reply = loop {
                 tokio::select! {
                     biased;
                     reply = &mut reply => break reply,
                     Some(happened) = hearing.recv() => telling.happened(happened, self.route.job.is_none()),
                 }
+            };
+            // What an upstream told of its work may have come together with the reply.
+            while let Ok(happened) = hearing.try_recv() {
+                if let Happened::Progress { .. } = happened {
+                    telling.happened(happened, false);
+                }
             }
+            reply
         } else {
             way.oneshot(ask).await
         };

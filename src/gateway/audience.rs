@@ -88,6 +88,8 @@ impl<'a> Telling<'a> {
             Happened::Again { attempt } => {
                 self.line(LogLevel::Debug, || format!("the service is asked again, attempt {attempt}"));
             }
+            Happened::Progress { .. } if self.last.is_some() && self.told_at.elapsed() < JOB_EVERY => {}
+            Happened::Progress { done, total } => self.progress(done, total, None),
             Happened::Received { .. } if !counts_bytes || self.told_at.elapsed() < BYTES_EVERY => {}
             #[expect(clippy::cast_precision_loss, reason = "nobody counts beyond 2^53 bytes")]
             Happened::Received { bytes, of } => {

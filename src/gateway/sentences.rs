@@ -61,6 +61,13 @@ pub(super) fn of(error: &UpstreamError, is_safe: bool) -> ToolResult {
                  whoever runs this tool.{effect}"
             ),
         ),
+        UpstreamError::NotMcp { .. } => ToolResult::error(
+            Fault::Unreachable,
+            format!(
+                "The service gave a reply that is not MCP. Trying again is unlikely to help; tell whoever runs \
+                 this tool.{effect}"
+            ),
+        ),
         UpstreamError::HeadTooLong { .. } => ToolResult::error(
             Fault::Unreachable,
             format!(
@@ -163,6 +170,7 @@ pub(super) fn job_lost(error: &UpstreamError) -> ToolResult {
         | UpstreamError::CutOff { .. }
         | UpstreamError::NotHttp { .. }
         | UpstreamError::NotCgi { .. }
+        | UpstreamError::NotMcp { .. }
         | UpstreamError::HeadTooLong { .. }
         | UpstreamError::TooLong { .. }
         | UpstreamError::Credential { .. }
@@ -321,6 +329,7 @@ mod tests {
             UpstreamError::ConnectDeadline { upstream: upstream(), after: Duration::from_secs(5) },
             UpstreamError::CutOff { upstream: upstream(), source: source() },
             UpstreamError::NotHttp { upstream: upstream(), source: source() },
+            UpstreamError::NotMcp { upstream: upstream(), source: source() },
             UpstreamError::HeadTooLong { upstream: upstream(), limit_bytes: 1, limit_count: 1 },
             UpstreamError::TooLong { upstream: upstream(), limit_bytes: 3 << 20 },
             UpstreamError::Deadline { upstream: upstream(), after: Duration::from_millis(1500) },
@@ -345,13 +354,13 @@ mod tests {
             assert!(!sentence.contains("secret") && !sentence.contains("10.0"), "{sentence}");
             assert!(!told[..index].contains(sentence), "told twice: {sentence}");
         }
-        assert!(told[9].contains("try again in 5 s"), "{told:?}");
-        assert!(told[12].contains("One caller may call it once per minute."), "{told:?}");
+        assert!(told[10].contains("try again in 5 s"), "{told:?}");
+        assert!(told[13].contains("One caller may call it once per minute."), "{told:?}");
         assert!(
-            told[13].contains("may call it 100 times per minute.") && told[13].contains("in 8 s"),
+            told[14].contains("may call it 100 times per minute.") && told[14].contains("in 8 s"),
             "{told:?}"
         );
-        assert!(told[5].contains("3 MiB") && told[6].contains("1.5 s"), "{told:?}");
+        assert!(told[6].contains("3 MiB") && told[7].contains("1.5 s"), "{told:?}");
     }
 
     #[test]

@@ -179,6 +179,7 @@ fn outcome_of(result: &Result<Reply, UpstreamError>) -> Outcome {
             | UpstreamError::CutOff { .. }
             | UpstreamError::NotHttp { .. }
             | UpstreamError::NotCgi { .. }
+            | UpstreamError::NotMcp { .. }
             | UpstreamError::Deadline { .. }
             | UpstreamError::AttemptDeadline { .. },
         ) => Outcome::Failure,

@@ -110,6 +110,7 @@ fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool 
         Err(
             UpstreamError::NotHttp { .. }
             | UpstreamError::NotCgi { .. }
+            | UpstreamError::NotMcp { .. }
             | UpstreamError::HeadTooLong { .. }
             | UpstreamError::TooLong { .. }
             | UpstreamError::Deadline { .. }

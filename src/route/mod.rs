@@ -50,8 +50,9 @@ pub use log::{LogLevel, LogLine};
 pub use name::{UpstreamName, UpstreamNameError};
 pub use path::{PathError, PathTemplate};
 pub use request::{
-    BodyTemplate, CommandRequest, CommandTemplate, HttpRequest, HttpTemplate, JsonTemplate, RequestError,
-    RequestTemplate, Under, UpstreamRequest, ValueTemplate, WordTemplate,
+    BodyTemplate, CommandRequest, CommandTemplate, Effect, HttpRequest, HttpTemplate, JsonTemplate,
+    RequestError, RequestTemplate, ToolRequest, ToolTemplate, Under, UpstreamRequest, ValueTemplate,
+    WordTemplate,
 };
 pub use resource::ResourceDefinition;
 pub use table::{Conflict, EndpointMatch, RouteTable};

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     coding::Body,
     decode::{Charset, Decoded, decode, decode_lossy},
-    extract::{Binary, ExtractorKind, Json, Text as TextExtractor},
+    extract::{Binary, ExtractorKind, Json, MCP_MEDIA_TYPE, Mcp, Text as TextExtractor},
     rules::TranslationLimits,
     stop::Stop,
     translation::Facts,
@@ -200,7 +200,9 @@ pub(super) fn by_media_type(reading: &Reading<'_>) -> ExtractorKind {
         };
     };
     let (kind, subtype) = media_type.split_once('/').unwrap_or((media_type.as_str(), ""));
-    if subtype == "json" || subtype.ends_with("+json") {
+    if media_type == MCP_MEDIA_TYPE {
+        ExtractorKind::Mcp(Mcp)
+    } else if subtype == "json" || subtype.ends_with("+json") {
         ExtractorKind::Json(Json)
     } else if kind == "text"
         || subtype.ends_with("+xml")

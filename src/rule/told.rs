@@ -1,5 +1,7 @@
 //! The tool error of what an MCP server itself calls an error.
 
+use serde_json::Value;
+
 use super::{
     extract::Verdict,
     reading::Reading,
@@ -25,6 +27,11 @@ pub(super) fn told(
         Verdict::ToolError => {
             (content.into_iter().map(|content| safe(content, &translator.redaction)).collect(), None)
         }
+        Verdict::ProtocolError { code, .. } if code.as_ref().is_some_and(is_of_insides) => {
+            let text = "The service could not answer the call: something went wrong inside of it. Other arguments will \
+                        hardly help; try again later.";
+            (vec![Content::text(text)], code)
+        }
         Verdict::ProtocolError { code, message } => {
             (vec![Content::text(safe_words(&translator.redaction.hide(&message)))], code)
         }
@@ -35,6 +42,15 @@ pub(super) fn told(
         Some(code) => result.with_meta(CODE_META_KEY, code),
         None => result,
     }))
+}
+
+/// Whether a code says that the server itself failed, or did not understand us (JSON-RPC 2.0, section 5.1): what comes
+/// with it is for those who look after the server.
+fn is_of_insides(code: &Value) -> bool {
+    const INTERNAL_ERROR: i64 = -32603;
+    const INVALID_REQUEST: i64 = -32600;
+    const PARSE_ERROR: i64 = -32700;
+    code.as_i64().is_some_and(|code| matches!(code, INTERNAL_ERROR | INVALID_REQUEST | PARSE_ERROR))
 }
 
 fn says_nothing(content: &Content) -> bool {

@@ -1,12 +1,17 @@
 //! From a configuration to something that serves, and from the next one to what it serves then.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use axum::Router;
+use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 
-use super::router;
+use super::{
+    discover::{Discovery, Found},
+    router,
+    tools::Lists,
+};
 use crate::{
-    config::{AdminFile, ListenerSettings, Loaded, RouteFile, UpstreamFile},
+    config::{AdminFile, Importer, ListenerSettings, Loaded, PromptFile, RouteFile, UpstreamFile},
     face::{
         door::Door,
         mcp::{Mcp, McpSettings},
@@ -14,11 +19,11 @@ use crate::{
     },
     gateway::{Gateway, Snapshot},
     observe::{Meters, log::LogSettings},
-    policy::{Guarded, Guards, PolicyCounts, RouteGuards, RoutePolicySettings, Store},
+    policy::{Guarded, Guards, PassthroughSettings, PolicyCounts, RouteGuards, RoutePolicySettings, Store},
     prompt::PromptTable,
-    route::{Conflict, RouteTable, UpstreamName},
+    route::{Conflict, UpstreamName},
     tool::ToolName,
-    upstream::Upstream,
+    upstream::{Upstream, mcp::McpUpstream},
 };
 
 /// What a server runs with, made of a configuration.
@@ -46,8 +51,23 @@ pub struct Swap {
     door: Door,
     upstreams: HashMap<UpstreamName, Asked>,
     store: Store,
+    written: Written,
+    lists: Lists,
+    found: (mpsc::Sender<Found>, mpsc::Receiver<Found>),
     fixed: Fixed,
 }
+
+/// What a configuration says of calls, kept for when MCP servers have other tools.
+#[derive(Debug)]
+struct Written {
+    routes: Vec<RouteFile>,
+    prompts: Vec<PromptFile>,
+    passthrough: Option<(UpstreamName, PassthroughSettings)>,
+    importer: Importer,
+}
+
+/// How many lists of tools may wait to be put in force.
+const FOUND_LIMIT: usize = 16;
 
 /// What holds until the process ends.
 #[derive(Debug)]
@@ -62,11 +82,14 @@ struct Fixed {
 #[derive(Debug, Clone)]
 struct Asked {
     file: UpstreamFile,
+    upstream: Upstream,
     guards: Guards,
     /// For what follows from calls.
     following: Guarded,
     /// For calls, of each of its routes: those that ask for guards of their own, and all where it has some for calls.
     ways: HashMap<ToolName, Way>,
+    /// What goes on to ask for its tools, where it is an MCP server.
+    discovery: Option<Arc<Discovery>>,
 }
 
 /// One route as it is called now.
@@ -84,9 +107,11 @@ struct Way {
 /// [`Conflict`] when one request would fit two routes; a loaded configuration was checked for that.
 pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     let store = Store::new(loaded.cache_limit_bytes);
-    let upstreams = ask(loaded, &HashMap::new(), &store);
+    let mut upstreams = ask(loaded, &HashMap::new());
     let meters = Meters::default();
-    let gateway = Gateway::new(snapshot(loaded, &upstreams)?.counted_by(meters.clone()));
+    let (written, mut lists) = (Written::of(loaded), Lists::default());
+    let snapshot = written.snapshot(&mut upstreams, &mut lists, &store)?;
+    let gateway = Gateway::new(snapshot.counted_by(meters.clone()));
     let door = Door::new(&loaded.door);
     let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), door.clone());
     let router = router(Rest::new(gateway.clone(), door.clone()), mcp.clone());
@@ -96,7 +121,18 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
         mcp: loaded.mcp.clone(),
         log: loaded.log.clone(),
     };
-    let swap = Swap { gateway: gateway.clone(), meters: meters.clone(), door, upstreams, store, fixed };
+    let found = mpsc::channel(FOUND_LIMIT);
+    let swap = Swap {
+        gateway: gateway.clone(),
+        meters: meters.clone(),
+        door,
+        upstreams,
+        store,
+        written,
+        lists,
+        found,
+        fixed,
+    };
     Ok(Assembled { settings: loaded.listener, router, mcp, gateway, meters, swap })
 }
 
@@ -110,13 +146,121 @@ impl Swap {
     ///
     /// As [`assemble`]; then nothing has changed.
     pub fn to(&mut self, loaded: &Loaded) -> Result<Vec<&'static str>, Conflict> {
-        let upstreams = ask(loaded, &self.upstreams, &self.store);
-        let snapshot = snapshot(loaded, &upstreams)?.counted_by(self.meters.clone());
-        self.upstreams = upstreams;
+        let mut upstreams = ask(loaded, &self.upstreams);
+        let written = Written::of(loaded);
+        self.lists.retain(|name| upstreams.get(name).is_some_and(|asked| asked.upstream.mcp().is_some()));
+        let snapshot =
+            written.snapshot(&mut upstreams, &mut self.lists, &self.store)?.counted_by(self.meters.clone());
+        (self.upstreams, self.written) = (upstreams, written);
         self.store.set_limit(loaded.cache_limit_bytes);
         self.door.replace(&loaded.door);
         self.gateway.replace(snapshot);
         Ok(self.fixed.differences(loaded))
+    }
+
+    /// Asks MCP servers for their tools, all at once and not longer than `patience`, so that the first clients find
+    /// them. Those that do not answer are asked again by [`discover`](Self::discover).
+    pub async fn discover_first(&mut self, patience: Duration) {
+        let mut asking = JoinSet::new();
+        for upstream in self.servers() {
+            asking.spawn(async move {
+                let tools = upstream.list_tools().await;
+                tools.ok().map(|tools| Found { upstream: upstream.name().clone(), tools })
+            });
+        }
+        let _ = timeout(patience, async {
+            while let Some(answered) = asking.join_next().await {
+                if let Ok(Some(found)) = answered {
+                    self.lists.set(found.upstream, found.tools);
+                }
+            }
+        })
+        .await;
+        self.relist();
+    }
+
+    /// Goes on to ask them: when they say that their tools changed, when they come back, and now and then.
+    pub(super) fn discover(&mut self) {
+        for (name, asked) in &mut self.upstreams {
+            if let (Some(upstream), None) = (asked.upstream.mcp(), &asked.discovery) {
+                let rules = asked.file.tools.clone().unwrap_or_default();
+                let known = self.lists.get(name).cloned();
+                let discovery =
+                    Discovery::begin(upstream.clone(), rules.refresh, known, self.found.0.clone());
+                asked.discovery = Some(Arc::new(discovery));
+            }
+        }
+    }
+
+    /// Waits for the next list of tools and puts it in force. May be dropped while it waits.
+    pub(super) async fn next_list(&mut self) {
+        let Some(found) = self.found.1.recv().await else { return };
+        if self.upstreams.contains_key(&found.upstream) {
+            self.lists.set(found.upstream, found.tools);
+            self.relist();
+        }
+    }
+
+    /// Ends sessions with MCP servers, and those of them that are children.
+    pub async fn close(self) {
+        let mut closing = JoinSet::new();
+        for upstream in self.servers() {
+            closing.spawn(async move { upstream.close().await });
+        }
+        drop(self.upstreams);
+        while closing.join_next().await.is_some() {}
+    }
+
+    fn servers(&self) -> Vec<McpUpstream> {
+        self.upstreams.values().filter_map(|asked| asked.upstream.mcp().cloned()).collect()
+    }
+
+    fn relist(&mut self) {
+        match self.written.snapshot(&mut self.upstreams, &mut self.lists, &self.store) {
+            Ok(snapshot) => self.gateway.replace(snapshot.counted_by(self.meters.clone())),
+            // What is written was checked when it was put in force.
+            Err(conflict) => tracing::error!(error = %conflict, "the tools of MCP servers can't be listed"),
+        }
+    }
+}
+
+impl Written {
+    fn of(loaded: &Loaded) -> Self {
+        Self {
+            routes: loaded.routes.clone(),
+            prompts: loaded.prompts.clone(),
+            passthrough: loaded.passthrough.clone(),
+            importer: loaded.importer.clone(),
+        }
+    }
+
+    fn snapshot(
+        &self,
+        upstreams: &mut HashMap<UpstreamName, Asked>,
+        lists: &mut Lists,
+        store: &Store,
+    ) -> Result<Snapshot, Conflict> {
+        let (table, routes) = lists.table(&self.importer, &self.routes)?;
+        for (name, asked) in upstreams.iter_mut() {
+            asked.set_ways(routes.iter().filter(|file| file.route.upstream == *name), store);
+        }
+        let following =
+            upstreams.iter().map(|(name, asked)| (name.clone(), asked.following.clone())).collect();
+        let written = || upstreams.values().flat_map(|asked| &asked.ways);
+        let ways = written().map(|(name, way)| (name.clone(), way.guarded.clone())).collect();
+        let counts = PolicyCounts {
+            upstreams: upstreams
+                .iter()
+                .map(|(name, asked)| (name.clone(), asked.guards.counts().clone()))
+                .collect(),
+            routes: written().map(|(name, way)| (name.clone(), way.guards.counts().clone())).collect(),
+        };
+        let passthrough = self.passthrough.as_ref();
+        let passthrough =
+            passthrough.and_then(|(name, settings)| upstreams.get(name)?.guards.passthrough(*settings));
+        let prompts = self.prompts.iter().map(|file| Arc::clone(&file.prompt)).collect();
+        let snapshot = Snapshot::new(table, following, passthrough).with_ways(ways, counts);
+        Ok(snapshot.with_prompts(PromptTable::new(prompts)))
     }
 }
 
@@ -148,28 +292,35 @@ impl Fixed {
 }
 
 /// The upstreams of a configuration: those of `now` where they are the same.
-fn ask(loaded: &Loaded, now: &HashMap<UpstreamName, Asked>, store: &Store) -> HashMap<UpstreamName, Asked> {
+fn ask(loaded: &Loaded, now: &HashMap<UpstreamName, Asked>) -> HashMap<UpstreamName, Asked> {
     let asked = loaded.upstreams.iter().map(|file| {
         let name = file.settings.name().clone();
         let kept = now.get(&name).filter(|asked| {
             asked.file.policy == file.policy && asked.file.settings.is_certainly(&file.settings)
         });
-        let before = kept.cloned().unwrap_or_else(|| Asked::new(file));
-        let routes = loaded.routes.iter().filter(|route| route.route.upstream == name);
-        (name.clone(), before.with_ways(routes, store))
+        let asked = match kept {
+            // Asked for its tools at other times, perhaps.
+            Some(kept) if kept.file.tools != file.tools => {
+                Asked { file: file.clone(), discovery: None, ..kept.clone() }
+            }
+            Some(kept) => kept.clone(),
+            None => Asked::new(file),
+        };
+        (name, asked)
     });
     asked.collect()
 }
 
 impl Asked {
     fn new(file: &UpstreamFile) -> Self {
-        let guards = Guards::new(Upstream::new(file.settings.clone()), file.policy);
+        let upstream = Upstream::new(file.settings.clone());
+        let guards = Guards::new(upstream.clone(), file.policy);
         let following = guards.for_what_follows();
-        Self { file: file.clone(), guards, following, ways: HashMap::new() }
+        Self { file: file.clone(), upstream, guards, following, ways: HashMap::new(), discovery: None }
     }
 
-    /// The same with these routes; one that asks for the same guards as before keeps them.
-    fn with_ways<'r>(self, routes: impl Iterator<Item = &'r RouteFile>, store: &Store) -> Self {
+    /// Takes these routes in the place of others; one that asks for the same guards as before keeps them.
+    fn set_ways<'r>(&mut self, routes: impl Iterator<Item = &'r RouteFile>, store: &Store) {
         let has_own = self.guards.are_for_calls();
         let ways =
             routes.filter(|file| has_own || file.policy != RoutePolicySettings::default()).map(|file| {
@@ -181,27 +332,6 @@ impl Asked {
                 });
                 (name, way)
             });
-        let ways = ways.collect();
-        Self { ways, ..self }
+        self.ways = ways.collect();
     }
-}
-
-fn snapshot(loaded: &Loaded, upstreams: &HashMap<UpstreamName, Asked>) -> Result<Snapshot, Conflict> {
-    let table = RouteTable::new(loaded.routes.iter().map(|file| Arc::clone(&file.route)).collect())?;
-    let following = upstreams.iter().map(|(name, asked)| (name.clone(), asked.following.clone())).collect();
-    let written = || upstreams.values().flat_map(|asked| &asked.ways);
-    let ways = written().map(|(name, way)| (name.clone(), way.guarded.clone())).collect();
-    let counts = PolicyCounts {
-        upstreams: upstreams
-            .iter()
-            .map(|(name, asked)| (name.clone(), asked.guards.counts().clone()))
-            .collect(),
-        routes: written().map(|(name, way)| (name.clone(), way.guards.counts().clone())).collect(),
-    };
-    let passthrough = loaded.passthrough.as_ref();
-    let passthrough =
-        passthrough.and_then(|(name, settings)| upstreams.get(name)?.guards.passthrough(*settings));
-    let prompts = loaded.prompts.iter().map(|file| Arc::clone(&file.prompt)).collect();
-    let snapshot = Snapshot::new(table, following, passthrough).with_ways(ways, counts);
-    Ok(snapshot.with_prompts(PromptTable::new(prompts)))
 }

@@ -3,15 +3,18 @@
 //! In reading order: [`bind`] takes the port, [`router`] says which face a path belongs to, [`serve`] accepts
 //! connections until it is told to stop and then drains; `connection` is one client's HTTP/1.1, `stop` the
 //! signals of the operating system that end it, `reload` what puts another configuration in force, `operators` the port from
-//! which that is watched.
+//! which that is watched; `discover` finds out what tools MCP servers have, and `tools` puts them beside those that are
+//! written.
 //! [`answer_cgi`] is for a web server that starts us for one request, [`serve_stdio`] for an MCP client that starts us
 //! for itself.
 
 mod assemble;
 mod cgi;
 mod connection;
+mod discover;
 mod operators;
 mod reload;
+mod tools;
 mod stdio;
 mod stop;
 
@@ -35,7 +38,7 @@ use connection::Phase;
 pub use assemble::{Assembled, Swap, assemble};
 pub use cgi::{CgiError, answer_cgi};
 pub use operators::OperatorsPort;
-pub use reload::{Hangups, Reloader, Watched};
+pub use reload::{Hangups, Keeping, Reloader, Watched};
 pub use stdio::{Pipes, serve_stdio};
 pub use stop::stop_signal;
 

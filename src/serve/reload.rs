@@ -1,13 +1,20 @@
-//! The configuration is read again: on SIGHUP, when an operator asks for it, and when its files change.
+//! The configuration is read again: on SIGHUP, when an operator asks for it, and when its files change. And MCP servers
+//! have other tools than before.
 
 use std::{
+    future::Future,
     io,
     path::PathBuf,
+    pin::pin,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use tokio::time::sleep;
+use tokio::{
+    sync::oneshot,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 use tracing::{error, info, warn};
 
 use super::{ServeError, Swap};
@@ -58,6 +65,59 @@ impl Hangups {
     }
 }
 
+/// How long ending what belongs to upstreams may take, sessions and children.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What keeps a configuration current, while it is served.
+#[derive(Debug)]
+pub struct Keeping {
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<()>,
+}
+
+impl Keeping {
+    /// Begins to read it again whenever there is a reason, and to ask MCP servers for their tools.
+    pub fn reloading(reloader: Reloader, hangups: Hangups) -> Self {
+        Self::begin(|stopped| reloader.run(hangups, stopped))
+    }
+
+    /// Begins to ask MCP servers for their tools; the configuration stays.
+    pub fn of(mut swap: Swap) -> Self {
+        Self::begin(|stopped| async move {
+            let mut stopped = pin!(stopped);
+            swap.discover();
+            loop {
+                tokio::select! {
+                    () = &mut stopped => break,
+                    () = swap.next_list() => {}
+                }
+            }
+            swap.close().await;
+        })
+    }
+
+    fn begin<F>(work: impl FnOnce(Stopped) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped: Stopped = Box::pin(async {
+            let _ = stopped.await;
+        });
+        Self { stop, ended: tokio::spawn(work(stopped)) }
+    }
+
+    /// Ends it, and the sessions and children that belong to upstreams.
+    pub async fn end(self) {
+        drop(self.stop);
+        if timeout(CLOSE_TIMEOUT, self.ended).await.is_err() {
+            warn!(after = ?CLOSE_TIMEOUT, "not all that belongs to upstreams has ended");
+        }
+    }
+}
+
+type Stopped = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Puts configurations in force, one after the other.
 #[derive(Debug)]
 pub struct Reloader {
@@ -85,11 +145,16 @@ impl Reloader {
         Self { sources: Arc::new(sources), swap, teller, asked, watched }
     }
 
-    /// Reads the configuration again whenever there is a reason, as long as this is awaited. A good one is put in force
-    /// whole; one with problems leaves the old one as it is, and they are in the log as `check` tells them.
-    pub async fn run(mut self, mut hangups: Hangups) {
+    /// Reads the configuration again whenever there is a reason, until `stop` is ready. A good one is put in force
+    /// whole; one with problems leaves the old one as it is, and they are in the log as `check` tells them. The tools of
+    /// MCP servers are put in force as they are found. At the end what belongs to upstreams is ended.
+    pub async fn run(mut self, mut hangups: Hangups, stop: impl Future<Output = ()>) {
+        let mut stop = pin!(stop);
         loop {
+            self.swap.discover();
             let asked = tokio::select! {
+                () = &mut stop => break,
+                () = self.swap.next_list() => continue,
                 () = hangups.next() => Vec::new(),
                 asked = self.asked.next() => asked,
                 () = self.watched.changed(&self.sources) => {
@@ -103,6 +168,7 @@ impl Reloader {
                 let _ = answer.send(standing.clone());
             }
         }
+        self.swap.close().await;
     }
 
     async fn reload(&mut self) -> Standing {

@@ -93,6 +93,15 @@ pub enum UpstreamError {
         #[source]
         source: Cause,
     },
+    /// What came was no MCP, or none of a revision that is known.
+    #[error("upstream `{upstream}` did not answer in MCP")]
+    NotMcp {
+        /// Who was asked.
+        upstream: UpstreamName,
+        /// What it said.
+        #[source]
+        source: Cause,
+    },
     /// The status line and headers are longer than is read.
     #[error(
         "reply headers of upstream `{upstream}` are longer than {limit_bytes} bytes or more than {limit_count}"
@@ -234,6 +243,7 @@ impl UpstreamError {
             | Self::CutOff { .. }
             | Self::NotHttp { .. }
             | Self::NotCgi { .. }
+            | Self::NotMcp { .. }
             | Self::Deadline { .. }
             | Self::AttemptDeadline { .. } => true,
             Self::HeadTooLong { .. }
@@ -264,7 +274,7 @@ impl UpstreamError {
         match self {
             Self::Connect { .. } | Self::ConnectDeadline { .. } | Self::NotStarted { .. } => "unreachable",
             Self::CutOff { .. } => "cut_off",
-            Self::NotHttp { .. } | Self::NotCgi { .. } => "not_understood",
+            Self::NotHttp { .. } | Self::NotCgi { .. } | Self::NotMcp { .. } => "not_understood",
             Self::HeadTooLong { .. } | Self::TooLong { .. } => "too_long",
             Self::Deadline { .. } | Self::AttemptDeadline { .. } => "deadline",
             Self::Resting { .. } => "resting",
@@ -273,6 +283,12 @@ impl UpstreamError {
             Self::Credential { .. } => "credential",
             Self::Unsendable { .. } => "unsendable",
         }
+    }
+
+    /// Of a request in the words of another kind of upstream. A configuration is checked for that.
+    pub(super) fn of_another_kind(upstream: &UpstreamName) -> Self {
+        let source = "the request is for another kind of upstream".into();
+        Self::Unsendable { upstream: upstream.clone(), source }
     }
 
     /// Who was asked.
@@ -284,6 +300,7 @@ impl UpstreamError {
             | Self::CutOff { upstream, .. }
             | Self::NotHttp { upstream, .. }
             | Self::NotCgi { upstream, .. }
+            | Self::NotMcp { upstream, .. }
             | Self::HeadTooLong { upstream, .. }
             | Self::TooLong { upstream, .. }
             | Self::Deadline { upstream, .. }

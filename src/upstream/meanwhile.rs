@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 const UNHEARD_LIMIT: usize = 32;
 
 /// Something that happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Happened {
     /// So much of the body has come.
     Received {
@@ -19,6 +19,13 @@ pub enum Happened {
     Again {
         /// Which attempt.
         attempt: u32,
+    },
+    /// The upstream says how far it is.
+    Progress {
+        /// So far.
+        done: f64,
+        /// Of how much, where it says so.
+        total: Option<f64>,
     },
 }
 

@@ -3,7 +3,8 @@
 //! In reading order: an [`Upstream`] takes an [`Ask`] and gives the whole reply; [`UpstreamError`] says why there is
 //! none; [`Meanwhile`] tells what happens before there is one, [`Caller`] for whom it is, [`Kept`] whether it was kept
 //! from another, and [`Tried`] which addresses were asked for it. [`http`] is the kind that speaks HTTP; [`command`] is
-//! a [`program`] that is started for each call, and [`cgi`] one that takes it for HTTP.
+//! a [`program`] that is started for each call, and [`cgi`] one that takes it for HTTP; [`mcp`] is an MCP server, whose
+//! tools are called.
 
 mod caller;
 pub mod cgi;
@@ -11,6 +12,7 @@ pub mod command;
 mod error;
 pub mod http;
 mod kept;
+pub mod mcp;
 mod meanwhile;
 pub mod program;
 mod tried;
@@ -29,6 +31,7 @@ use self::{
     cgi::{CgiSettings, CgiUpstream},
     command::{CommandSettings, CommandUpstream},
     http::{HttpSettings, HttpUpstream},
+    mcp::{McpSettings, McpUpstream},
 };
 use crate::{
     reply::Reply,
@@ -53,6 +56,8 @@ pub enum Upstream {
     Command(CommandUpstream),
     /// A program that is asked as a web server asks it.
     Cgi(CgiUpstream),
+    /// An MCP server.
+    Mcp(McpUpstream),
 }
 
 /// What one legacy server is, and how it is reached.
@@ -64,6 +69,8 @@ pub enum UpstreamSettings {
     Command(CommandSettings),
     /// A program that is asked as a web server asks it.
     Cgi(CgiSettings),
+    /// An MCP server.
+    Mcp(McpSettings),
 }
 
 impl Upstream {
@@ -73,6 +80,7 @@ impl Upstream {
             UpstreamSettings::Http(settings) => Self::Http(HttpUpstream::new(*settings)),
             UpstreamSettings::Command(settings) => Self::Command(CommandUpstream::new(settings)),
             UpstreamSettings::Cgi(settings) => Self::Cgi(CgiUpstream::new(settings)),
+            UpstreamSettings::Mcp(settings) => Self::Mcp(McpUpstream::new(settings)),
         }
     }
 
@@ -82,6 +90,7 @@ impl Upstream {
             Self::Http(upstream) => upstream.name(),
             Self::Command(upstream) => upstream.name(),
             Self::Cgi(upstream) => upstream.name(),
+            Self::Mcp(upstream) => upstream.name(),
         }
     }
 
@@ -89,7 +98,15 @@ impl Upstream {
     pub fn http(&self) -> Option<&HttpUpstream> {
         match self {
             Self::Http(upstream) => Some(upstream),
-            Self::Command(_) | Self::Cgi(_) => None,
+            Self::Command(_) | Self::Cgi(_) | Self::Mcp(_) => None,
+        }
+    }
+
+    /// The client, where it is an MCP server.
+    pub fn mcp(&self) -> Option<&McpUpstream> {
+        match self {
+            Self::Mcp(upstream) => Some(upstream),
+            Self::Http(_) | Self::Command(_) | Self::Cgi(_) => None,
         }
     }
 }
@@ -108,6 +125,7 @@ impl Service<Ask> for Upstream {
             Self::Http(upstream) => upstream.call(ask),
             Self::Command(upstream) => upstream.call(ask),
             Self::Cgi(upstream) => upstream.call(ask),
+            Self::Mcp(upstream) => upstream.call(ask),
         }
     }
 }
@@ -119,6 +137,7 @@ impl UpstreamSettings {
             Self::Http(settings) => &settings.name,
             Self::Command(settings) => &settings.name,
             Self::Cgi(settings) => &settings.name,
+            Self::Mcp(settings) => &settings.name,
         }
     }
 
@@ -126,15 +145,23 @@ impl UpstreamSettings {
     pub fn http(&self) -> Option<&HttpSettings> {
         match self {
             Self::Http(settings) => Some(settings),
-            Self::Command(_) | Self::Cgi(_) => None,
+            Self::Command(_) | Self::Cgi(_) | Self::Mcp(_) => None,
         }
     }
 
     /// What is run, where it is a command.
     pub fn command(&self) -> Option<&CommandSettings> {
         match self {
-            Self::Http(_) | Self::Cgi(_) => None,
             Self::Command(settings) => Some(settings),
+            Self::Http(_) | Self::Cgi(_) | Self::Mcp(_) => None,
+        }
+    }
+
+    /// What MCP server it is, where it is one.
+    pub fn mcp(&self) -> Option<&McpSettings> {
+        match self {
+            Self::Mcp(settings) => Some(settings),
+            Self::Http(_) | Self::Command(_) | Self::Cgi(_) => None,
         }
     }
 
@@ -144,7 +171,8 @@ impl UpstreamSettings {
             (Self::Http(settings), Self::Http(other)) => settings.is_certainly(other),
             (Self::Command(settings), Self::Command(other)) => settings == other,
             (Self::Cgi(settings), Self::Cgi(other)) => settings == other,
-            (Self::Http(_) | Self::Command(_) | Self::Cgi(_), _) => false,
+            (Self::Mcp(settings), Self::Mcp(other)) => settings.is_certainly(other),
+            (Self::Http(_) | Self::Command(_) | Self::Cgi(_) | Self::Mcp(_), _) => false,
         }
     }
 }

@@ -22,6 +22,7 @@ mod jobs;
 #[cfg(unix)]
 mod log;
 mod mcp;
+mod mcp_servers;
 mod operators;
 mod pages;
 mod passthrough;

@@ -226,6 +226,16 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
         ),
         key("environment", Section(&ENVIRONMENT), "What the program sees beside `PATH` and a locale."),
         key(
+            "mcp",
+            Either(&[Text, Section(&MCP_CHILD)]),
+            "In the place of `url`: an MCP server, by its address or as a program to start.",
+        ),
+        key(
+            "tools",
+            Either(&[OFF, Section(&TOOLS)]),
+            "Which tools of an MCP server are listed, and as what; or `off`. Default: all of them.",
+        ),
+        key(
             "protocol",
             Word(&["auto", "http1.0", "http1", "http2"]),
             "Which HTTP it speaks. Default `auto`: HTTP/2 where TLS agrees on it, else HTTP/1.1.",
@@ -314,6 +324,42 @@ pub(in crate::config) static ENVIRONMENT: Keys = Keys {
             "set",
             Map(&Scalar),
             "Variables and their values; `${NAME}` and `file:/path` keep secrets out of the file. Default: `LC_ALL: C.UTF-8`.",
+        ),
+    ],
+};
+
+pub(in crate::config) static MCP_CHILD: Keys = Keys {
+    of: "`mcp`",
+    id: "mcp_child",
+    list: &[
+        key("command", List(&Scalar), "The program and its words. There is no shell."),
+        key("cwd", Text, "The folder that the program works in. Default `/`."),
+        key(
+            "environment",
+            Section(&ENVIRONMENT),
+            "What the program sees beside `PATH`, `HOME` and a locale.",
+        ),
+    ],
+};
+
+pub(in crate::config) static TOOLS: Keys = Keys {
+    of: "`tools`",
+    id: "tools",
+    list: &[
+        key("prefix", Text, "What is put before the name of each. Default: nothing."),
+        key(
+            "only",
+            NAMES,
+            "The tools that are listed, by the server's names; `*` stands for anything. Default: all.",
+        ),
+        key("except", NAMES, "The tools that are not."),
+        key("rename", Map(&Text), "Other names, whole: the server's name, and what it is called here."),
+        key("describe", Map(&Text), "Other descriptions, by the server's names."),
+        key("reply", REPLY, "What their answers mean: rules, tried before an answer is taken as it is."),
+        key(
+            "refresh",
+            Duration(SECOND, 24 * HOUR),
+            "How often the list is asked for, beside when the server says that it changed. Default `5m`.",
         ),
     ],
 };

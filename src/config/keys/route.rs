@@ -23,7 +23,7 @@ pub(in crate::config) static ROUTE: Keys = Keys {
         key(
             "request",
             Either(&[Text, Section(&REQUEST)]),
-            "What the upstream is asked: `METHOD UPSTREAM/path/{argument}`, or a map.",
+            "What the upstream is asked: `METHOD UPSTREAM/path/{argument}`, `CALL UPSTREAM/TOOL`, or a map.",
         ),
         key("confirm", Text, "A question that a person says yes to before the request is sent: a template."),
         key(
@@ -178,7 +178,13 @@ pub(in crate::config) static REQUEST: Keys = Keys {
         key("query", Map(&QUERY_VALUE), "Parameters of the query: a template each, or a list of them."),
         key("headers", Map(&Scalar), "Headers: a template each."),
         key("body", Section(&BODY), "The body, in one of three forms."),
-        key("arguments", List(&Scalar), "Of a command: the words behind its own, a template each."),
+        key("tool", Text, "Of an MCP server: the tool to call, by the name that the server has for it."),
+        key(
+            "arguments",
+            Either(&[List(&Scalar), Map(&Anything)]),
+            "Of a command: the words behind its own, a template each. Of a tool: its arguments, in which every text is a \
+             template; all of the call when absent.",
+        ),
         key(
             "options_from",
             NAMES,

@@ -101,6 +101,7 @@ impl Reader<'_, '_> {
         let report = self.report;
         let before = report.errors();
         self.refuse(section, &super::HTTP_KEYS, upstream.as_ref(), "is a command");
+        self.refuse(section, &[super::tool::KEY], upstream.as_ref(), "is a command");
         let items = match section.get("arguments").map(|node| (&node.kind, node)) {
             None => &[],
             Some((Kind::List(items), _)) => items.as_slice(),

@@ -1,8 +1,9 @@
 //! `request` and `rest`: what the upstream is asked, and where REST clients find the tool.
 //!
-//! What is asked by HTTP is read here, what a `command` is asked there.
+//! What is asked by HTTP is read here, what a `command` is asked there, and of an MCP server a `tool`.
 
 mod command;
+mod tool;
 
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -103,8 +104,11 @@ impl Reader<'_, '_> {
         if method == command::RUN {
             return self.run_line(node, target);
         }
-        let method = method_of(self.report, language::words_in(self.report, span, method), method);
         let target = target.trim();
+        if method == tool::CALL {
+            return self.call_line(node, target);
+        }
+        let method = method_of(self.report, language::words_in(self.report, span, method), method);
         if target.contains("://") {
             self.report.error(span, "a request names an upstream, not an address", help);
             return None;
@@ -117,6 +121,7 @@ impl Reader<'_, '_> {
         };
         if let Some(upstream) = &upstream {
             self.refuse_command(span, upstream)?;
+            self.refuse_server(span, upstream)?;
         }
         let (path, query) = self.target(node, if path.is_empty() { "/" } else { path })?;
         let mut template = HttpTemplate::new(method?, path);
@@ -132,6 +137,9 @@ impl Reader<'_, '_> {
             None if section.get("upstream").is_some() => None,
             None => self.only_upstream(place),
         };
+        if self.is_of_tool(&section, upstream.as_ref()) {
+            return self.tool(&section, upstream);
+        }
         // Of an upstream that is not right, the keys tell what it is meant to be.
         let is_command = match upstream.as_ref().and_then(|upstream| self.is_command(upstream)) {
             Some(is_command) => is_command,
@@ -143,6 +151,7 @@ impl Reader<'_, '_> {
             return self.command(&section, upstream);
         }
         self.refuse(&section, &command::KEYS, upstream.as_ref(), "is no command");
+        self.refuse(&section, &[tool::KEY], upstream.as_ref(), "is no MCP server");
         let target = section.required("path", "write `path: /forecast/{city}`").and_then(|node| {
             let text = section::text_of(report, node, "`path`")?;
             self.target(node, text)

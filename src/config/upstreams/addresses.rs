@@ -22,10 +22,15 @@ pub(super) struct Addresses {
     pub(super) others: Vec<Address>,
 }
 
-/// Reads `url`. `None` when something is wrong with it; that has been reported then.
-pub(super) fn read(report: &Report<'_>, environment: &Environment, node: &Node) -> Option<Addresses> {
+/// Reads `url`, or what is called otherwise. `None` when something is wrong with it; that has been reported then.
+pub(super) fn read(
+    report: &Report<'_>,
+    environment: &Environment,
+    node: &Node,
+    name: &str,
+) -> Option<Addresses> {
     let Kind::List(items) = &node.kind else {
-        let text = section::text_of(report, node, "`url`")?;
+        let text = section::text_of(report, node, name)?;
         return Some(Addresses { first: address(report, environment, node, text)?, others: Vec::new() });
     };
     if items.is_empty() {

@@ -37,8 +37,14 @@ pub(super) fn read(
     policy: &PolicySettings,
 ) -> Option<impl FnOnce(UpstreamName) -> HttpSettings> {
     let report = section.report;
-    let url = section.required("url", "write `url: http://127.0.0.1:9000`");
-    let addresses = url.and_then(|node| addresses::read(report, environment, node));
+    let (name, url) = match section.get("mcp") {
+        Some(node) => {
+            section.refuse_beside(&["url"], "mcp");
+            ("`mcp`", Some(node))
+        }
+        None => ("`url`", section.required("url", "write `url: http://127.0.0.1:9000`")),
+    };
+    let addresses = url.and_then(|node| addresses::read(report, environment, node, name));
     let (connect_timeout, redirects) = (section.duration("connect_timeout"), section.count("redirects"));
     let headers = headers(section, environment);
     let auth = section.get("auth").map(|_| auth::read(section, environment));

@@ -1,15 +1,18 @@
 //! `upstreams`: where the legacy servers are, and how each is asked.
 //!
 //! What holds for every kind of upstream is read here, with its `policies`; `http` reads what one is that speaks
-//! HTTP, with its `addresses`, its `tls` and its `auth`; `program` what is started, for commands and CGI.
+//! HTTP, with its `addresses`, its `tls` and its `auth`; `program` what is started, for commands and CGI; `mcp` what is an
+//! MCP server, with its `tools`.
 
 mod addresses;
 pub(super) mod auth;
 mod http;
+mod mcp;
 pub(super) mod of_route;
 pub(super) mod policies;
 mod program;
 mod tls;
+pub(super) mod tools;
 
 use std::time::Duration;
 
@@ -29,6 +32,8 @@ use crate::{
     upstream::{UpstreamSettings, cgi::CgiSettings, command::CommandSettings},
 };
 
+pub use tools::ToolRules;
+
 /// One legacy server, and how carefully it is asked.
 #[derive(Debug, Clone)]
 pub struct UpstreamFile {
@@ -36,6 +41,8 @@ pub struct UpstreamFile {
     pub settings: UpstreamSettings,
     /// The guards round it.
     pub policy: PolicySettings,
+    /// Which of its tools are listed, and as what; of an MCP server only.
+    pub tools: Option<ToolRules>,
     /// What its routes take where they say nothing.
     pub(super) deadline: Option<Duration>,
     pub(super) reply_limit_bytes: Option<usize>,
@@ -88,6 +95,7 @@ pub(super) fn read(
         return Some(UpstreamFile {
             settings,
             policy: defaults.policy,
+            tools: None,
             deadline: None,
             reply_limit_bytes: None,
             value_limit: None,
@@ -120,9 +128,40 @@ pub(super) fn read(
             let program = program::cgi(&section, environment)?;
             UpstreamSettings::Cgi(CgiSettings { name: name?, program })
         }
+        UpstreamKind::Mcp => {
+            UpstreamSettings::Mcp(mcp::read(&section, name, environment, defaults, &policy)?)
+        }
     };
-    Some(UpstreamFile { settings, policy, deadline, reply_limit_bytes, value_limit })
+    let tools = if kind == UpstreamKind::Mcp { tools::read(&section)? } else { None };
+    Some(UpstreamFile { settings, policy, tools, deadline, reply_limit_bytes, value_limit })
 }
+
+/// Keys that are for an address.
+pub(super) const OF_ADDRESSES: [&str; 9] = [
+    "ejection",
+    "health",
+    "dns_refresh",
+    "protocol",
+    "tls",
+    "connect_timeout",
+    "headers",
+    "auth",
+    "redirects",
+];
+
+/// Those of an MCP server, which may be at one.
+const OF_MCP: [&str; 10] = [
+    "tools",
+    "ejection",
+    "health",
+    "dns_refresh",
+    "protocol",
+    "tls",
+    "connect_timeout",
+    "headers",
+    "auth",
+    "redirects",
+];
 
 /// What kinds of upstream there are, each with a key of its own that says what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,28 +169,16 @@ enum UpstreamKind {
     Http,
     Command,
     Cgi,
+    Mcp,
 }
 
 impl UpstreamKind {
     /// The key that makes an upstream one of this kind, and those that it may have beside it.
-    const KEYS: [(Self, &'static str, &'static [&'static str]); 3] = [
-        (
-            Self::Http,
-            "url",
-            &[
-                "ejection",
-                "health",
-                "dns_refresh",
-                "protocol",
-                "tls",
-                "connect_timeout",
-                "headers",
-                "auth",
-                "redirects",
-            ],
-        ),
+    const KEYS: [(Self, &'static str, &'static [&'static str]); 4] = [
+        (Self::Http, "url", &OF_ADDRESSES),
         (Self::Command, "command", &["cwd", "environment"]),
         (Self::Cgi, "cgi", &["cwd", "environment"]),
+        (Self::Mcp, "mcp", &OF_MCP),
     ];
 
     /// The kind of an upstream; that of HTTP where nothing says it. Keys that are for another kind are refused.

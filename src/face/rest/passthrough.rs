@@ -137,6 +137,7 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
         }
         UpstreamError::NotHttp { .. }
         | UpstreamError::NotCgi { .. }
+        | UpstreamError::NotMcp { .. }
         | UpstreamError::HeadTooLong { .. }
         | UpstreamError::TooLong { .. } => (StatusCode::BAD_GATEWAY, "the upstream's answer can't be read"),
         UpstreamError::Busy { .. } | UpstreamError::Resting { .. } => {

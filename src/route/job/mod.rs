@@ -345,7 +345,7 @@ impl JobRule {
     fn whole_path(&self, asked: &HttpRequest) -> Option<Uri> {
         let base = match asked.under {
             Under::Address => self.base.path().trim_end_matches('/'),
-            Under::Root => "",
+            Under::Root | Under::Itself => "",
         };
         let (scheme, authority) = (self.base.scheme_str()?, self.base.authority()?);
         format!("{scheme}://{authority}{base}{}", asked.path_and_query).parse().ok()

@@ -98,6 +98,8 @@ pub enum Under {
     Address,
     /// The root of its host: the path is one that the upstream gave.
     Root,
+    /// Nothing: the address itself is asked, whatever the path says.
+    Itself,
 }
 
 impl HttpRequest {

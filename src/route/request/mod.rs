@@ -1,10 +1,12 @@
 //! Arguments to what an upstream is asked, in the words of its kind.
 //!
-//! `http` for those that speak HTTP, `command` for programs; `filling` puts the arguments of one call in.
+//! `http` for those that speak HTTP, `command` for programs, `tool` for MCP servers; `filling` puts the arguments of one
+//! call in.
 
 mod command;
 mod filling;
 mod http;
+mod tool;
 
 use ::http::HeaderMap;
 
@@ -13,6 +15,7 @@ use crate::tool::Arguments;
 pub use self::{
     command::{CommandRequest, CommandTemplate, WordTemplate},
     http::{BodyTemplate, HttpRequest, HttpTemplate, JsonTemplate, Under, ValueTemplate},
+    tool::{Effect, ToolRequest, ToolTemplate},
 };
 
 /// How what the upstream is asked is made of a call's arguments.
@@ -22,6 +25,8 @@ pub enum RequestTemplate {
     Http(HttpTemplate),
     /// As the words of a command.
     Command(CommandTemplate),
+    /// By a call of an MCP server's tool.
+    Tool(ToolTemplate),
 }
 
 /// What an upstream is asked. Two are equal when all that is sent is the same.
@@ -31,6 +36,8 @@ pub enum UpstreamRequest {
     Http(HttpRequest),
     /// As the words of a command.
     Command(CommandRequest),
+    /// By a call of an MCP server's tool.
+    Tool(ToolRequest),
 }
 
 /// Why arguments can't be put into a request. The text is for the model.
@@ -54,6 +61,7 @@ impl RequestTemplate {
         match self {
             Self::Http(template) => template.build(arguments, caller).map(UpstreamRequest::Http),
             Self::Command(template) => template.build(arguments).map(UpstreamRequest::Command),
+            Self::Tool(template) => template.build(arguments, caller).map(UpstreamRequest::Tool),
         }
     }
 
@@ -63,6 +71,7 @@ impl RequestTemplate {
             Self::Http(template) => template.method.is_safe(),
             // What a command does, only its author knows.
             Self::Command(_) => false,
+            Self::Tool(template) => template.effect == Effect::ReadOnly,
         }
     }
 
@@ -71,6 +80,7 @@ impl RequestTemplate {
         match self {
             Self::Http(template) => template.method.is_idempotent(),
             Self::Command(_) => false,
+            Self::Tool(template) => template.effect >= Effect::Idempotent,
         }
     }
 
@@ -79,6 +89,15 @@ impl RequestTemplate {
         match self {
             Self::Http(template) => format!("`{}` request", template.method),
             Self::Command(_) => "command".to_owned(),
+            Self::Tool(template) => format!("call of `{}`", template.tool),
+        }
+    }
+
+    /// The tool that it calls, where it calls one.
+    pub fn tool(&self) -> Option<&ToolTemplate> {
+        match self {
+            Self::Tool(template) => Some(template),
+            Self::Http(_) | Self::Command(_) => None,
         }
     }
 
@@ -87,6 +106,7 @@ impl RequestTemplate {
         match self {
             Self::Http(template) => !template.forwarded.is_empty(),
             Self::Command(_) => false,
+            Self::Tool(template) => !template.forwarded.is_empty(),
         }
     }
 }
@@ -97,6 +117,7 @@ impl UpstreamRequest {
         match self {
             Self::Http(request) => request.method.is_safe(),
             Self::Command(_) => false,
+            Self::Tool(request) => request.effect == Effect::ReadOnly,
         }
     }
 
@@ -105,6 +126,7 @@ impl UpstreamRequest {
         match self {
             Self::Http(request) => request.method.is_idempotent(),
             Self::Command(_) => false,
+            Self::Tool(request) => request.effect >= Effect::Idempotent,
         }
     }
 
@@ -113,6 +135,7 @@ impl UpstreamRequest {
         match self {
             Self::Http(request) => request.bytes(),
             Self::Command(request) => request.bytes(),
+            Self::Tool(request) => request.bytes(),
         }
     }
 
@@ -121,6 +144,7 @@ impl UpstreamRequest {
         match self {
             Self::Http(request) => Some(&mut request.headers),
             Self::Command(_) => None,
+            Self::Tool(request) => Some(&mut request.headers),
         }
     }
 }
@@ -128,6 +152,12 @@ impl UpstreamRequest {
 impl From<HttpRequest> for UpstreamRequest {
     fn from(request: HttpRequest) -> Self {
         Self::Http(request)
+    }
+}
+
+impl From<ToolRequest> for UpstreamRequest {
+    fn from(request: ToolRequest) -> Self {
+        Self::Tool(request)
     }
 }
 

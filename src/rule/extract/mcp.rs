@@ -21,6 +21,9 @@ use crate::{
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mcp;
 
+/// The type of a reply that is what an MCP server answered: this extractor reads it where a rule names none.
+pub const MCP_MEDIA_TYPE: &str = "application/vnd.mcp+json";
+
 /// What an MCP server answered.
 #[derive(Debug)]
 pub(crate) struct Answered {
@@ -223,15 +226,8 @@ fn sent(message: &JsonText, block: &RawValue) -> Result<Content, String> {
             }
             Some(_) | None => return missing("a `resource` with `uri` and `text` or `blob`"),
         },
-        other => {
-            let mut kind: String = other.chars().take(40).collect();
-            if kind.len() < other.len() {
-                kind.push('…');
-            }
-            return Err(format!(
-                "expected a block of type `text`, `image`, `audio`, `resource_link` or `resource`, found `{kind}`"
-            ));
-        }
+        // One that clients do not know would cost them the whole result; what it says can be read all the same.
+        _ => return Ok(Content::text(block.get())),
     }
     if serde_json::from_str::<OnlyText>(block.get()).is_ok() {
         return Ok(Content::text(members.text.unwrap_or_default()));
@@ -332,6 +328,13 @@ mod tests {
     }
 
     #[test]
+    fn a_block_that_clients_do_not_know_becomes_text() {
+        let block = r#"{"type": "hologram", "depth": 1.0}"#;
+        let content = answer(&format!(r#"{{"content": [{block}]}}"#)).unwrap().content;
+        assert_eq!(content[0].block, Block::Text(Text::Plain(block.into())));
+    }
+
+    #[test]
     fn errors_are_told_apart() {
         let failed = answer(r#"{"content": [{"type": "text", "text": "gone"}], "isError": true}"#).unwrap();
         assert!(matches!(failed.verdict, Verdict::ToolError));
@@ -345,7 +348,7 @@ mod tests {
         check("[1]", Err("found JSON that is no object"));
         check(r#"{"tools": []}"#, Err("found JSON without `content`"));
         check(r#"{"result": {"tools": []}}"#, Err("missing field `content`"));
-        check(r#"{"content": [{"type": "hologram"}]}"#, Err("found `hologram`"));
+        check(r#"{"content": [5, {"type": "text", "text": "1"}]}"#, Err("JSON of another kind"));
         check(r#"{"content": [{"type": "image", "data": 5}]}"#, Err("expected `data` and `mimeType`"));
         let image = |data: &str| {
             format!(r#"{{"content": [{{"type": "image", "mimeType": "image/png", "data": "{data}"}}]}}"#)

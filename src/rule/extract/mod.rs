@@ -33,7 +33,7 @@ pub use self::{
     header::{Header, HeaderShape},
     html::{Count, CssError, CssSelector, EachElement, Html, Selected, Table, TableShape, Take},
     json::Json,
-    mcp::Mcp,
+    mcp::{MCP_MEDIA_TYPE, Mcp},
     metrics::{Metrics, MetricsShape, NamePattern},
     ndjson::NdJson,
     pairs::{Indented, Pairs},

@@ -115,6 +115,17 @@ impl Address {
         builder.path_and_query(path_and_query.clone()).build()
     }
 
+    /// The URI of the address itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`join`](Self::join).
+    pub fn itself(&self) -> Result<Uri, http::Error> {
+        let path = if self.base.is_empty() { "/" } else { &*self.base };
+        let builder = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
+        builder.path_and_query(path).build()
+    }
+
     fn of_socket(text: &str) -> Result<Self, AddressError> {
         let (socket, base) = match text.split_once(":/") {
             Some((socket, base)) => (socket, format!("/{base}")),

@@ -8,13 +8,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body_util::{Either, Full, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
+use tokio::time::Instant;
 use tower::Service;
 
 use super::{
-    Ask, CredentialError, HttpSettings, Meanwhile, PendingReply, Protocol, UpstreamError,
+    Ask, CredentialError, HttpSettings, Meanwhile, PendingReply, Protocol, Tried, UpstreamError,
     auth::{Auth, Credential},
     body::{self, BodyError},
     connector::Spoiled,
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     reply::Reply,
-    route::{Under, UpstreamName, UpstreamRequest},
+    route::{HttpRequest, Under, UpstreamName, UpstreamRequest},
 };
 
 /// The longest status line and headers of a reply that are read.
@@ -126,14 +127,21 @@ impl HttpUpstream {
     }
 
     /// Asks one address, and another when nothing could be sent to that one.
-    async fn ask(self, mut ask: Ask) -> Result<Reply, UpstreamError> {
-        let (due, tried) = (ask.due.latest, ask.tried.clone());
+    async fn ask(self, ask: Ask) -> Result<Reply, UpstreamError> {
+        let Ask { request, reply_limit_bytes, due, meanwhile, tried, .. } = ask;
+        let UpstreamRequest::Http(mut request) = request else {
+            return Err(UpstreamError::of_another_kind(self.name()));
+        };
+        let due = due.latest;
         let targets = &self.shared.targets;
-        self.complete(&mut ask);
+        self.complete(&mut request);
         let credential = self.credential().await?;
         let mut load = targets.pick(&tried, due).await?;
         loop {
-            let result = self.ask_at(load.target(), &ask, credential.clone()).await;
+            let result = match self.open_at(load.target(), &request, credential.clone()).await {
+                Ok(opened) => opened.whole(reply_limit_bytes, meanwhile.as_ref()).await,
+                Err(error) => Err(error),
+            };
             load.tell(Outcome::of(&result));
             match &result {
                 Err(error) if error.is_before_sending() => match targets.pick_other(&tried, due) {
@@ -145,9 +153,34 @@ impl HttpUpstream {
         }
     }
 
+    /// Asks, and gives the reply as soon as its head is there.
+    pub(in crate::upstream) async fn open(
+        &self,
+        mut request: HttpRequest,
+        due: Instant,
+    ) -> Result<Opened, UpstreamError> {
+        let (targets, tried) = (&self.shared.targets, Tried::default());
+        self.complete(&mut request);
+        let credential = self.credential().await?;
+        let mut load = targets.pick(&tried, due).await?;
+        loop {
+            let result = self.open_at(load.target(), &request, credential.clone()).await;
+            load.tell(match &result {
+                Ok(opened) => Outcome::of_status(opened.status()),
+                Err(error) => Outcome::of_error(error),
+            });
+            match &result {
+                Err(error) if error.is_before_sending() => match targets.pick_other(&tried, due) {
+                    Some(other) => load = other,
+                    None => return result,
+                },
+                Ok(_) | Err(_) => return result,
+            }
+        }
+    }
+
     /// Adds to a request what is the same for every address.
-    fn complete(&self, ask: &mut Ask) {
-        let UpstreamRequest::Http(request) = &mut ask.request else { return };
+    fn complete(&self, request: &mut HttpRequest) {
         let headers = &mut request.headers;
         remove_hop_by_hop(headers);
         // The client writes the length that the body has.
@@ -167,21 +200,18 @@ impl HttpUpstream {
     }
 
     /// Asks at one address, where redirects stay.
-    async fn ask_at(
+    async fn open_at(
         &self,
         target: &Target,
-        ask: &Ask,
+        request: &HttpRequest,
         mut credential: Option<Credential>,
-    ) -> Result<Reply, UpstreamError> {
-        let UpstreamRequest::Http(request) = &ask.request else {
-            let source = "it speaks HTTP, and was asked otherwise".into();
-            return Err(UpstreamError::Unsendable { upstream: self.name().clone(), source });
-        };
+    ) -> Result<Opened, UpstreamError> {
         let mut headers = request.headers.clone();
         let (mut method, mut content) = (request.method.clone(), request.body.clone());
         let uri = match request.under {
             Under::Address => target.address().join(&request.path_and_query),
             Under::Root => target.address().join_root(&request.path_and_query),
+            Under::Itself => target.address().itself(),
         };
         let mut uri = uri.map_err(|source| self.unsendable(source))?;
         let mut redirects_left = self.shared.settings.redirects;
@@ -229,34 +259,8 @@ impl HttpUpstream {
                 (method, uri) = (next_method, next_uri);
                 continue;
             }
-            let reply = self.whole(response, ask.reply_limit_bytes, ask.meanwhile.as_ref()).await?;
-            let reply = self.shared.veil.over(reply);
-            return Ok(match credential {
-                Some(credential) => credential.veil.over(reply),
-                None => reply,
-            });
+            return Ok(Opened { response, veils: Veils { shared: self.shared.clone(), credential } });
         }
-    }
-
-    async fn whole(
-        &self,
-        response: Response<Incoming>,
-        limit_bytes: usize,
-        meanwhile: Option<&Meanwhile>,
-    ) -> Result<Reply, UpstreamError> {
-        let (mut head, body) = response.into_parts();
-        let upstream = || self.name().clone();
-        let body = body::read(body, limit_bytes, meanwhile).await.map_err(|error| match error {
-            BodyError::TooLong => UpstreamError::TooLong { upstream: upstream(), limit_bytes },
-            BodyError::Malformed(source) => {
-                UpstreamError::NotHttp { upstream: upstream(), source: source.into() }
-            }
-            BodyError::CutOff(source) => {
-                UpstreamError::CutOff { upstream: upstream(), source: source.into() }
-            }
-        })?;
-        remove_hop_by_hop(&mut head.headers);
-        Ok(Reply::new(head.status, head.headers, body))
     }
 
     /// Who asks, where the upstream wants to know.
@@ -279,6 +283,68 @@ pub(super) fn version_of(protocol: Protocol) -> Version {
     match protocol {
         Protocol::Http10 => Version::HTTP_10,
         Protocol::Auto | Protocol::Http1 | Protocol::Http2 => Version::HTTP_11,
+    }
+}
+
+/// A reply whose head is there.
+pub(in crate::upstream) struct Opened {
+    response: Response<Incoming>,
+    veils: Veils,
+}
+
+/// What no reply may show of what was sent with its request.
+pub(in crate::upstream) struct Veils {
+    shared: Arc<Shared>,
+    credential: Option<Credential>,
+}
+
+impl Opened {
+    /// Its status.
+    pub(in crate::upstream) fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// Its headers.
+    pub(in crate::upstream) fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// Its body as it comes, and what goes over what is read of it.
+    pub(in crate::upstream) fn into_body(self) -> (Incoming, Veils) {
+        (self.response.into_body(), self.veils)
+    }
+
+    /// Reads the body to its end.
+    pub(in crate::upstream) async fn whole(
+        self,
+        limit_bytes: usize,
+        meanwhile: Option<&Meanwhile>,
+    ) -> Result<Reply, UpstreamError> {
+        let Self { response, veils } = self;
+        let (mut head, body) = response.into_parts();
+        let upstream = || veils.shared.settings.name.clone();
+        let body = body::read(body, limit_bytes, meanwhile).await.map_err(|error| match error {
+            BodyError::TooLong => UpstreamError::TooLong { upstream: upstream(), limit_bytes },
+            BodyError::Malformed(source) => {
+                UpstreamError::NotHttp { upstream: upstream(), source: source.into() }
+            }
+            BodyError::CutOff(source) => {
+                UpstreamError::CutOff { upstream: upstream(), source: source.into() }
+            }
+        })?;
+        remove_hop_by_hop(&mut head.headers);
+        Ok(veils.over(Reply::new(head.status, head.headers, body)))
+    }
+}
+
+impl Veils {
+    /// The reply without it.
+    pub(in crate::upstream) fn over(&self, reply: Reply) -> Reply {
+        let reply = self.shared.veil.over(reply);
+        match &self.credential {
+            Some(credential) => credential.veil.over(reply),
+            None => reply,
+        }
     }
 }
 

@@ -25,13 +25,14 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::{Ask, Happened, Meanwhile, PendingReply, UpstreamError, error::ConnectTimedOut};
+use super::{Ask, Happened, Meanwhile, PendingReply, Tried, UpstreamError, error::ConnectTimedOut};
 use crate::route::UpstreamName;
 
 pub use address::{Address, AddressError};
 pub use auth::{AuthSettings, AuthStyle, BearerToken, CredentialError, Hidden, OAuthSettings, TokenUrl};
 pub use client::HttpUpstream;
 pub(super) use client::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
+pub(super) use client::{Opened, Veils};
 pub use headers::remove_hop_by_hop;
 pub use stream::{Streamed, StreamedBody};
 pub use targets::{ADDRESS_LIMIT, AddressView, EjectionSettings, HealthSettings, State};

@@ -16,7 +16,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Dropped before the program has ended, it is told to end, and made to after a while; nothing of it is left then, and
 /// no zombie either.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(in crate::upstream) struct Group {
     /// Gone once it has ended.
     running: Option<Running>,
 }
@@ -36,27 +36,35 @@ enum Word {
 
 impl Group {
     /// Starts a program as the first of a group.
-    pub(super) fn start(command: &mut Command) -> io::Result<Self> {
+    pub(in crate::upstream) fn start(command: &mut Command) -> io::Result<Self> {
         let child = command.spawn()?;
         let id = child.id().ok_or_else(|| io::Error::other("it ended before it was known"))?;
         Ok(Self { running: Some(Running { child, id }) })
     }
 
     /// The program, while it runs.
-    pub(super) fn child(&mut self) -> Option<&mut Child> {
+    pub(in crate::upstream) fn child(&mut self) -> Option<&mut Child> {
         self.running.as_mut().map(|running| &mut running.child)
     }
 
     /// Waits for the end of the program itself. What it has started may go on until `clear`.
-    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
+    pub(in crate::upstream) async fn wait(&mut self) -> io::Result<ExitStatus> {
         match &mut self.running {
             Some(running) => running.child.wait().await,
             None => Err(io::Error::other("it has ended before")),
         }
     }
 
+    /// Tells the program to end, makes it after a while, and waits for that.
+    pub(in crate::upstream) async fn end(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.tell(Word::End);
+            running.die().await;
+        }
+    }
+
     /// Ends what the program left behind, once it has ended itself.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::upstream) fn clear(&mut self) {
         if let Some(running) = self.running.take() {
             running.tell(Word::Die);
             running.forget();

@@ -14,6 +14,7 @@ use std::{
 
 use tokio::process::Command;
 
+pub(super) use group::Group;
 pub(super) use run::{Finished, Run, RunError, run};
 
 /// A program as it is started: no shell, nothing of our own environment, a group of its own.
@@ -60,7 +61,7 @@ impl Program {
     }
 
     /// As it is to be started, with pipes for all it says and with more words and variables.
-    fn command<'a>(
+    pub(in crate::upstream) fn command<'a>(
         &self,
         words: &[String],
         variables: impl IntoIterator<Item = (&'a str, &'a str)>,

@@ -197,6 +197,8 @@ impl Proxy {
 pub(crate) fn http_of(route: &mut Route) -> &mut HttpTemplate {
     match &mut route.request {
         RequestTemplate::Http(template) => template,
-        RequestTemplate::Command(_) => panic!("a route of these tests asks by HTTP"),
+        RequestTemplate::Command(_) | RequestTemplate::Tool(_) => {
+            panic!("a route of these tests asks by HTTP")
+        }
     }
 }

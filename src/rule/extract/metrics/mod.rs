@@ -53,7 +53,8 @@ impl NamePattern {
         (!self.0.contains('*')).then_some(&self.0)
     }
 
-    fn holds(&self, name: &str) -> bool {
+    /// Whether it is the name of this one.
+    pub fn holds(&self, name: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else { return self.0 == name };
         let Some(mut left) = name.strip_prefix(first) else { return false };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));

@@ -1,0 +1,119 @@
+//! What an MCP server is asked: `CALL UPSTREAM/TOOL`, or a map with `tool`.
+
+use super::{Compiled, Reader, expression};
+use crate::{
+    config::{
+        language,
+        node::{Kind, Node},
+        section::Section,
+        source::Span,
+    },
+    route::{RequestTemplate, ToolTemplate, UpstreamName},
+};
+
+/// The word that stands where a method does, for tools.
+pub(super) const CALL: &str = "CALL";
+/// The key of a request that is for MCP servers only.
+pub(super) const KEY: &str = "tool";
+/// Keys of other requests, beside those for HTTP.
+const OTHER_KEYS: [&str; 2] = ["options_from", "stdin"];
+
+const HELP: &str = "write `CALL UPSTREAM/TOOL`, with the name that the server has for the tool";
+
+impl Reader<'_, '_> {
+    /// What follows `CALL` in a line: a tool, which gets all arguments as they are.
+    pub(super) fn call_line(&mut self, node: &Node, target: &str) -> Option<Compiled> {
+        let span = node.span;
+        let (upstream, tool) = match target.split_once('/') {
+            None => (self.only_upstream(span), target),
+            Some(("", tool)) => (self.only_upstream(span), tool),
+            Some((name, tool)) => (self.upstream(language::words_in(self.report, span, name), name), tool),
+        };
+        if tool.is_empty() || tool.contains(char::is_whitespace) {
+            self.report.error(span, format!("the request names no tool, found {}", node.found()), HELP);
+            return None;
+        }
+        self.asked.all = true;
+        let upstream = upstream?;
+        self.refuse_others(span, &upstream)?;
+        Some(Compiled { upstream, template: RequestTemplate::Tool(ToolTemplate::new(tool)) })
+    }
+
+    /// Whether the map form is of a tool. Of an upstream that is not right, the key tells what it is meant to be.
+    pub(super) fn is_of_tool(&self, section: &Section<'_, '_>, upstream: Option<&UpstreamName>) -> bool {
+        match upstream.and_then(|upstream| self.is_server(upstream)) {
+            Some(is_server) => is_server,
+            None => section.get(KEY).is_some(),
+        }
+    }
+
+    /// The map form, whose upstream is an MCP server.
+    pub(super) fn tool(
+        &mut self,
+        section: &Section<'_, '_>,
+        upstream: Option<UpstreamName>,
+    ) -> Option<Compiled> {
+        let report = self.report;
+        let before = report.errors();
+        self.refuse(
+            section,
+            &super::HTTP_KEYS,
+            upstream.as_ref(),
+            "is an MCP server, of which tools are called",
+        );
+        self.refuse(section, &OTHER_KEYS, upstream.as_ref(), "is an MCP server");
+        let tool = section.required(KEY, "write `tool: NAME`, with the name that the server has for it");
+        let tool = tool.and_then(|node| {
+            let text = crate::config::section::text_of(report, node, "`tool`")?.trim();
+            if text.is_empty() {
+                report.error(node.span, "`tool` is empty", "write the name that the server has for the tool");
+            }
+            Some(text.to_owned())
+        });
+        let mut template = ToolTemplate::new(tool.unwrap_or_default());
+        match section.get("arguments") {
+            None => self.asked.all = true,
+            Some(node)
+                if matches!(node.kind, Kind::Map(_))
+                    || node.as_text().and_then(expression) == Some("args") =>
+            {
+                template.arguments = self.json(node, "a text of `arguments`")?;
+            }
+            Some(node) => {
+                let help = "write `arguments: { NAME: \"{{ args.name }}\" }`, or leave it out to pass all on";
+                report.error(
+                    node.span,
+                    format!("the `arguments` of a tool are a map, found {}", node.found()),
+                    help,
+                );
+            }
+        }
+        let upstream = upstream.filter(|_| report.errors() == before)?;
+        Some(Compiled { upstream, template: RequestTemplate::Tool(template) })
+    }
+
+    /// Says that an MCP server is asked by its tools.
+    pub(super) fn refuse_server(&self, place: Span, upstream: &UpstreamName) -> Option<()> {
+        if self.is_server(upstream) != Some(true) {
+            return Some(());
+        }
+        let message = format!("the upstream `{upstream}` is an MCP server, of which tools are called");
+        self.report.error(place, message, format!("write `CALL {upstream}/TOOL`"));
+        None
+    }
+
+    fn refuse_others(&self, place: Span, upstream: &UpstreamName) -> Option<()> {
+        if self.is_server(upstream) != Some(false) {
+            return Some(());
+        }
+        let message = format!("the upstream `{upstream}` is no MCP server, and has no tools");
+        let help = format!("write `GET {upstream}/path`; or `mcp` in the place of `url` at the upstream");
+        self.report.error(place, message, help);
+        None
+    }
+
+    /// Whether an upstream is an MCP server; `None` where it could not be read.
+    fn is_server(&self, upstream: &UpstreamName) -> Option<bool> {
+        self.file(upstream).map(|file| file.settings.mcp().is_some())
+    }
+}

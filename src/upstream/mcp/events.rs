@@ -1,0 +1,112 @@
+//! Server-sent events, as they come in.
+
+use bytes::{Buf, BytesMut};
+
+/// Takes a stream of events apart (HTML, section 9.2.6), piece by piece.
+pub(super) struct Events {
+    limit_bytes: usize,
+    buffer: BytesMut,
+    searched: usize,
+    data: String,
+    is_there: bool,
+}
+
+/// An event is longer than is read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooLong;
+
+impl Events {
+    /// Of a stream whose events may have so many bytes of data each.
+    pub(super) fn new(limit_bytes: usize) -> Self {
+        Self { limit_bytes, buffer: BytesMut::new(), searched: 0, data: String::new(), is_there: false }
+    }
+
+    /// Takes the next piece of the stream.
+    pub(super) fn push(&mut self, piece: &[u8]) {
+        self.buffer.extend_from_slice(piece);
+    }
+
+    /// The data of the next event that is whole.
+    pub(super) fn next(&mut self) -> Result<Option<String>, TooLong> {
+        while let Some(at) =
+            self.buffer[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'))
+        {
+            let end = self.searched + at;
+            // Whether a line feed follows is not known yet.
+            if self.buffer[end] == b'\r' && end + 1 == self.buffer.len() {
+                self.searched = end;
+                return Ok(None);
+            }
+            let line = self.buffer.split_to(end);
+            let both = self.buffer.starts_with(b"\r\n");
+            self.buffer.advance(if both { 2 } else { 1 });
+            self.searched = 0;
+            if line.is_empty() {
+                if std::mem::take(&mut self.is_there) {
+                    return Ok(Some(std::mem::take(&mut self.data)));
+                }
+                continue;
+            }
+            self.line(&String::from_utf8_lossy(&line));
+            if self.data.len() > self.limit_bytes {
+                return Err(TooLong);
+            }
+        }
+        self.searched = self.buffer.len();
+        // Beside the data there are a few bytes of a field's name.
+        match self.data.len() + self.buffer.len() > self.limit_bytes.saturating_add(64) {
+            true => Err(TooLong),
+            false => Ok(None),
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        let line = line.strip_prefix('\u{feff}').unwrap_or(line);
+        let Some(data) = line.strip_prefix("data").filter(|rest| rest.is_empty() || rest.starts_with(':'))
+        else {
+            return;
+        };
+        if self.is_there {
+            self.data.push('\n');
+        }
+        self.is_there = true;
+        let data = data.strip_prefix(':').unwrap_or(data);
+        self.data.push_str(data.strip_prefix(' ').unwrap_or(data));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(stream: &str, expected: &[&str]) {
+        for size in [1, 2, 5, 1000] {
+            let (mut events, mut found) = (Events::new(20), Vec::new());
+            for piece in stream.as_bytes().chunks(size) {
+                events.push(piece);
+                while let Some(data) = events.next().unwrap() {
+                    found.push(data);
+                }
+            }
+            assert_eq!(found, expected, "{stream:?} by {size}");
+        }
+    }
+
+    #[test]
+    fn events_are_whole_however_they_come() {
+        check("data: a\n\ndata:b\n\n", &["a", "b"]);
+        check("event: message\r\nid: 1\r\ndata: {\r\ndata: }\r\n\r\n: comment\r\n\r\n", &["{\n}"]);
+        check("\u{feff}data: a\r\rdata: b\r\rx", &["a", "b"]);
+        check("data\n\nid: 7\n\nretry: 5\n\ndata: left over", &[""]);
+    }
+
+    #[test]
+    fn an_event_has_an_end() {
+        for text in ["data: ".to_owned() + &"x".repeat(100), "data: 12345678901\n".repeat(2)] {
+            let mut events = Events::new(20);
+            events.push(text.as_bytes());
+            assert_eq!(events.next(), Err(TooLong));
+        }
+    }
+}

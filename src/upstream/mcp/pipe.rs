@@ -1,0 +1,101 @@
+//! What a child writes, line by line and never more than a limit of it.
+
+use std::{io, time::Duration};
+
+use tokio::{
+    io::{AsyncBufRead, AsyncBufReadExt, BufReader},
+    process::ChildStderr,
+    time::Instant,
+};
+use tracing::{info, warn};
+
+use crate::route::UpstreamName;
+
+/// How much of a line of its standard error is logged.
+const LOGGED_BYTES: usize = 1000;
+/// How many such lines are logged in a while.
+const LOGGED_LINES: u32 = 50;
+/// That while.
+const LOGGED_WHILE: Duration = Duration::from_secs(10);
+
+/// A line of a pipe.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// All of it, without its end.
+    Whole(Vec<u8>),
+    /// It was longer than the limit; this is its beginning.
+    Cut(Vec<u8>),
+}
+
+/// The next line; `None` when there are no more. May not be dropped while it waits, or a part of a line is lost.
+pub(super) async fn next_line(
+    input: &mut (impl AsyncBufRead + Unpin),
+    limit_bytes: usize,
+) -> io::Result<Option<Line>> {
+    let (mut line, mut is_cut, mut is_there) = (Vec::new(), false, false);
+    loop {
+        let piece = input.fill_buf().await?;
+        let end = piece.iter().position(|byte| *byte == b'\n');
+        let taken = &piece[..end.unwrap_or(piece.len())];
+        is_there |= !piece.is_empty();
+        let room = limit_bytes - line.len();
+        is_cut |= taken.len() > room;
+        line.extend_from_slice(&taken[..taken.len().min(room)]);
+        let (used, is_last) = (end.map_or(piece.len(), |end| end + 1), piece.is_empty());
+        input.consume(used);
+        if end.is_some() || is_last {
+            return Ok(match (is_there, is_cut) {
+                (false, _) => None,
+                (true, true) => Some(Line::Cut(line)),
+                (true, false) => Some(Line::Whole(line)),
+            });
+        }
+    }
+}
+
+/// Logs what a child writes to its standard error, until it writes no more.
+pub(super) async fn log_errors(upstream: UpstreamName, errors: ChildStderr) {
+    let mut errors = BufReader::new(errors);
+    let (mut since, mut lines) = (Instant::now(), 0_u32);
+    while let Ok(Some(Line::Whole(line) | Line::Cut(line))) = next_line(&mut errors, LOGGED_BYTES).await {
+        if since.elapsed() > LOGGED_WHILE {
+            if lines > LOGGED_LINES {
+                warn!(%upstream, lines = lines - LOGGED_LINES, "the server wrote more lines than are logged");
+            }
+            (since, lines) = (Instant::now(), 0);
+        }
+        lines = lines.saturating_add(1);
+        let line = plain(&line);
+        if lines <= LOGGED_LINES && !line.is_empty() {
+            info!(%upstream, line, "the server wrote to its standard error");
+        }
+    }
+}
+
+/// A line without what would move the cursor of a terminal.
+pub(super) fn plain(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    text.trim_end().chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_are_whole_or_cut() {
+        for capacity in [1, 3, 100] {
+            let mut input = BufReader::with_capacity(capacity, &b"a\n\n12345\n1234567\r\nlast"[..]);
+            let mut found = Vec::new();
+            while let Some(line) = next_line(&mut input, 5).await.unwrap() {
+                found.push(line);
+            }
+            let whole = |text: &str| Line::Whole(text.into());
+            assert_eq!(
+                found,
+                [whole("a"), whole(""), whole("12345"), Line::Cut(b"12345".to_vec()), whole("last")],
+                "{capacity}"
+            );
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! How a server is spoken to: the revisions of the protocol, and what each request says of them.
+
+use http::{HeaderMap, HeaderName};
+use serde::Deserialize;
+use serde_json::{Map, Value, json, value::RawValue};
+
+use super::Outgoing;
+
+/// The revision whose requests each say who asks (there is no session).
+pub(super) const PER_REQUEST: &str = "2026-07-28";
+
+/// The revisions that begin with `initialize`, the newest first. The last is older than the first that was published,
+/// and some servers still answer with it.
+const INITIALIZED: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
+
+/// What was agreed on with a server.
+#[derive(Debug, Clone)]
+pub(super) struct Agreed {
+    /// The revision.
+    pub(super) revision: &'static str,
+    /// Whether it tells when its tools are other ones.
+    pub(super) tells_changes: bool,
+}
+
+/// What `initialize` and `server/discover` answer.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Introduction<'a> {
+    #[serde(default)]
+    protocol_version: Option<String>,
+    #[serde(default)]
+    supported_versions: Vec<String>,
+    #[serde(borrow, default)]
+    capabilities: Option<&'a RawValue>,
+}
+
+impl Agreed {
+    /// Of what a server answered to `initialize`.
+    pub(super) fn of_initialize(result: &RawValue) -> Result<Self, String> {
+        let introduction = Introduction::read(result)?;
+        let found = introduction.protocol_version.as_deref().unwrap_or_default();
+        let Some(revision) = INITIALIZED.iter().find(|known| **known == found) else {
+            let found: String = found.chars().take(40).collect();
+            return Err(format!("it speaks revision `{found}`, which is none that is known here"));
+        };
+        Ok(Self { revision, tells_changes: introduction.tells_changes() })
+    }
+
+    /// Of what a server answered to `server/discover`.
+    pub(super) fn of_discover(result: &RawValue) -> Result<Self, String> {
+        let introduction = Introduction::read(result)?;
+        match introduction.supported_versions.iter().any(|version| version == PER_REQUEST) {
+            true => Ok(Self { revision: PER_REQUEST, tells_changes: introduction.tells_changes() }),
+            false => Err(format!("it does not speak revision {PER_REQUEST}")),
+        }
+    }
+
+    /// Whether each request says who asks.
+    pub(super) fn is_per_request(&self) -> bool {
+        self.revision == PER_REQUEST
+    }
+}
+
+impl<'a> Introduction<'a> {
+    fn read(result: &'a RawValue) -> Result<Self, String> {
+        serde_json::from_str(result.get())
+            .map_err(|error| format!("what it says of itself can't be read: {error}"))
+    }
+
+    fn tells_changes(&self) -> bool {
+        #[derive(Deserialize)]
+        struct Capabilities {
+            tools: Option<Tools>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Tools {
+            #[serde(default)]
+            list_changed: bool,
+        }
+        let read = self.capabilities.and_then(|text| serde_json::from_str::<Capabilities>(text.get()).ok());
+        read.and_then(|capabilities| capabilities.tools).is_some_and(|tools| tools.list_changed)
+    }
+}
+
+/// What is said with `initialize`. No ability is claimed: nobody is there to answer what the server may ask.
+pub(super) fn initialize() -> Map<String, Value> {
+    object(json!({ "protocolVersion": INITIALIZED[0], "capabilities": {}, "clientInfo": ourselves() }))
+}
+
+/// The parameters of a request as a revision wants them; `None` before one was agreed on.
+pub(super) fn params(outgoing: &Outgoing<'_>, id: u64, is_per_request: bool) -> Map<String, Value> {
+    let mut meta = Map::new();
+    if is_per_request {
+        meta.insert("io.modelcontextprotocol/protocolVersion".into(), PER_REQUEST.into());
+        meta.insert("io.modelcontextprotocol/clientInfo".into(), ourselves());
+        meta.insert("io.modelcontextprotocol/clientCapabilities".into(), json!({}));
+    }
+    if outgoing.meanwhile.is_some() {
+        meta.insert("progressToken".into(), id.into());
+    }
+    meta.extend(trace(outgoing.headers));
+    let mut params = outgoing.params.clone();
+    if !meta.is_empty() {
+        params.insert("_meta".into(), meta.into());
+    }
+    params
+}
+
+/// The trace that a call belongs to (SEP-414): for servers that have no headers.
+fn trace(headers: &HeaderMap) -> impl Iterator<Item = (String, Value)> {
+    const NAMES: [HeaderName; 2] =
+        [HeaderName::from_static("traceparent"), HeaderName::from_static("tracestate")];
+    NAMES.into_iter().filter_map(|name| {
+        let value = headers.get(&name)?.to_str().ok()?;
+        Some((name.as_str().to_owned(), value.into()))
+    })
+}
+
+fn ourselves() -> Value {
+    json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") })
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn a_revision_is_agreed_on_or_the_reason_told() {
+        let old = r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true}},"serverInfo":{}}"#;
+        let agreed = Agreed::of_initialize(&raw(old)).unwrap();
+        assert_eq!(
+            (agreed.revision, agreed.tells_changes, agreed.is_per_request()),
+            ("2024-11-05", true, false)
+        );
+        let odd = r#"{"protocolVersion":"1.0","capabilities":{"tools":[]}}"#;
+        assert!(Agreed::of_initialize(&raw(odd)).unwrap_err().contains("`1.0`"));
+        let new = r#"{"supportedVersions":["2026-07-28","2027-01-01"],"capabilities":{"tools":{}}}"#;
+        let agreed = Agreed::of_discover(&raw(new)).unwrap();
+        assert!(agreed.is_per_request() && !agreed.tells_changes);
+        assert!(Agreed::of_discover(&raw(r#"{"supportedVersions":["2027-01-01"]}"#)).is_err());
+        assert!(Agreed::of_discover(&raw("[]")).is_err());
+    }
+}

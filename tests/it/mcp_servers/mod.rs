@@ -1,0 +1,150 @@
+//! MCP servers as upstreams: over HTTP, and as children.
+
+#[cfg(unix)]
+mod child;
+mod over_http;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use glossator::{
+    config::{self, Sources},
+    serve::{self, Keeping},
+};
+use serde_json::{Value, json};
+use tokio::{sync::oneshot, time::Duration};
+
+use crate::support::{Asked, Client, Response, Scripted, Step, reply, soon};
+
+/// The program with a configuration, which goes on to ask for tools; until it is dropped.
+struct Served {
+    address: SocketAddr,
+    keeping: Keeping,
+    _stop: oneshot::Sender<()>,
+}
+
+impl Served {
+    async fn start(text: &str) -> Self {
+        let loaded = config::load(&Sources::of_text("a.yaml", text));
+        let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
+        let mut assembled = serve::assemble(&loaded).unwrap();
+        assembled.swap.discover_first(Duration::from_secs(10)).await;
+        let keeping = Keeping::of(assembled.swap);
+        let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        tokio::spawn(serve::serve(listener, assembled.settings, assembled.router, async {
+            let _ = stopped.await;
+        }));
+        Self { address, keeping, _stop: stop }
+    }
+
+    async fn call(&self, tool: &str, arguments: Value) -> Response {
+        let mut client = Client::connect(self.address).await;
+        let headers = ["Content-Type: application/json"];
+        client.ask(&format!("POST /tools/{tool}"), &headers, &arguments.to_string()).await
+    }
+
+    async fn tools(&self) -> Vec<Value> {
+        let list = Client::connect(self.address).await.ask("GET /tools", &[], "").await.json();
+        list.as_array().unwrap().clone()
+    }
+
+    async fn names(&self) -> Vec<String> {
+        self.tools().await.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Waits until these are the tools.
+    #[track_caller]
+    fn until_names(&self, names: &'static [&'static str]) -> impl Future<Output = ()> {
+        soon(format!("the tools {names:?}"), async move {
+            while self.names().await != names {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+    }
+}
+
+/// A message of a client, and the HTTP that carried it.
+struct Said<'a> {
+    asked: &'a Asked,
+    message: Value,
+}
+
+impl Said<'_> {
+    fn method(&self) -> &str {
+        self.message["method"].as_str().unwrap_or_default()
+    }
+
+    /// Such as `tools/call add`, or the method of HTTP where there is no message.
+    fn what(&self) -> String {
+        match (self.method(), self.message["params"]["name"].as_str()) {
+            ("", _) => self.asked.line().split(' ').next().unwrap().to_owned(),
+            (method, Some(tool)) if method == "tools/call" => format!("{method} {tool}"),
+            (method, _) => method.to_owned(),
+        }
+    }
+
+    /// An answer with a result.
+    fn result(&self, result: &str) -> Vec<Step> {
+        self.answer(&format!(r#""result":{result}"#))
+    }
+
+    /// A text as the result of a tool.
+    fn text(&self, text: &str) -> Vec<Step> {
+        self.result(&json!({ "content": [{ "type": "text", "text": text }] }).to_string())
+    }
+
+    fn answer(&self, outcome: &str) -> Vec<Step> {
+        json(&format!(r#"{{"jsonrpc":"2.0","id":{},{outcome}}}"#, self.message["id"]))
+    }
+}
+
+fn json(body: &str) -> Vec<Step> {
+    vec![Step::Send(reply("200 OK", "application/json", body))]
+}
+
+fn status(line: &str) -> Vec<Step> {
+    vec![Step::Send(reply(line, "text/plain", ""))]
+}
+
+/// An MCP server of revision 2025-03-26 without sessions: begins as such a server does, and leaves the rest to
+/// `serve`; what that leaves to nobody is not found.
+async fn server(serve: impl Fn(&Said<'_>) -> Option<Vec<Step>> + Send + Sync + 'static) -> Scripted {
+    Scripted::start(move |asked| {
+        let message = serde_json::from_slice(&asked.body).unwrap_or_default();
+        let said = Said { asked, message };
+        if let Some(steps) = serve(&said) {
+            return steps;
+        }
+        match said.method() {
+            "initialize" => said.result(
+                r#"{"protocolVersion":"2025-03-26","capabilities":{"tools":{}},"serverInfo":{"name":"old","version":"1"}}"#,
+            ),
+            method if method.starts_with("notifications/") => status("202 Accepted"),
+            "" => status("405 Method Not Allowed"),
+            _ => said.answer(r#""error":{"code":-32601,"message":"Method not found"}"#),
+        }
+    })
+    .await
+}
+
+/// The same with these tools.
+async fn server_of(
+    tools: Value,
+    call: impl Fn(&Said<'_>, &str) -> Vec<Step> + Send + Sync + 'static,
+) -> Scripted {
+    let tools = Arc::new(json!({ "tools": tools }).to_string());
+    server(move |said| match (said.method(), said.message["params"]["name"].as_str()) {
+        ("tools/list", _) => Some(said.result(&tools)),
+        ("tools/call", Some(tool)) => Some(call(said, tool)),
+        _ => None,
+    })
+    .await
+}
+
+fn what_was_said(server: &Scripted) -> Vec<String> {
+    let said = |asked: &Asked| {
+        Said { asked, message: serde_json::from_slice(&asked.body).unwrap_or_default() }.what()
+    };
+    server.state().asked.iter().map(said).collect()
+}

@@ -1,0 +1,327 @@
+//! MCP servers over Streamable HTTP.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use serde_json::{Value, json};
+
+use super::{Served, json as answer, server, server_of, status, what_was_said};
+use crate::support::{Client, Gate, Step};
+
+fn tool(name: &str) -> Value {
+    json!({ "name": name, "inputSchema": { "type": "object" } })
+}
+
+#[tokio::test]
+async fn every_tool_is_listed_and_called_with_what_it_says_kept() {
+    let tools = json!([
+        { "name": "stats", "title": "Stats", "description": "Of a repository.",
+          "inputSchema": { "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] },
+          "annotations": { "readOnlyHint": true, "color": "red" } },
+        tool("fails"), tool("broken"), tool("unknown"),
+        { "name": "typed", "inputSchema": { "type": "object" },
+          "outputSchema": { "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] } },
+    ]);
+    let old = server_of(tools, |said, name| match name {
+        "stats" => said.text(r#"{"score": 1.0, "id": 12345678901234567890}"#),
+        "fails" => {
+            said.result(r#"{"content":[{"type":"text","text":"No such thing at /srv/a"}],"isError":true}"#)
+        }
+        "broken" => said.answer(r#""error":{"code":-32603,"message":"NullPointerException in Main"}"#),
+        "typed" => said.result(r#"{"content":[],"structuredContent":{"n":"five"}}"#),
+        _ => said.answer(r#""error":{"code":-32602,"message":"`size` must be positive"}"#),
+    })
+    .await;
+    let served = Served::start(&format!(
+        "upstreams: {{ old: {{ mcp: 'http://{}/mcp', tools: {{ prefix: o_ }} }} }}",
+        old.address
+    ))
+    .await;
+    let listed = served.tools().await;
+    assert_eq!(served.names().await, ["o_broken", "o_fails", "o_stats", "o_typed", "o_unknown"]);
+    let stats = &listed[2];
+    assert_eq!((&stats["title"], &stats["description"]), (&json!("Stats"), &json!("Of a repository.")));
+    assert_eq!(stats["annotations"], json!({ "readOnlyHint": true }));
+    assert_eq!(stats["inputSchema"]["required"], json!(["name"]));
+    assert_eq!(listed[3]["outputSchema"]["required"], json!(["n"]));
+
+    let told = served.call("o_stats", json!({ "name": "x" })).await;
+    assert!(
+        told.text().contains(r#""structuredContent":{"score": 1.0, "id": 12345678901234567890}"#),
+        "{}",
+        told.text()
+    );
+    assert!(served.call("o_stats", json!({})).await.told().contains("argument `name` is required"));
+    let failed = served.call("o_fails", json!({})).await;
+    assert_eq!(failed.told(), "No such thing at [path]");
+    assert_eq!(failed.json()["isError"], json!(true));
+    let broken = served.call("o_broken", json!({})).await.json();
+    assert!(!broken.to_string().contains("NullPointer"), "{broken}");
+    assert_eq!(broken["_meta"]["glossator/upstreamCode"], json!(-32603));
+    assert_eq!(served.call("o_unknown", json!({})).await.told(), "`size` must be positive");
+    assert!(served.call("o_typed", json!({})).await.told().contains("`n` must be an integer"));
+}
+
+#[tokio::test]
+async fn a_session_is_kept_begun_anew_when_it_is_forgotten_and_ended() {
+    let sessions = Arc::new(AtomicUsize::new(0));
+    let counted = sessions.clone();
+    let old = server(move |said| {
+        let session = || format!("s{}", counted.load(Ordering::SeqCst));
+        match said.method() {
+            "initialize" => {
+                counted.fetch_add(1, Ordering::SeqCst);
+                let body = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}"#;
+                let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{body}}}"#, said.message["id"]);
+                let length = body.len();
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: {}\r\nContent-Length: {length}\r\n\r\n",
+                    session()
+                );
+                Some(vec![Step::Send((head + &body).into_bytes())])
+            }
+            "server/discover" => Some(status("400 Bad Request")),
+            _ if said.asked.header("mcp-session-id") != [session()] => Some(status("404 Not Found")),
+            "tools/list" => Some(said.result(&json!({ "tools": [tool("add")] }).to_string())),
+            "tools/call" => {
+                assert_eq!(said.asked.header("mcp-protocol-version"), ["2025-06-18"]);
+                Some(said.text("5"))
+            }
+            _ => None,
+        }
+    })
+    .await;
+    let served =
+        Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
+    assert_eq!(served.call("add", json!({})).await.json()["structuredContent"], json!({ "result": 5 }));
+    // The server starts anew, and knows no session.
+    sessions.fetch_add(1, Ordering::SeqCst);
+    assert_eq!(served.call("add", json!({})).await.json()["structuredContent"], json!({ "result": 5 }));
+    served.keeping.end().await;
+    let state = old.until("the end of the session", |state| {
+        state.asked.iter().any(|asked| asked.line().starts_with("DELETE /mcp"))
+    });
+    let deleted = state.await.asked.into_iter().find(|asked| asked.line().starts_with("DELETE")).unwrap();
+    assert_eq!(deleted.header("mcp-session-id"), ["s3"]);
+}
+
+#[tokio::test]
+async fn what_comes_before_an_answer_in_a_stream_is_heard() {
+    let old = server_of(json!([tool("slow")]), |said, _| {
+        let token = &said.message["params"]["_meta"]["progressToken"];
+        let events = format!(
+            "event: message\r\ndata: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{token},\"progress\":1,\"total\":2}}}}\r\n\r\n\
+             data: {{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"ping\"}}\n\n\
+             data: {{\"jsonrpc\":\"2.0\",\"id\":{},\ndata: \"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"done\"}}]}}}}\n\n",
+            said.message["id"]
+        );
+        vec![
+            Step::Send(format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n{events}").into()),
+            Step::Close,
+        ]
+    })
+    .await;
+    let served =
+        Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
+    let meta = json!({
+        "progressToken": "t", "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}, "io.modelcontextprotocol/clientInfo": { "name": "x", "version": "1" },
+    });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "slow", "arguments": {}, "_meta": meta } });
+    let headers = [
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+        "MCP-Protocol-Version: 2026-07-28",
+        "Mcp-Method: tools/call",
+        "Mcp-Name: slow",
+    ];
+    let mut client = Client::connect(served.address).await;
+    let answered = client.ask("POST /mcp", &headers, &call.to_string()).await;
+    let text = answered.text();
+    assert!(text.contains(r#""progress":1"#) && text.contains(r#""total":2"#), "{text}");
+    assert!(text.contains(r#""text":"done""#), "{text}");
+    old.until("the answer to the ping", |state| {
+        state.asked.iter().any(|asked| asked.body.windows(8).any(|part| part == br#""id":"q""#))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_ends_the_call() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let old = server_of(json!([tool("slow")]), move |_, _| vec![Step::Hold(held.clone())]).await;
+    let served =
+        Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
+    let mut client = Client::connect(served.address).await;
+    client.write("POST /tools/slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").await;
+    let called = |asked: &crate::support::Asked| asked.body.windows(10).any(|part| part == b"tools/call");
+    old.until("the call", move |state| state.asked.iter().any(called)).await;
+    drop(client);
+    old.until("the word that nobody waits", |state| {
+        state.asked.iter().any(|asked| asked.body.windows(9).any(|part| part == b"cancelled"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_written_route_calls_one_tool_and_the_server_says_what_it_takes() {
+    let tools = json!([
+        { "name": "search", "description": "Searches.",
+          "inputSchema": { "type": "object", "properties": { "query": { "type": "string" } }, "required": ["query"] } },
+        tool("other"),
+    ]);
+    let old = server_of(tools, |said, _| said.text(&said.message["params"]["arguments"].to_string())).await;
+    let served = Served::start(&format!(
+        "upstreams: {{ old: {{ mcp: 'http://{}/mcp', tools: {{ except: [none] }} }} }}\nroutes:\n  \
+         find: {{ request: CALL old/search }}\n  \
+         bugs: {{ description: Bugs., request: {{ upstream: old, tool: search, \
+         arguments: {{ query: 'bug {{{{ args.words }}}}', limit: 5 }} }} }}\n",
+        old.address
+    ))
+    .await;
+    assert_eq!(served.names().await, ["bugs", "find", "other"]);
+    let listed = served.tools().await;
+    assert_eq!(
+        (&listed[0]["description"], &listed[1]["description"]),
+        (&json!("Bugs."), &json!("Searches."))
+    );
+    assert_eq!(listed[0]["inputSchema"]["required"], json!(["words"]));
+    assert_eq!(listed[1]["inputSchema"]["required"], json!(["query"]));
+    let sent = served.call("bugs", json!({ "words": "in x" })).await.json();
+    assert_eq!(sent["structuredContent"], json!({ "query": "bug in x", "limit": 5 }));
+    assert!(served.call("find", json!({})).await.told().contains("argument `query` is required"));
+}
+
+#[tokio::test]
+async fn one_bad_tool_takes_no_other_away() {
+    let schema = |schema: Value| json!({ "type": "object", "properties": { "x": schema } });
+    let of = |name: &str, input: Value| json!({ "name": name, "inputSchema": input });
+    let tools = json!([
+        tool("good"), 5, {}, tool("written"), tool("other name/é"), tool("good"),
+        { "name": "no_schema" },
+        of("pattern", schema(json!({ "type": "string", "pattern": "(?i)a", "minLength": 2 }))),
+        of("reference", schema(json!({ "$ref": "https://example.com/x.json", "description": "An x." }))),
+        of("type", schema(json!({ "type": "text" }))),
+        of("root", json!({ "type": "array" })),
+        { "name": "output", "inputSchema": { "type": "object" }, "outputSchema": { "type": "what" } },
+        { "name": "task", "inputSchema": { "type": "object" }, "execution": { "taskSupport": "required" } },
+    ]);
+    let old = server_of(tools, |said, _| said.text("called")).await;
+    let served = Served::start(&format!(
+        "upstreams: {{ old: {{ mcp: 'http://{}/mcp' }}, http: 'http://127.0.0.1:9' }}\nroutes: {{ written: {{ request: GET http/a }} }}",
+        old.address
+    ))
+    .await;
+    let expected =
+        ["good", "no_schema", "other_name__", "output", "pattern", "reference", "root", "type", "written"];
+    assert_eq!(served.names().await, expected);
+    let listed = served.tools().await;
+    let of = |name: &str| listed.iter().find(|tool| tool["name"] == name).unwrap();
+    assert_eq!(of("pattern")["inputSchema"]["properties"]["x"], json!({ "type": "string", "minLength": 2 }));
+    assert_eq!(of("reference")["inputSchema"]["properties"]["x"], json!({ "description": "An x." }));
+    assert_eq!(of("output")["outputSchema"], Value::Null);
+    for name in ["other_name__", "output", "root"] {
+        assert_eq!(served.call(name, json!({})).await.told(), "called", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn errors_that_a_text_hides_become_errors_and_the_rest_stays() {
+    let old = server_of(json!([tool("json"), tool("words"), tool("fine")]), |said, name| match name {
+        "json" => said.text(r#"{"error": "no such branch"}"#),
+        "words" => said.text("Error: no such branch"),
+        _ => said.text(r#"{"a": 1.0}"#),
+    })
+    .await;
+    let served = Served::start(&format!(
+        "upstreams:\n  old:\n    mcp: http://{}/mcp\n    tools:\n      rename: {{ fine: good }}\n      describe: {{ fine: Fine. }}\n      reply:\n        \
+         - {{ when: {{ value: 'type == \"object\" and has(\"error\")' }}, error: '{{{{ value.error }}}}' }}\n        \
+         - {{ when: {{ value: 'type == \"string\" and startswith(\"Error:\")' }}, error: '{{{{ value }}}}' }}\n",
+        old.address
+    ))
+    .await;
+    assert_eq!(served.names().await, ["good", "json", "words"]);
+    let failed = served.call("json", json!({})).await.json();
+    assert_eq!((&failed["isError"], &failed["content"][0]["text"]), (&json!(true), &json!("no such branch")));
+    assert_eq!(served.call("words", json!({})).await.told(), "Error: no such branch");
+    assert!(served.call("good", json!({})).await.text().contains(r#""structuredContent":{"a": 1.0}"#));
+}
+
+#[tokio::test]
+async fn tools_appear_when_the_server_does() {
+    let is_up = Arc::new(AtomicBool::new(false));
+    let up = is_up.clone();
+    let old = server(move |said| match said.method() {
+        _ if !up.load(Ordering::SeqCst) => Some(status("503 Service Unavailable")),
+        "tools/list" => Some(said.result(&json!({ "tools": [tool("late")] }).to_string())),
+        _ => None,
+    })
+    .await;
+    let served =
+        Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
+    assert!(served.names().await.is_empty());
+    is_up.store(true, Ordering::SeqCst);
+    served.until_names(&["late"]).await;
+}
+
+#[tokio::test]
+async fn a_list_is_read_page_by_page_and_again_when_the_server_says_that_it_changed() {
+    let gate = Gate::new();
+    let (opened, changed) = (gate.clone(), gate.clone());
+    let old = server(move |said| match said.method() {
+        "initialize" => Some(
+            said.result(r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true}}}"#),
+        ),
+        "" if said.asked.line().starts_with("GET") => {
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n: hello\n\n";
+            let event = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
+            let never = Step::Hold(Gate::new());
+            Some(vec![Step::Send(head.into()), Step::Hold(opened.clone()), Step::Send(event.into()), never])
+        }
+        "tools/list" => Some(match said.message["params"]["cursor"].as_str() {
+            None => said.result(&json!({ "tools": [tool("a")], "nextCursor": "2" }).to_string()),
+            Some(_) if changed.is_open() => said.result(&json!({ "tools": [tool("c")] }).to_string()),
+            Some(_) => said.result(&json!({ "tools": [tool("b")] }).to_string()),
+        }),
+        _ => None,
+    })
+    .await;
+    let served =
+        Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
+    assert_eq!(served.names().await, ["a", "b"]);
+    gate.open();
+    served.until_names(&["a", "c"]).await;
+}
+
+#[tokio::test]
+async fn a_server_of_the_newest_revision_is_asked_without_a_session() {
+    let old = server_of(json!([tool("add")]), |said, _| said.text("5")).await;
+    let inner =
+        Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
+    let outer = Served::start(&format!(
+        "upstreams: {{ inner: {{ mcp: 'http://{}/mcp', tools: {{ prefix: x_ }} }} }}",
+        inner.address
+    ))
+    .await;
+    assert_eq!(outer.names().await, ["x_add"]);
+    assert_eq!(outer.call("x_add", json!({})).await.json()["structuredContent"], json!({ "result": 5 }));
+    let said = what_was_said(&old);
+    assert_eq!(said[..3], ["server/discover", "initialize", "notifications/initialized"], "{said:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_mcp_is_told_as_such() {
+    for (body, expected) in [("<html>", "not MCP"), (r#"{"jsonrpc":"2.0","id":"?","result":{}}"#, "not MCP")]
+    {
+        let old = server_of(json!([tool("odd")]), move |_, _| answer(body)).await;
+        let served =
+            Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
+        let told = served.call("odd", json!({})).await.told();
+        assert!(told.contains(expected), "{body}: {told}");
+    }
+}
