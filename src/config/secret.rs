@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, ffi::OsString, ops::Range, path::Path};
 
 use super::{report::Report, source::Span};
+use crate::tls::SourceFile;
 
 /// The variables that a configuration may name, as they were when it was loaded.
 #[derive(Clone, Default)]
@@ -60,10 +61,12 @@ pub(super) struct Expanded {
     pub(super) text: String,
     /// Whether some of it came from outside the file.
     pub(super) foreign: bool,
+    /// The files that some of it came from.
+    pub(super) files: Vec<SourceFile>,
 }
 
 /// The longest secret that is read from a file, in bytes.
-const SECRET_LIMIT_BYTES: u64 = 64 * 1024;
+const SECRET_LIMIT_BYTES: u64 = 1024 * 1024;
 
 /// Puts in `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$${` stands for `${`.
 ///
@@ -74,7 +77,7 @@ pub(super) fn expand(
     span: Span,
     text: &str,
 ) -> Option<Expanded> {
-    let (mut out, mut rest, mut foreign) = (String::new(), text, false);
+    let (mut out, mut rest, mut foreign, mut files) = (String::new(), text, false, Vec::new());
     while let Some(at) = rest.find("${") {
         if rest[..at].ends_with('$') {
             out.push_str(&rest[..at - 1]);
@@ -91,12 +94,14 @@ pub(super) fn expand(
             );
             return None;
         };
-        out.push_str(&value_of(report, environment, span, &rest[at + 2..at + end])?);
+        let inside = &rest[at + 2..at + end];
+        files.extend(inside.strip_prefix("file:").map(|path| SourceFile::now(path.trim())));
+        out.push_str(&value_of(report, environment, span, inside)?);
         foreign = true;
         rest = &rest[at + end + 1..];
     }
     out.push_str(rest);
-    Some(Expanded { text: out, foreign })
+    Some(Expanded { text: out, foreign, files })
 }
 
 /// The same for a value that may be `file:/path` as a whole.
@@ -108,7 +113,8 @@ pub(super) fn expand_secret(
 ) -> Option<Expanded> {
     let Some(path) = text.strip_prefix("file:") else { return expand(report, environment, span, text) };
     let path = expand(report, environment, span, path)?;
-    Some(Expanded { text: secret_file(report, span, &path.text)?, foreign: true })
+    let files = vec![SourceFile::now(path.text.trim())];
+    Some(Expanded { text: secret_file(report, span, &path.text)?, foreign: true, files })
 }
 
 fn value_of(report: &Report<'_>, environment: &Environment, span: Span, inside: &str) -> Option<String> {

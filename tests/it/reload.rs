@@ -67,6 +67,25 @@ async fn an_upstream_that_stays_the_same_keeps_its_connections() {
     assert_eq!(upstream.state().connections, 2);
 }
 
+#[tokio::test]
+async fn what_is_made_of_the_same_certificates_is_the_same() {
+    let certified = || rcgen::generate_simple_self_signed(["old.test".to_owned()]).unwrap().cert.pem();
+    let (one, other) = (certified(), certified());
+    let file = |ca: &str, more: &str| {
+        let tls = format!("{{ ca: {ca:?}{more} }}");
+        load(&format!(
+            "upstreams: {{ old: {{ url: 'https://old.test', tls: {tls} }}, plain: https://old.test }}\nroutes: {{ a: {{ request: GET old/a }}, b: {{ request: GET plain/b }} }}"
+        ))
+    };
+    let same = |left: &config::Loaded, right: &config::Loaded, index: usize| {
+        left.upstreams[index].settings.is_certainly(&right.upstreams[index].settings)
+    };
+    assert!(same(&file(&one, ""), &file(&one, ""), 0));
+    assert!(same(&file(&one, ""), &file(&one, ""), 1), "the roots of the system are the same, too");
+    assert!(!same(&file(&one, ""), &file(&other, ""), 0));
+    assert!(!same(&file(&one, ""), &file(&one, ", server_name: new.test"), 0));
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn sighup_puts_a_good_file_in_force_and_tells_of_a_bad_one() {

@@ -6,23 +6,34 @@ use crate::config::{
     section::Section,
     source::Span,
 };
-use crate::upstream::http::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
+use crate::tls::{ClientTls, ClientTlsOptions, Identity, SourceFile, TlsError, Trust};
 
 /// TLS with every default, for an `https://` address in the place of the whole upstream.
 pub(super) fn plain(report: &Report<'_>, span: Span) -> Option<ClientTls> {
     made(report, span, None, ClientTlsOptions::default())
 }
 
+/// A key that takes PEM, where it is; the files that it is in are added. `None` when something is wrong with it; that has
+/// been reported then.
+pub(in crate::config) fn pem(
+    section: &Section<'_, '_>,
+    environment: &Environment,
+    name: &'static str,
+    files: &mut Vec<SourceFile>,
+) -> Option<Option<Vec<u8>>> {
+    let Some((node, text)) = section.text_node(name) else {
+        return section.get(name).is_none().then_some(None);
+    };
+    let expanded = secret::expand_secret(section.report, environment, node.span, text)?;
+    files.extend(expanded.files);
+    Some(Some(expanded.text.into_bytes()))
+}
+
 /// Reads `tls`. `None` when something is wrong with it; that has been reported then.
 pub(super) fn read(section: &Section<'_, '_>, environment: &Environment) -> Option<ClientTls> {
     let report = section.report;
-    let pem = |name: &'static str| -> Option<Option<Vec<u8>>> {
-        let Some((node, text)) = section.text_node(name) else {
-            return section.get(name).is_none().then_some(None);
-        };
-        let expanded = secret::expand_secret(report, environment, node.span, text)?;
-        Some(Some(expanded.text.into_bytes()))
-    };
+    let mut files = Vec::new();
+    let mut pem = |name| pem(section, environment, name, &mut files);
     let (ca, certificate, key) = (pem("ca"), pem("certificate"), pem("key"));
     let pin = section.text_node("fingerprint").map(|(node, text)| {
         let pin = fingerprint(text);
@@ -61,7 +72,7 @@ pub(super) fn read(section: &Section<'_, '_>, environment: &Environment) -> Opti
             return None;
         }
     };
-    made(report, section.place, Some(section), ClientTlsOptions { trust, identity, server_name })
+    made(report, section.place, Some(section), ClientTlsOptions { trust, identity, server_name, files })
 }
 
 fn made(
@@ -70,7 +81,6 @@ fn made(
     section: Option<&Section<'_, '_>>,
     options: ClientTlsOptions,
 ) -> Option<ClientTls> {
-    let own_roots = matches!(options.trust, Trust::Roots(_));
     let error = match ClientTls::new(options) {
         Ok(tls) => return Some(tls),
         Err(error) => error,
@@ -79,9 +89,7 @@ fn made(
         TlsError::NoSystemRoots => {
             ("", "install `ca-certificates`, or name the roots: `tls: { ca: file:/etc/ssl/our-ca.pem }`")
         }
-        TlsError::Certificates if own_roots => {
-            ("ca", "name a file that begins `-----BEGIN CERTIFICATE-----`")
-        }
+        TlsError::Roots => ("ca", "name a file that begins `-----BEGIN CERTIFICATE-----`"),
         TlsError::Certificates => ("certificate", "name a file that begins `-----BEGIN CERTIFICATE-----`"),
         TlsError::Key => (
             "key",

@@ -23,10 +23,11 @@ use hyper_util::{
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
-use tokio_rustls::{TlsConnector, client::TlsStream};
 use tower::Service;
 
-use super::{Address, ClientTls, ConnectTimedOut, HttpSettings, Protocol, client::BoxError};
+use crate::tls::{ClientStream, ClientTls};
+
+use super::{Address, ConnectTimedOut, HttpSettings, Protocol, client::BoxError};
 
 /// How often the kernel asks after a silent peer.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
@@ -105,12 +106,11 @@ impl Way {
                 Box::pin(async move { Ok(Stream::Tcp(connecting.await?)) })
             }
             Self::Tls(tcp, place, tls) => {
-                let (server_name, tls) = (tls.server_name(uri.host().unwrap_or_default()), tls.config());
+                let (host, tls) = (uri.host().unwrap_or_default().to_owned(), tls.clone());
                 let connecting = Service::call(tcp, place.clone());
                 Box::pin(async move {
-                    let server_name = server_name?;
                     let tcp = connecting.await?.into_inner();
-                    let stream = TlsConnector::from(tls).connect(server_name, tcp).await?;
+                    let stream = tls.connect(&host, tcp).await?;
                     Ok(Stream::Tls(Box::new(TokioIo::new(stream))))
                 })
             }
@@ -146,7 +146,7 @@ impl Spoiled {
 
 enum Stream {
     Tcp(TokioIo<TcpStream>),
-    Tls(Box<TokioIo<TlsStream<TcpStream>>>),
+    Tls(Box<TokioIo<ClientStream>>),
     #[cfg(unix)]
     Socket(TokioIo<UnixStream>),
 }
@@ -155,9 +155,7 @@ impl Connection for Wire {
     fn connected(&self) -> Connected {
         let connected = Connected::new().extra(self.spoiled.clone());
         match &self.stream {
-            Stream::Tls(stream) if stream.inner().get_ref().1.alpn_protocol() == Some(b"h2") => {
-                connected.negotiated_h2()
-            }
+            Stream::Tls(stream) if ClientTls::agreed_on_h2(stream.inner()) => connected.negotiated_h2(),
             Stream::Tcp(_) | Stream::Tls(_) => connected,
             #[cfg(unix)]
             Stream::Socket(_) => connected,

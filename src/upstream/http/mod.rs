@@ -18,7 +18,6 @@ mod headers;
 mod redirect;
 mod stream;
 mod targets;
-mod tls;
 mod veil;
 
 use std::time::Duration;
@@ -28,6 +27,7 @@ use http::HeaderMap;
 use super::{Ask, Happened, Meanwhile, PendingReply, Tried, UpstreamError, error::ConnectTimedOut};
 use crate::route::UpstreamName;
 
+pub use crate::tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
 pub use address::{Address, AddressError};
 pub use auth::{AuthSettings, AuthStyle, BearerToken, CredentialError, Hidden, OAuthSettings, TokenUrl};
 pub use client::HttpUpstream;
@@ -36,7 +36,6 @@ pub(super) use client::{Opened, Veils};
 pub use headers::remove_hop_by_hop;
 pub use stream::{Streamed, StreamedBody};
 pub use targets::{ADDRESS_LIMIT, AddressView, EjectionSettings, HealthSettings, State};
-pub use tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
 
 /// One server, and how it is reached.
 #[derive(Debug, Clone)]
@@ -72,7 +71,7 @@ pub struct HttpSettings {
 }
 
 impl HttpSettings {
-    /// Whether these are the same as others, as far as can be told: of TLS it can't.
+    /// Whether these are the same as others, as far as can be told.
     pub fn is_certainly(&self, other: &Self) -> bool {
         let Self {
             name,
@@ -94,9 +93,8 @@ impl HttpSettings {
             (Some(auth), Some(other)) => auth.is_certainly(other),
             (Some(_), None) | (None, Some(_)) => false,
         };
-        tls.is_none()
-            && other.tls.is_none()
-            && *name == other.name
+        *name == other.name
+            && *tls == other.tls
             && *address == other.address
             && *others == other.others
             && *protocol == other.protocol

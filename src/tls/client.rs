@@ -1,20 +1,41 @@
 //! TLS to an upstream: whom to trust, and who we are.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, io, sync::Arc};
 
+use ::ring::digest;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, ServerName, UnixTime},
 };
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::{
+    Identity, SourceFile, TlsError,
+    pem::{self, MadeOf},
+};
+
+/// A connection to an upstream.
+pub type ClientStream = tokio_rustls::client::TlsStream<TcpStream>;
 
 /// Whom an `https://` upstream is taken for, and how it knows us. TLS 1.2 and 1.3.
 #[derive(Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
     server_name: Option<ServerName<'static>>,
+    made_of: MadeOf,
+    files: Arc<[SourceFile]>,
 }
+
+impl PartialEq for ClientTls {
+    fn eq(&self, other: &Self) -> bool {
+        self.made_of == other.made_of && self.config.alpn_protocols == other.config.alpn_protocols
+    }
+}
+
+impl Eq for ClientTls {}
 
 /// What [`ClientTls`] is made of.
 #[derive(Debug, Default)]
@@ -26,6 +47,8 @@ pub struct ClientTlsOptions {
     /// The name that the upstream's certificate must be for, and that is sent as SNI; the host of the address
     /// where there is none.
     pub server_name: Option<String>,
+    /// The files that all of this was read from: when they change, it is another.
+    pub files: Vec<SourceFile>,
 }
 
 /// Whom to trust.
@@ -40,34 +63,6 @@ pub enum Trust {
     Pinned([u8; 32]),
 }
 
-/// A certificate chain and its private key.
-pub struct Identity {
-    /// One or more certificates in PEM, our own first.
-    pub certificates: Vec<u8>,
-    /// The key in PEM: PKCS#8, PKCS#1 or SEC1, without a password.
-    pub key: Vec<u8>,
-}
-
-/// Why TLS can't be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// The system's store of roots is missing or empty.
-    #[error("the system has no root certificates that can be read")]
-    NoSystemRoots,
-    /// A PEM text without a certificate in it, or with one that is broken.
-    #[error("expected certificates in PEM, found none that can be read")]
-    Certificates,
-    /// A PEM text without a private key in it.
-    #[error("expected a private key in PEM, found none that can be read")]
-    Key,
-    /// A key that is not the certificate's, or of a kind that is not known.
-    #[error("the private key does not go with the certificate")]
-    Mismatch(#[source] rustls::Error),
-    /// No name of a host, and no address.
-    #[error("expected a host name or an IP address")]
-    ServerName,
-}
-
 impl ClientTls {
     /// Makes a configuration of it.
     ///
@@ -76,45 +71,76 @@ impl ClientTls {
     /// [`TlsError`] for what can't be read, or does not go together.
     pub fn new(options: ClientTlsOptions) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
+        let mut parts: Vec<Vec<u8>> = Vec::new();
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .expect("the provider knows TLS 1.2 and 1.3");
         let builder = match options.trust {
-            Trust::System => builder.with_root_certificates(system_roots()?),
-            Trust::Roots(pem) => builder.with_root_certificates(own_roots(&pem)?),
-            Trust::Pinned(fingerprint) => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Pinned { fingerprint, provider })),
+            Trust::System => {
+                let found = rustls_native_certs::load_native_certs().certs;
+                parts.push(b"system".to_vec());
+                parts.extend(found.iter().map(|certificate| certificate.to_vec()));
+                builder.with_root_certificates(system_roots(found)?)
+            }
+            Trust::Roots(pem) => {
+                let roots = pem::roots(&pem)?;
+                parts.extend([b"roots".to_vec(), pem]);
+                builder.with_root_certificates(roots)
+            }
+            Trust::Pinned(fingerprint) => {
+                parts.extend([b"pinned".to_vec(), fingerprint.to_vec()]);
+                let pinned = Arc::new(Pinned { fingerprint, provider });
+                builder.dangerous().with_custom_certificate_verifier(pinned)
+            }
         };
         let mut config = match options.identity {
             None => builder.with_no_client_auth(),
             Some(identity) => {
-                let key = PrivateKeyDer::from_pem_slice(&identity.key).map_err(|_| TlsError::Key)?;
-                builder
-                    .with_client_auth_cert(certificates(&identity.certificates)?, key)
-                    .map_err(TlsError::Mismatch)?
+                let (certificates, key) = identity.read()?;
+                parts.extend([b"identity".to_vec(), identity.certificates, identity.key]);
+                builder.with_client_auth_cert(certificates, key).map_err(TlsError::Mismatch)?
             }
         };
         // Nothing of a secret may be written to where `SSLKEYLOGFILE` says.
         config.key_log = Arc::new(rustls::NoKeyLog);
+        parts.extend(
+            options.server_name.iter().flat_map(|name| [b"name".to_vec(), name.clone().into_bytes()]),
+        );
         let server_name =
             options.server_name.map(ServerName::try_from).transpose().map_err(|_| TlsError::ServerName)?;
-        Ok(Self { config: Arc::new(config), server_name })
+        let made_of = MadeOf::parts(parts.iter().map(Vec::as_slice));
+        Ok(Self { config: Arc::new(config), server_name, made_of, files: options.files.into() })
+    }
+
+    /// The files that it was read from.
+    pub fn files(&self) -> &[SourceFile] {
+        &self.files
     }
 
     /// The same, offering these protocols (ALPN, RFC 7301).
-    pub(super) fn offering(&self, protocols: &[&[u8]]) -> Self {
+    pub fn offering(&self, protocols: &[&[u8]]) -> Self {
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        Self { config: Arc::new(config), server_name: self.server_name.clone() }
+        Self { config: Arc::new(config), ..self.clone() }
     }
 
-    pub(super) fn config(&self) -> Arc<ClientConfig> {
-        self.config.clone()
+    /// Shakes hands with the server at the other end, which is to be `host`.
+    ///
+    /// # Errors
+    ///
+    /// When it is somebody else, speaks no TLS, or goes.
+    pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<ClientStream> {
+        let server_name = self.server_name(host).map_err(io::Error::other)?;
+        TlsConnector::from(self.config.clone()).connect(server_name, stream).await
+    }
+
+    /// Whether a connection agreed on HTTP/2.
+    pub fn agreed_on_h2(stream: &ClientStream) -> bool {
+        stream.get_ref().1.alpn_protocol() == Some(b"h2")
     }
 
     /// The name to ask for at `host`.
-    pub(super) fn server_name(&self, host: &str) -> Result<ServerName<'static>, TlsError> {
+    fn server_name(&self, host: &str) -> Result<ServerName<'static>, TlsError> {
         if let Some(name) = &self.server_name {
             return Ok(name.clone());
         }
@@ -129,30 +155,11 @@ impl fmt::Debug for ClientTls {
     }
 }
 
-impl fmt::Debug for Identity {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Identity(…)")
-    }
-}
-
-fn system_roots() -> Result<RootCertStore, TlsError> {
+fn system_roots(found: Vec<CertificateDer<'static>>) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
     // A root that can't be read is one less to trust; the others still hold.
-    store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    store.add_parsable_certificates(found);
     if store.is_empty() { Err(TlsError::NoSystemRoots) } else { Ok(store) }
-}
-
-fn own_roots(pem: &[u8]) -> Result<RootCertStore, TlsError> {
-    let mut store = RootCertStore::empty();
-    for certificate in certificates(pem)? {
-        store.add(certificate).map_err(|_| TlsError::Certificates)?;
-    }
-    Ok(store)
-}
-
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    found.ok().filter(|found| !found.is_empty()).ok_or(TlsError::Certificates)
 }
 
 /// Takes one certificate for who it is, and no other. That the peer has its key is checked as always.
@@ -205,10 +212,6 @@ impl ServerCertVerifier for Pinned {
 
 /// SHA-256 of a certificate as it is sent, which is what `openssl x509 -fingerprint -sha256` shows.
 fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
-    let provider = ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
-    let rustls::SupportedCipherSuite::Tls13(suite) = provider else {
-        unreachable!("the suite is one of TLS 1.3")
-    };
-    let hash = suite.common.hash_provider.hash(certificate);
+    let hash = digest::digest(&digest::SHA256, certificate);
     hash.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
