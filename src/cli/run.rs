@@ -4,14 +4,14 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use clap::Args;
-use tokio::{net::TcpListener, runtime::Runtime};
+use tokio::runtime::Runtime;
 
 use super::{ConfigArgument, Failure, STACK_BYTES, screen::Screen};
 use crate::{
     config::{self, Flag, ListenerSettings, Loaded, Sources},
     face::admin::{Admin, Asked, Teller, operations},
     observe::{Chain, log},
-    serve::{self, Assembled, Drained, Hangups, Keeping, OperatorsPort, Reloader, Swap, Watched},
+    serve::{self, Assembled, Drained, Hangups, Keeping, Listener, OperatorsPort, Reloader, Swap, Watched},
 };
 
 #[derive(Debug, Args)]
@@ -72,8 +72,8 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
         let mut server = Server::bind(&loaded).await?;
         // Before it is said that the program listens: whoever reads that may send the signal.
         server.reload_from(sources, &loaded)?;
-        let address = server.address()?;
-        screen.line(format!("listening on http://{address}"));
+        let (scheme, address) = (server.scheme(), server.address()?);
+        screen.line(format!("listening on {scheme}://{address}"));
         server.serve().await
     })
 }
@@ -109,7 +109,7 @@ pub(super) fn start_log(loaded: &Loaded) -> Result<(), Failure> {
 
 /// A server that is bound and not yet serving.
 pub(super) struct Server {
-    listener: TcpListener,
+    listener: Listener,
     settings: ListenerSettings,
     router: Router,
     swap: Swap,
@@ -123,10 +123,11 @@ pub(super) struct Server {
 impl Server {
     pub(super) async fn bind(loaded: &Loaded) -> Result<Self, Failure> {
         let assembled = serve::assemble(loaded).map_err(|error| Failure::told(error.to_string()))?;
-        let Assembled { settings, router, gateway, meters, swap, .. } = assembled;
+        let Assembled { settings, router, gateway, meters, certificate, swap, .. } = assembled;
         let listener = serve::bind(settings.listen).await.map_err(|error| {
             Failure::told(format!("{}; another address is given with `--listen`", Chain(&error)))
         })?;
+        let listener = Listener::from(listener).with(certificate);
         let (operations, teller, asked) = operations(Arc::clone(&loaded.shown));
         let admin = Admin::new(gateway, meters, operations, &loaded.admin.settings);
         let operators = OperatorsPort::open(&loaded.admin, admin).await.map_err(|error| {
@@ -141,6 +142,11 @@ impl Server {
         let watched = Watched::of(&sources, loaded);
         self.reload = Some((hangups, sources, watched));
         Ok(())
+    }
+
+    /// `http`, or `https`.
+    pub(super) fn scheme(&self) -> &'static str {
+        self.listener.scheme()
     }
 
     pub(super) fn address(&self) -> Result<SocketAddr, Failure> {

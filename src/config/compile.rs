@@ -1,12 +1,12 @@
 //! All trees to one configuration: sections merged, every part read, the parts held against each other.
 
-use std::{cell::RefCell, collections::HashMap, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, sync::Arc, time::Duration};
 
 use super::{
     Loaded,
     calls::Routes,
     import::Importer,
-    keys::{ADMIN, DEFAULTS, FILE, LOG, SERVER},
+    keys::{ADMIN, DEFAULTS, FILE, LOG, PASSTHROUGH, SERVER},
     node::{Entry, Kind, Node},
     problem::Problem,
     process::{self, Flag, ProcessSettings},
@@ -18,12 +18,13 @@ use super::{
     rules::RuleSets,
     schemas::Asked,
     secret::Environment,
-    section::Section,
-    shown,
+    section::{self, Section},
+    server_tls, shown,
     source::Span,
     upstreams::{self, UpstreamDefaults, UpstreamFile},
 };
 use crate::{
+    face::mcp::McpSettings,
     policy::{PassthroughSettings, PolicySettings},
     route::{Conflict, RouteTable, UpstreamName},
 };
@@ -43,6 +44,8 @@ pub(super) fn compile(
     let log = file.section("log", &LOG);
     let sections = [server.as_ref(), admin.as_ref(), log.as_ref()];
     let process = process::settings(report, environment, flags, sections);
+    let peer = process.as_ref().and_then(|process| process.mcp.peer.as_ref());
+    let (tls, peer_tls) = server_tls::read(report, environment, server.as_ref(), peer);
     let default_section = file.section("defaults", &DEFAULTS);
     let (route_defaults, upstream_defaults) = default_section.as_ref().map(defaults).unwrap_or_default();
     let default_reply = default_section.as_ref().and_then(|section| section.entry("reply"));
@@ -56,9 +59,7 @@ pub(super) fn compile(
         .collect();
     let names: Vec<(UpstreamName, Span)> =
         entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
-    let passthrough = file
-        .text_node("passthrough")
-        .and_then(|(node, name)| passthrough_of(report, &names, &upstreams, node, name));
+    let (passthrough, passthrough_idle) = read_passthrough(report, &file, &names, &upstreams);
     let calls = RefCell::default();
     let around = Surroundings {
         defaults: &route_defaults,
@@ -95,7 +96,7 @@ pub(super) fn compile(
         let upstream = upstreams.iter().find(|file| *file.settings.name() == name);
         let settings = PassthroughSettings {
             deadline: upstream.and_then(|file| file.deadline).unwrap_or(route_defaults.deadline),
-            idle_timeout: PassthroughSettings::IDLE_TIMEOUT_DEFAULT,
+            idle_timeout: passthrough_idle.unwrap_or(PassthroughSettings::IDLE_TIMEOUT_DEFAULT),
         };
         (name, settings)
     });
@@ -104,8 +105,9 @@ pub(super) fn compile(
         importer: Importer::new(root.clone(), presets, &upstreams),
         listener,
         admin,
+        tls,
         door,
-        mcp,
+        mcp: McpSettings { peer_tls, ..mcp },
         log,
         cache_limit_bytes,
         upstreams,
@@ -116,6 +118,28 @@ pub(super) fn compile(
         named_files: Vec::new(),
         warnings: Vec::new(),
     })
+}
+
+/// `passthrough`: the name of an upstream, or a map with how patiently.
+fn read_passthrough(
+    report: &Report<'_>,
+    file: &Section<'_, '_>,
+    names: &[(UpstreamName, Span)],
+    upstreams: &[UpstreamFile],
+) -> (Option<UpstreamName>, Option<Duration>) {
+    let Some(node) = file.get("passthrough") else { return (None, None) };
+    let section = match &node.kind {
+        Kind::Map(_) => file.section("passthrough", &PASSTHROUGH),
+        _ => None,
+    };
+    let (name, idle) = match &section {
+        None => (Some(node), None),
+        Some(section) => {
+            (section.required("upstream", "write `upstream: NAME`"), section.duration("idle_timeout"))
+        }
+    };
+    let text = name.and_then(|node| Some((node, section::text_of(report, node, "`passthrough`")?)));
+    (text.and_then(|(node, name)| passthrough_of(report, names, upstreams, node, name)), idle)
 }
 
 /// Who gets every path that is no route: somebody that speaks HTTP.

@@ -7,7 +7,7 @@
 //! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`), `import` makes
 //! routes of what MCP servers list later, and
 //! `language` for patterns, jq and templates, `rate` for how often; `process` layers `server` and `log` with the environment and the
-//! command line, a `setting` at a time. [`Problem`] tells what is wrong, `suggest` what was probably meant,
+//! command line, a `setting` at a time; `server_tls` is who we are to clients. [`Problem`] tells what is wrong, `suggest` what was probably meant,
 //! `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`] describes the file for editors.
 //!
 //! All problems of all files are found in one run. The only room that reads files or the environment.
@@ -49,6 +49,7 @@ mod schema;
 mod schemas;
 mod secret;
 mod section;
+mod server_tls;
 mod setting;
 mod short_lists;
 mod shown;
@@ -70,6 +71,7 @@ use crate::{
     observe::log::LogSettings,
     policy::PassthroughSettings,
     route::UpstreamName,
+    tls::ServerTls,
 };
 
 pub use accept::{Acceptance, accept};
@@ -114,6 +116,8 @@ pub enum Origin {
 pub struct Loaded {
     /// Where clients connect to, and how their connections are treated.
     pub listener: ListenerSettings,
+    /// Who we are to clients that connect through TLS; where there is none, they connect without.
+    pub tls: Option<ServerTls>,
     /// Where operators connect to, and who of them may.
     pub admin: AdminFile,
     /// Who may come in, and with how much.

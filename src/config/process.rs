@@ -41,6 +41,8 @@ pub struct ListenerSettings {
     /// How long a client may take to send the head of a request, and how long a connection may be idle before
     /// the next one.
     pub header_timeout: Duration,
+    /// How long a client may take none of what is written to it.
+    pub write_timeout: Duration,
     /// How long requests in flight are waited for when the server stops.
     pub drain: Duration,
     /// How often the files of the configuration are looked at; never where this is zero.
@@ -64,6 +66,7 @@ impl Default for ListenerSettings {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
             connection_limit: 4096,
             header_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(30),
             // Less than the 30 s that Kubernetes gives a pod.
             drain: Duration::from_secs(20),
             watch: Duration::from_secs(1),
@@ -133,6 +136,7 @@ struct Server {
     stream_life: Option<u64>,
     watch: u64,
     header_timeout: u64,
+    write_timeout: u64,
     name: String,
     title: Option<String>,
     instructions: Option<String>,
@@ -253,7 +257,7 @@ fn defaults() -> Layer {
     let (listener, door, mcp) =
         (ListenerSettings::default(), DoorSettings::default(), McpSettings::default());
     let origins = door.allowed_origins.into_iter().map(Value::from).collect();
-    let values: [(&str, ValueKind); 17] = [
+    let values: [(&str, ValueKind); 18] = [
         (LISTEN, listener.listen.to_string().into()),
         ("server.allowed_origins", ValueKind::Array(origins)),
         ("server.cache_limit", integer(Store::LIMIT_BYTES_DEFAULT as u128)),
@@ -264,6 +268,7 @@ fn defaults() -> Layer {
         ("server.connections", integer(listener.connection_limit as u128)),
         ("server.streams", integer(mcp.stream_limit as u128)),
         ("server.header_timeout", integer(listener.header_timeout.as_millis())),
+        ("server.write_timeout", integer(listener.write_timeout.as_millis())),
         ("server.name", mcp.server_name.into()),
         ("server.page_size", integer(mcp.page_size as u128)),
         ("server.resume", integer(mcp.resume.patience.as_millis())),
@@ -286,6 +291,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             listen,
             connection_limit: server.connections,
             header_timeout: Duration::from_millis(server.header_timeout),
+            write_timeout: Duration::from_millis(server.write_timeout),
             drain: Duration::from_millis(server.drain),
             watch: Duration::from_millis(server.watch),
         },
@@ -347,14 +353,19 @@ fn admin_file(admin: Admin) -> Option<AdminFile> {
     Some(AdminFile { listen, is_named, settings: AdminSettings { allowed_hosts, token } })
 }
 
+/// The keys that are a setting each. A section in a section has a reader of its own, and no layers.
+fn settings_of(keys: &'static Keys) -> impl Iterator<Item = &'static Key> {
+    keys.list.iter().filter(|key| !matches!(key.takes, Takes::Section(_)))
+}
+
 fn read_section(
     section: &Section<'_, '_>,
     environment: &Environment,
     name: &str,
-    keys: &Keys,
+    keys: &'static Keys,
     layer: &mut Layer,
 ) {
-    for key in keys.list {
+    for key in settings_of(keys) {
         let Some(node) = section.get(key.name) else { continue };
         if let Some(value) = read_node(section, environment, key, node) {
             layer.0.insert(format!("{name}.{}", key.name), value);
@@ -422,11 +433,11 @@ fn read_variables(report: &Report<'_>, environment: &Environment) -> Layer {
     let mut layer = Layer::default();
     let known: Vec<String> = SECTIONS
         .iter()
-        .flat_map(|(section, keys)| keys.names().map(move |key| variable(section, key)))
+        .flat_map(|(section, keys)| settings_of(keys).map(move |key| variable(section, key.name)))
         .collect();
     for (name, value) in environment.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
         let found = SECTIONS.iter().find_map(|(section, keys)| {
-            let key = keys.list.iter().find(|key| variable(section, key.name) == name)?;
+            let key = settings_of(keys).find(|key| variable(section, key.name) == name)?;
             Some((format!("{section}.{}", key.name), key))
         });
         match found {
@@ -502,6 +513,8 @@ mod tests {
             let [server, log] = [("server", &SERVER), ("log", &LOG)].map(|(name, keys)| {
                 root.get(name).and_then(|node| Section::open(report, node.span, node, keys))
             });
+            // `server_tls` reads that.
+            let _ = server.as_ref().and_then(|server| server.get("tls"));
             settings(report, &environment, flags, [server.as_ref(), None, log.as_ref()])
         });
         settings.ok_or_else(|| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, ffi::OsString, ops::Range, path::Path};
 
 use super::{report::Report, source::Span};
-use crate::tls::SourceFile;
 
 /// The variables that a configuration may name, as they were when it was loaded.
 #[derive(Clone, Default)]
@@ -61,8 +60,6 @@ pub(super) struct Expanded {
     pub(super) text: String,
     /// Whether some of it came from outside the file.
     pub(super) foreign: bool,
-    /// The files that some of it came from.
-    pub(super) files: Vec<SourceFile>,
 }
 
 /// The longest secret that is read from a file, in bytes.
@@ -77,7 +74,7 @@ pub(super) fn expand(
     span: Span,
     text: &str,
 ) -> Option<Expanded> {
-    let (mut out, mut rest, mut foreign, mut files) = (String::new(), text, false, Vec::new());
+    let (mut out, mut rest, mut foreign) = (String::new(), text, false);
     while let Some(at) = rest.find("${") {
         if rest[..at].ends_with('$') {
             out.push_str(&rest[..at - 1]);
@@ -95,13 +92,12 @@ pub(super) fn expand(
             return None;
         };
         let inside = &rest[at + 2..at + end];
-        files.extend(inside.strip_prefix("file:").map(|path| SourceFile::now(path.trim())));
         out.push_str(&value_of(report, environment, span, inside)?);
         foreign = true;
         rest = &rest[at + end + 1..];
     }
     out.push_str(rest);
-    Some(Expanded { text: out, foreign, files })
+    Some(Expanded { text: out, foreign })
 }
 
 /// The same for a value that may be `file:/path` as a whole.
@@ -113,8 +109,7 @@ pub(super) fn expand_secret(
 ) -> Option<Expanded> {
     let Some(path) = text.strip_prefix("file:") else { return expand(report, environment, span, text) };
     let path = expand(report, environment, span, path)?;
-    let files = vec![SourceFile::now(path.text.trim())];
-    Some(Expanded { text: secret_file(report, span, &path.text)?, foreign: true, files })
+    Some(Expanded { text: secret_file(report, span, &path.text)?, foreign: true })
 }
 
 fn value_of(report: &Report<'_>, environment: &Environment, span: Span, inside: &str) -> Option<String> {

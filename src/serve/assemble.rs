@@ -6,6 +6,7 @@ use axum::Router;
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 
 use super::{
+    Certificate,
     discover::{Discovery, Found},
     router,
     tools::Lists,
@@ -39,6 +40,8 @@ pub struct Assembled {
     pub gateway: Gateway,
     /// What is counted.
     pub meters: Meters,
+    /// Who we are to clients that connect through TLS, where they do.
+    pub certificate: Option<Certificate>,
     /// What puts another configuration in force.
     pub swap: Swap,
 }
@@ -54,6 +57,7 @@ pub struct Swap {
     written: Written,
     lists: Lists,
     found: (mpsc::Sender<Found>, mpsc::Receiver<Found>),
+    certificate: Option<Certificate>,
     fixed: Fixed,
 }
 
@@ -122,6 +126,7 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
         log: loaded.log.clone(),
     };
     let found = mpsc::channel(FOUND_LIMIT);
+    let certificate = loaded.tls.clone().map(Certificate::new);
     let swap = Swap {
         gateway: gateway.clone(),
         meters: meters.clone(),
@@ -131,14 +136,15 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
         written,
         lists,
         found,
+        certificate: certificate.clone(),
         fixed,
     };
-    Ok(Assembled { settings: loaded.listener, router, mcp, gateway, meters, swap })
+    Ok(Assembled { settings: loaded.listener, router, mcp, gateway, meters, certificate, swap })
 }
 
 impl Swap {
     /// Puts a configuration in force, for requests that begin from now on. An upstream that it leaves as it is keeps
-    /// its connections, and what its guards know of it; one with TLS is made anew, with its certificates read again.
+    /// its connections, and what its guards know of it; one whose certificates have changed is made anew.
     ///
     /// Gives the settings that are other ones now, and hold only from the next start.
     ///
@@ -154,8 +160,15 @@ impl Swap {
         (self.upstreams, self.written) = (upstreams, written);
         self.store.set_limit(loaded.cache_limit_bytes);
         self.door.replace(&loaded.door);
+        if let (Some(certificate), Some(tls)) = (&self.certificate, &loaded.tls) {
+            certificate.replace(tls);
+        }
         self.gateway.replace(snapshot);
-        Ok(self.fixed.differences(loaded))
+        let mut later = self.fixed.differences(loaded);
+        if self.certificate.is_some() != loaded.tls.is_some() {
+            later.push("server.tls");
+        }
+        Ok(later)
     }
 
     /// Asks MCP servers for their tools, all at once and not longer than `patience`, so that the first clients find
@@ -273,6 +286,7 @@ impl Fixed {
             ("server.watch", now.watch != then.watch),
             ("admin", self.admin != loaded.admin),
             ("server.header_timeout", now.header_timeout != then.header_timeout),
+            ("server.write_timeout", now.write_timeout != then.write_timeout),
             ("server.drain", now.drain != then.drain),
             ("server.name", self.mcp.server_name != loaded.mcp.server_name),
             ("server.title", self.mcp.server_title != loaded.mcp.server_title),

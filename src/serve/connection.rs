@@ -1,4 +1,4 @@
-//! One client's connection: HTTP/1.1 with limits, until it closes or the server stops.
+//! One client's connection: HTTP/1.1 with limits, or HTTP/2 where TLS agreed on it, until it closes or the server stops.
 
 use std::{
     convert::Infallible,
@@ -8,20 +8,29 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use axum::{Router, body::Body};
-use http::Request;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{net::TcpStream, sync::watch};
+use http::{HeaderValue, Request, header, uri::Scheme};
+use hyper::{
+    body::Incoming,
+    rt::{Read, Write},
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{net::TcpStream, sync::watch, time::timeout};
 use tower::Service;
 use tracing::debug;
 
+use super::{activity::Activity, patience::Patient};
 use crate::{
     config::ListenerSettings,
     face::{Ending, Peer},
     observe::{Chain, RequestId},
+    tls::ServerTls,
 };
 
 /// How long the head of a request may be; more is answered with 431.
@@ -32,6 +41,9 @@ const HEADER_COUNT_LIMIT: usize = 100;
 
 /// How much is read at a time, at most: a whole head, or some of a body.
 const READ_BUFFER_BYTES: usize = HEAD_LIMIT_BYTES;
+
+/// How long a handshake of TLS may take, and what was written to be gone when a connection is left.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the server is about to do with its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,56 +56,156 @@ pub(super) enum Phase {
     Cut,
 }
 
-/// Serves one connection to its end. While a request is being answered the client is watched: when it leaves, the
-/// answer's future is dropped, and with it whatever it asked of an upstream.
-pub(super) async fn serve(
-    stream: TcpStream,
-    peer: SocketAddr,
-    settings: ListenerSettings,
-    router: Router,
-    mut phases: watch::Receiver<Phase>,
-    ending: Ending,
-) {
-    // Answers are written whole; waiting for more to send would only delay their last part.
-    if let Err(error) = stream.set_nodelay(true) {
-        debug!(%peer, %error, "no TCP_NODELAY");
+/// How many requests one HTTP/2 connection may have open; the next waits.
+const STREAM_LIMIT: u32 = 128;
+
+/// What a connection is served with.
+#[derive(Clone)]
+pub(super) struct Serving {
+    pub(super) settings: ListenerSettings,
+    pub(super) tls: Option<Arc<ArcSwap<ServerTls>>>,
+    pub(super) router: Router,
+    pub(super) phases: watch::Receiver<Phase>,
+    pub(super) ending: Ending,
+}
+
+impl Serving {
+    /// Serves one connection to its end, after the handshake of TLS where that is spoken. While a request is being
+    /// answered the client is watched: when it leaves, the answer's future is dropped, and with it whatever it asked of
+    /// an upstream.
+    pub(super) async fn serve(mut self, stream: TcpStream, peer: SocketAddr) {
+        // Answers are written whole; waiting for more to send would only delay their last part.
+        if let Err(error) = stream.set_nodelay(true) {
+            debug!(%peer, %error, "no TCP_NODELAY");
+        }
+        let activity = Activity::new();
+        let patient = self.settings.write_timeout;
+        let Some(tls) = self.tls.as_ref().map(|tls| tls.load_full()) else {
+            let stream = Patient::new(TokioIo::new(stream), patient, activity);
+            return self.http1(stream, peer, Scheme::HTTP).await;
+        };
+        let shaking = timeout(self.settings.header_timeout.min(HANDSHAKE_TIMEOUT), tls.accept(stream));
+        let stream = tokio::select! {
+            stream = shaking => match stream {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => return debug!(%peer, %error, "no handshake"),
+                Err(_) => return debug!(%peer, "no handshake in time"),
+            },
+            // Nothing was asked yet.
+            () = reached(&mut self.phases, Phase::Draining) => return,
+        };
+        let is_h2 = ServerTls::agreed_on_h2(&stream);
+        let stream = Patient::new(TokioIo::new(stream), patient, activity.clone());
+        if is_h2 {
+            self.http2(stream, peer, activity).await
+        } else {
+            self.http1(stream, peer, Scheme::HTTPS).await
+        }
     }
-    let asked = Arc::new(AtomicBool::new(false));
-    let service = service_fn({
-        let asked = asked.clone();
-        move |request: Request<Incoming>| {
-            asked.store(true, Ordering::Relaxed);
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(Peer(peer));
-            request.extensions_mut().insert(ending.clone());
-            let answering = answer(router.clone(), request);
-            async { Ok::<_, Infallible>(answering.await) }
-        }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(settings.header_timeout)
-        .max_header_size(HEAD_LIMIT_BYTES)
-        .max_buf_size(READ_BUFFER_BYTES)
-        .max_headers(HEADER_COUNT_LIMIT)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = reached(&mut phases, Phase::Draining) => {
-            if !asked.load(Ordering::Relaxed) {
-                // Opened beforehand, as browsers do, and never used: there is nothing to finish.
-                return;
+
+    async fn http1<S>(mut self, stream: S, peer: SocketAddr, scheme: Scheme)
+    where
+        S: Read + Write + Unpin + Send + 'static,
+    {
+        let asked = Arc::new(AtomicBool::new(false));
+        let service = service_fn({
+            let asked = asked.clone();
+            let (router, ending) = (self.router.clone(), self.ending.clone());
+            move |request: Request<Incoming>| {
+                asked.store(true, Ordering::Relaxed);
+                let mut request = request.map(Body::new);
+                request.extensions_mut().insert(Peer(peer));
+                request.extensions_mut().insert(scheme.clone());
+                request.extensions_mut().insert(ending.clone());
+                let answering = answer(router.clone(), request);
+                async { Ok::<_, Infallible>(answering.await) }
             }
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                ended = connection => ended,
-                () = reached(&mut phases, Phase::Cut) => return,
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.settings.header_timeout)
+            .max_header_size(HEAD_LIMIT_BYTES)
+            .max_buf_size(READ_BUFFER_BYTES)
+            .max_headers(HEADER_COUNT_LIMIT)
+            .serve_connection(stream, service);
+        let mut connection = pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = reached(&mut self.phases, Phase::Draining) => {
+                if !asked.load(Ordering::Relaxed) {
+                    // Opened beforehand, as browsers do, and never used: there is nothing to finish.
+                    return;
+                }
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    ended = connection => ended,
+                    () = reached(&mut self.phases, Phase::Cut) => return,
+                }
             }
+        };
+        if let Err(error) = ended {
+            debug!(%peer, error = %Chain(&error), "connection ended early");
         }
-    };
-    if let Err(error) = ended {
-        debug!(%peer, error = %Chain(&error), "connection ended early");
+    }
+
+    async fn http2<S>(mut self, stream: S, peer: SocketAddr, activity: Activity)
+    where
+        S: Read + Write + Unpin + Send + 'static,
+    {
+        let service = service_fn({
+            let (router, ending, activity) = (self.router.clone(), self.ending.clone(), activity.clone());
+            move |request: Request<Incoming>| {
+                let open = activity.request();
+                let mut request = request.map(Body::new);
+                name_host(&mut request);
+                request.extensions_mut().insert(Peer(peer));
+                request.extensions_mut().insert(Scheme::HTTPS);
+                request.extensions_mut().insert(ending.clone());
+                let answering = answer(router.clone(), request);
+                async { Ok::<_, Infallible>(answering.await.map(|body| open.answered(body))) }
+            }
+        });
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_header_list_size(HEAD_LIMIT_BYTES as u32)
+            .max_concurrent_streams(STREAM_LIMIT)
+            .serve_connection(stream, service);
+        let mut connection = pin!(connection);
+        let (idle, untaken) = (self.settings.header_timeout, self.settings.write_timeout);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = activity.ended(idle, untaken) => {
+                debug!(%peer, "nothing goes on over the connection");
+                connection.as_mut().graceful_shutdown();
+                // What has been written on is let go out; who takes none of it is left.
+                match timeout(untaken.min(HANDSHAKE_TIMEOUT), connection).await {
+                    Ok(ended) => ended,
+                    Err(_) => return,
+                }
+            }
+            () = reached(&mut self.phases, Phase::Draining) => {
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    ended = connection => ended,
+                    () = reached(&mut self.phases, Phase::Cut) => return,
+                }
+            }
+        };
+        if let Err(error) = ended {
+            debug!(%peer, error = %Chain(&error), "connection ended early");
+        }
+    }
+}
+
+/// Over HTTP/2 the host stands in the URI; everybody else looks for it in its header.
+fn name_host(request: &mut Request<Body>) {
+    let host = request.uri().authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+    if let Some(host) = host {
+        request.headers_mut().insert(header::HOST, host);
+    }
+    let path = request.uri().path_and_query().cloned();
+    if let Some(path) = path {
+        *request.uri_mut() = path.into();
     }
 }
 

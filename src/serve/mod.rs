@@ -1,18 +1,22 @@
 //! Listens, accepts, and ends without breaking anything off.
 //!
 //! In reading order: [`bind`] takes the port, [`router`] says which face a path belongs to, [`serve`] accepts
-//! connections until it is told to stop and then drains; `connection` is one client's HTTP/1.1, `stop` the
-//! signals of the operating system that end it, `reload` what puts another configuration in force, `operators` the port from
-//! which that is watched; `discover` finds out what tools MCP servers have, and `tools` puts them beside those that are
+//! connections until it is told to stop and then drains; `listener` is the port with its certificate, `connection` one
+//! client's HTTP/1.1 or HTTP/2, which `patience` and `activity` end when it keeps us waiting; `stop` is the signals of
+//! the operating system that end it, `reload` what puts another configuration in force, `operators` the port from which
+//! that is watched; `discover` finds out what tools MCP servers have, and `tools` puts them beside those that are
 //! written.
 //! [`answer_cgi`] is for a web server that starts us for one request, [`serve_stdio`] for an MCP client that starts us
 //! for itself.
 
+mod activity;
 mod assemble;
 mod cgi;
 mod connection;
 mod discover;
+mod listener;
 mod operators;
+mod patience;
 mod reload;
 mod tools;
 mod stdio;
@@ -33,10 +37,11 @@ use crate::{
     config::ListenerSettings,
     face::{Ending, MCP_PATHS, mcp::Mcp, rest::Rest},
 };
-use connection::Phase;
+use connection::{Phase, Serving};
 
 pub use assemble::{Assembled, Swap, assemble};
 pub use cgi::{CgiError, answer_cgi};
+pub use listener::{Certificate, Listener};
 pub use operators::OperatorsPort;
 pub use reload::{Hangups, Keeping, Reloader, Watched};
 pub use stdio::{Pipes, serve_stdio};
@@ -102,28 +107,30 @@ pub fn router(rest: Rest, mcp: Mcp) -> Router {
 /// Serves until `stop` is ready, then accepts no more, finishes what is in flight within the drain timeout, and
 /// returns.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     settings: ListenerSettings,
     router: Router,
     stop: impl Future<Output = ()>,
 ) -> Drained {
+    let Listener { port, tls } = listener.into();
     let limit = u32::try_from(settings.connection_limit.clamp(1, Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
     let places = Arc::new(Semaphore::new(limit as usize));
     let (phase, phases) = watch::channel(Phase::Serving);
     let (ending, is_ending) = watch::channel(false);
-    let is_ending = Ending::new(is_ending);
+    let tls = tls.map(|certificate| certificate.0);
+    let serving = Serving { settings, tls, router, phases, ending: Ending::new(is_ending) };
     let mut stop = pin!(stop);
     loop {
         let accepted = async {
             let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
-            let (stream, peer) = accept(&listener).await;
+            let (stream, peer) = accept(&port).await;
             (place, stream, peer)
         };
         tokio::select! {
             biased;
             () = &mut stop => break,
             (place, stream, peer) = accepted => {
-                let served = connection::serve(stream, peer, settings, router.clone(), phases.clone(), is_ending.clone());
+                let served = serving.clone().serve(stream, peer);
                 tokio::spawn(async move {
                     served.await;
                     drop(place);
@@ -131,7 +138,8 @@ pub async fn serve(
             }
         }
     }
-    drop(listener);
+    drop(port);
+    drop(serving);
     let open = || limit as usize - places.available_permits();
     info!(connections = open(), "stopping: no new connections, requests in flight are finished");
     phase.send_replace(Phase::Draining);

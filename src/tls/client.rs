@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{
-    Identity, SourceFile, TlsError,
+    Identity, TlsError,
     pem::{self, MadeOf},
 };
 
@@ -26,7 +26,6 @@ pub struct ClientTls {
     config: Arc<ClientConfig>,
     server_name: Option<ServerName<'static>>,
     made_of: MadeOf,
-    files: Arc<[SourceFile]>,
 }
 
 impl PartialEq for ClientTls {
@@ -47,8 +46,6 @@ pub struct ClientTlsOptions {
     /// The name that the upstream's certificate must be for, and that is sent as SNI; the host of the address
     /// where there is none.
     pub server_name: Option<String>,
-    /// The files that all of this was read from: when they change, it is another.
-    pub files: Vec<SourceFile>,
 }
 
 /// Whom to trust.
@@ -109,12 +106,7 @@ impl ClientTls {
         let server_name =
             options.server_name.map(ServerName::try_from).transpose().map_err(|_| TlsError::ServerName)?;
         let made_of = MadeOf::parts(parts.iter().map(Vec::as_slice));
-        Ok(Self { config: Arc::new(config), server_name, made_of, files: options.files.into() })
-    }
-
-    /// The files that it was read from.
-    pub fn files(&self) -> &[SourceFile] {
-        &self.files
+        Ok(Self { config: Arc::new(config), server_name, made_of })
     }
 
     /// The same, offering these protocols (ALPN, RFC 7301).

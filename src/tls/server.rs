@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    Identity, SourceFile, TlsError,
+    Identity, TlsError,
     pem::{self, MadeOf},
 };
 
@@ -19,7 +19,6 @@ pub type ServerStream = tokio_rustls::server::TlsStream<TcpStream>;
 pub struct ServerTls {
     config: Arc<ServerConfig>,
     made_of: MadeOf,
-    files: Arc<[SourceFile]>,
 }
 
 /// What [`ServerTls`] is made of.
@@ -30,8 +29,6 @@ pub struct ServerTlsOptions {
     /// The roots in PEM that vouch for clients; those without a certificate of theirs are turned away. `None` asks for
     /// no certificate.
     pub client_roots: Option<Vec<u8>>,
-    /// The files that all of this was read from.
-    pub files: Vec<SourceFile>,
 }
 
 impl ServerTls {
@@ -61,12 +58,7 @@ impl ServerTls {
         let Identity { certificates, key } = &options.identity;
         let roots = options.client_roots.as_deref().unwrap_or_default();
         let made_of = MadeOf::parts([certificates.as_slice(), key, roots]);
-        Ok(Self { config: Arc::new(config), made_of, files: options.files.into() })
-    }
-
-    /// The files that it was read from.
-    pub fn files(&self) -> &[SourceFile] {
-        &self.files
+        Ok(Self { config: Arc::new(config), made_of })
     }
 
     /// Shakes hands with a client.

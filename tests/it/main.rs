@@ -36,6 +36,7 @@ mod secrets;
 mod seeds;
 mod serve;
 mod support;
+mod tls;
 mod trace;
 mod translating;
 mod upstream;

@@ -12,9 +12,11 @@ mod process;
 mod prompt;
 mod route;
 mod rule;
+mod server_tls;
 
 pub(super) use self::{
     addresses::*, ask::*, content::*, example::*, extract::*, process::*, prompt::*, route::*, rule::*,
+    server_tls::*,
 };
 
 /// The keys of one section of the file.

@@ -12,9 +12,26 @@ pub(in crate::config) static FILE: Keys = Keys {
         key("defaults", Section(&DEFAULTS), "What holds for every route that does not say otherwise."),
         key("rules", Map(&RULES_FORM), "Rules with a name, for routes to use: what `reply` takes, or a map."),
         key("upstreams", Map(&UPSTREAM_FORM), "The legacy servers, by name: a URL, or a map."),
-        key("passthrough", Text, "The upstream that gets every path which is no route, unchanged."),
+        key(
+            "passthrough",
+            Either(&[Text, Section(&PASSTHROUGH)]),
+            "The upstream that gets every path which is no route, unchanged.",
+        ),
         key("routes", Map(&Section(&ROUTE)), "The tools, by name."),
         key("prompts", Map(&Section(&PROMPT)), "The prompts, by name."),
+    ],
+};
+
+pub(in crate::config) static PASSTHROUGH: Keys = Keys {
+    of: "`passthrough`",
+    id: "passthrough",
+    list: &[
+        key("upstream", Text, "Who gets what is no route."),
+        key(
+            "idle_timeout",
+            Duration(1, 24 * HOUR),
+            "How long the body of a reply may pause before it is broken off. Default `1m`.",
+        ),
     ],
 };
 
@@ -64,9 +81,15 @@ pub(in crate::config) static SERVER: Keys = Keys {
             "How long a client may take to send its request's head, and a connection be idle. Default `1m`.",
         ),
         key(
+            "write_timeout",
+            Duration(1, HOUR),
+            "How long a client may take none of what is written to it. Default `30s`.",
+        ),
+        key("tls", Section(&SERVER_TLS), "TLS with clients. Default: none."),
+        key(
             "peer",
             Text,
-            "Where other replicas reach this one, such as `http://10.0.0.7:8080`, to hand on what clients answer. Needs `secret`.",
+            "Where other replicas reach this one, such as `http://10.0.0.7:8080`, to hand on what clients answer; `https://` where a root of the system vouches for them. Needs `secret`.",
         ),
         key(
             "streams",

@@ -11,7 +11,7 @@ mod mcp;
 pub(super) mod of_route;
 pub(super) mod policies;
 mod program;
-mod tls;
+pub(super) mod tls;
 pub(super) mod tools;
 
 use std::time::Duration;

@@ -6,34 +6,31 @@ use crate::config::{
     section::Section,
     source::Span,
 };
-use crate::tls::{ClientTls, ClientTlsOptions, Identity, SourceFile, TlsError, Trust};
+use crate::tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
 
 /// TLS with every default, for an `https://` address in the place of the whole upstream.
 pub(super) fn plain(report: &Report<'_>, span: Span) -> Option<ClientTls> {
     made(report, span, None, ClientTlsOptions::default())
 }
 
-/// A key that takes PEM, where it is; the files that it is in are added. `None` when something is wrong with it; that has
+/// A key that takes PEM, where it is. `None` when something is wrong with it; that has
 /// been reported then.
 pub(in crate::config) fn pem(
     section: &Section<'_, '_>,
     environment: &Environment,
     name: &'static str,
-    files: &mut Vec<SourceFile>,
 ) -> Option<Option<Vec<u8>>> {
     let Some((node, text)) = section.text_node(name) else {
         return section.get(name).is_none().then_some(None);
     };
     let expanded = secret::expand_secret(section.report, environment, node.span, text)?;
-    files.extend(expanded.files);
     Some(Some(expanded.text.into_bytes()))
 }
 
 /// Reads `tls`. `None` when something is wrong with it; that has been reported then.
 pub(super) fn read(section: &Section<'_, '_>, environment: &Environment) -> Option<ClientTls> {
     let report = section.report;
-    let mut files = Vec::new();
-    let mut pem = |name| pem(section, environment, name, &mut files);
+    let pem = |name| pem(section, environment, name);
     let (ca, certificate, key) = (pem("ca"), pem("certificate"), pem("key"));
     let pin = section.text_node("fingerprint").map(|(node, text)| {
         let pin = fingerprint(text);
@@ -72,7 +69,7 @@ pub(super) fn read(section: &Section<'_, '_>, environment: &Environment) -> Opti
             return None;
         }
     };
-    made(report, section.place, Some(section), ClientTlsOptions { trust, identity, server_name, files })
+    made(report, section.place, Some(section), ClientTlsOptions { trust, identity, server_name })
 }
 
 fn made(

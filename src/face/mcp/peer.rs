@@ -24,6 +24,7 @@ use crate::{
     reply::Reply,
     route::{HttpRequest, Under},
     seal::{Purpose, Seal, random_id},
+    tls::ClientTls,
     upstream::{
         Ask, Due,
         http::{Address, HttpSettings, HttpUpstream, Protocol, remove_hop_by_hop},
@@ -54,9 +55,11 @@ pub(super) struct Peers {
     seal: Seal,
     /// Where other replicas reach this one.
     own: Option<PeerAddress>,
+    /// How they are known where they are reached through TLS.
+    tls: Option<ClientTls>,
 }
 
-/// Where a replica is reached: `http://10.0.0.7:8080`.
+/// Where a replica is reached: `http://10.0.0.7:8080`, or the same with `https://`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerAddress {
     written: String,
@@ -64,17 +67,21 @@ pub struct PeerAddress {
 }
 
 impl PeerAddress {
-    /// Reads it. `None` for what is no address over plain HTTP.
+    /// Reads it. `None` for what is no address over the network.
     pub fn parse(written: &str) -> Option<Self> {
         let address: Address = written.parse().ok()?;
-        let plain = !address.is_tls() && address.socket().is_none();
-        plain.then(|| Self { written: written.to_owned(), address })
+        address.socket().is_none().then(|| Self { written: written.to_owned(), address })
+    }
+
+    /// Whether it is reached through TLS.
+    pub fn is_tls(&self) -> bool {
+        self.address.is_tls()
     }
 }
 
 impl Peers {
-    pub(super) fn new(seal: Seal, own: Option<PeerAddress>) -> Self {
-        Self { seal, own }
+    pub(super) fn new(seal: Seal, own: Option<PeerAddress>, tls: Option<ClientTls>) -> Self {
+        Self { seal, own, tls }
     }
 
     /// A name for a question of ours, or a stream, which nobody can guess.
@@ -107,7 +114,7 @@ impl Peers {
         let Some(giver) = self.giver(id) else { return false };
         let carried =
             CARRIED.into_iter().filter_map(|name| Some((name.clone(), head.headers.get(name)?.clone())));
-        let reply = send(giver, head, carried.collect(), body, REPLY_LIMIT_BYTES).await;
+        let reply = self.send(giver, head, carried.collect(), body, REPLY_LIMIT_BYTES).await;
         reply.is_some_and(|reply| reply.status == StatusCode::ACCEPTED)
     }
 
@@ -120,7 +127,7 @@ impl Peers {
         *request.headers_mut() = handed_on(head, head.headers.clone())?;
         let written = giver.written.clone();
         let due = Due::after(PATIENCE).at;
-        match timeout(PATIENCE, upstream(giver).stream(request, due)).await {
+        match timeout(PATIENCE, self.upstream(giver).stream(request, due)).await {
             Ok(Ok(response)) if response.status() == StatusCode::OK => Some(response.map(Body::new)),
             Ok(Ok(_)) => None,
             Ok(Err(error)) => {
@@ -141,39 +148,52 @@ impl Peers {
         let mut headers = head.headers.clone();
         remove_hop_by_hop(&mut headers);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        send(peer, head, headers, body, RESULT_LIMIT_BYTES).await
+        self.send(peer, head, headers, body, RESULT_LIMIT_BYTES).await
     }
-}
 
-/// Sends a message to another replica, unless it was sent on before.
-async fn send(
-    peer: PeerAddress,
-    head: &Parts,
-    headers: HeaderMap,
-    body: &[u8],
-    reply_limit_bytes: usize,
-) -> Option<Reply> {
-    let headers = handed_on(head, headers)?;
-    let request = HttpRequest {
-        under: Under::Address,
-        method: Method::POST,
-        path_and_query: PathAndQuery::from_static("/mcp"),
-        headers,
-        body: Bytes::copy_from_slice(body),
-    };
-    let (due, request) = (Due::after(PATIENCE), request.into());
-    let ask = Ask::new(request, reply_limit_bytes, due, false);
-    let written = peer.written.clone();
-    match timeout(PATIENCE, upstream(peer).oneshot(ask)).await {
-        Ok(Ok(reply)) => Some(reply),
-        Ok(Err(error)) => {
-            warn!(peer = %written, error = %Chain(&error), "a message could not be handed on");
-            None
+    /// Sends a message to another replica, unless it was sent on before.
+    async fn send(
+        &self,
+        peer: PeerAddress,
+        head: &Parts,
+        headers: HeaderMap,
+        body: &[u8],
+        reply_limit_bytes: usize,
+    ) -> Option<Reply> {
+        let headers = handed_on(head, headers)?;
+        let request = HttpRequest {
+            under: Under::Address,
+            method: Method::POST,
+            path_and_query: PathAndQuery::from_static("/mcp"),
+            headers,
+            body: Bytes::copy_from_slice(body),
+        };
+        let (due, request) = (Due::after(PATIENCE), request.into());
+        let ask = Ask::new(request, reply_limit_bytes, due, false);
+        let written = peer.written.clone();
+        match timeout(PATIENCE, self.upstream(peer).oneshot(ask)).await {
+            Ok(Ok(reply)) => Some(reply),
+            Ok(Err(error)) => {
+                warn!(peer = %written, error = %Chain(&error), "a message could not be handed on");
+                None
+            }
+            Err(_) => {
+                warn!(peer = %written, after = ?PATIENCE, "a message that was handed on had no answer in time");
+                None
+            }
         }
-        Err(_) => {
-            warn!(peer = %written, after = ?PATIENCE, "a message that was handed on had no answer in time");
-            None
-        }
+    }
+
+    fn upstream(&self, peer: PeerAddress) -> HttpUpstream {
+        let name = "peer".parse().expect("a word is a name");
+        HttpUpstream::new(HttpSettings {
+            protocol: Protocol::Http1,
+            tls: self.tls.clone().filter(|_| peer.is_tls()),
+            connect_timeout: PATIENCE,
+            // It is a seldom thing, and each may be for another replica.
+            idle_connections: 0,
+            ..HttpSettings::new(name, peer.address)
+        })
     }
 }
 
@@ -184,17 +204,6 @@ fn handed_on(head: &Parts, mut headers: HeaderMap) -> Option<HeaderMap> {
     }
     headers.insert(HANDED_ON, HeaderValue::from_static("1"));
     Some(headers)
-}
-
-fn upstream(peer: PeerAddress) -> HttpUpstream {
-    let name = "peer".parse().expect("a word is a name");
-    HttpUpstream::new(HttpSettings {
-        protocol: Protocol::Http1,
-        connect_timeout: PATIENCE,
-        // It is a seldom thing, and each may be for another replica.
-        idle_connections: 0,
-        ..HttpSettings::new(name, peer.address)
-    })
 }
 
 #[cfg(test)]
@@ -215,7 +224,7 @@ mod tests {
 
     fn peers(secret: &str, own: Option<&str>) -> Peers {
         let secret = Secret::new(secret.as_bytes()).unwrap();
-        Peers::new(Seal::of(&secret), own.map(|own| PeerAddress::parse(own).unwrap()))
+        Peers::new(Seal::of(&secret), own.map(|own| PeerAddress::parse(own).unwrap()), None)
     }
 
     #[test]
@@ -234,8 +243,8 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_reached_over_plain_http() {
-        for wrong in ["10.0.0.7", "https://10.0.0.7", "unix:/run/x", "ftp://x", "http://user@x", ""] {
+    fn a_peer_is_reached_over_the_network() {
+        for wrong in ["10.0.0.7", "unix:/run/x", "ftp://x", "http://user@x", ""] {
             assert_eq!(PeerAddress::parse(wrong), None, "{wrong}");
         }
     }

@@ -56,7 +56,11 @@ impl Protocol {
         let strangers = if settings.secret.is_some() { Strangers::Refused } else { Strangers::Taken };
         let sessions = Sessions::new(seal.clone(), strangers);
         let streams = Streams::new(settings.stream_limit);
-        let questions = Arc::new(Questions::among(Peers::new(seal.clone(), settings.peer.clone())));
+        let questions = Arc::new(Questions::among(Peers::new(
+            seal.clone(),
+            settings.peer.clone(),
+            settings.peer_tls.clone(),
+        )));
         Self {
             gateway,
             resumables: Arc::new(Resumables::new(settings.resume, Arc::clone(&questions))),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::tls::ClientTls;
+
 use super::{PeerAddress, ResumeSettings};
 use crate::seal::Secret;
 
@@ -24,6 +26,8 @@ pub struct McpSettings {
     pub secret: Option<Secret>,
     /// Where other replicas reach this one, to hand on answers to its questions.
     pub peer: Option<PeerAddress>,
+    /// How replicas know one another, where they are reached through TLS.
+    pub peer_tls: Option<ClientTls>,
     /// How many streams may be open on which clients wait for changes.
     pub stream_limit: usize,
     /// How patiently the streams of calls wait for clients that have lost their connection.
@@ -41,6 +45,7 @@ impl Default for McpSettings {
             list_ttl: Duration::from_secs(60),
             secret: None,
             peer: None,
+            peer_tls: None,
             // Each holds a connection; half of them are left for calls.
             stream_limit: 2048,
             resume: ResumeSettings::default(),

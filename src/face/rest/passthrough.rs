@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts,
+    uri::Scheme,
 };
 use percent_encoding::percent_decode_str;
 use tracing::{info, warn};
@@ -88,6 +89,8 @@ fn unfit(parts: &Parts) -> Option<(StatusCode, String)> {
 
 fn tell_who_asks(parts: &mut Parts) {
     let peer = parts.extensions.get::<Peer>().map(|peer| peer.0.ip().to_canonical().to_string());
+    // `serve` tells by which scheme the request came.
+    let is_tls = parts.extensions.get() == Some(&Scheme::HTTPS);
     let headers = &mut parts.headers;
     if let Some(peer) = peer {
         let before = joined(headers, &FORWARDED_FOR);
@@ -102,7 +105,7 @@ fn tell_who_asks(parts: &mut Parts) {
         headers.insert(FORWARDED_HOST, host);
     }
     if !headers.contains_key(FORWARDED_PROTO) {
-        headers.insert(FORWARDED_PROTO, HeaderValue::from_static("http"));
+        headers.insert(FORWARDED_PROTO, HeaderValue::from_static(if is_tls { "https" } else { "http" }));
     }
     headers.append(header::VIA, VIA);
 }

@@ -28,6 +28,7 @@ impl Loaded {
         let assembled = serve::assemble(loaded).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
+        let listener = serve::Listener::from(listener).with(assembled.certificate);
         let serving = tokio::spawn(serve::serve(listener, assembled.settings, assembled.router, async {
             let _ = stopped.await;
         }));

@@ -68,7 +68,8 @@ impl Program {
             line
         });
         let line = soon("the program listens", read).await.unwrap();
-        let address = line.trim().strip_prefix("listening on http://");
+        let address =
+            line.trim().strip_prefix("listening on ").and_then(|line| Some(line.split_once("://")?.1));
         let Some(address) = address else {
             child.wait().unwrap();
             panic!("no address in {line:?}: {}", all(&mut told).await)

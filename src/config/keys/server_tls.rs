@@ -1,0 +1,21 @@
+//! Who we are to clients.
+
+use super::*;
+
+pub(in crate::config) static SERVER_TLS: Keys = Keys {
+    of: "`tls` of `server`",
+    id: "server_tls",
+    list: &[
+        key(
+            "certificate",
+            Text,
+            "Our certificate and those above it, in PEM: `file:/path`, `${NAME}` or the text.",
+        ),
+        key("key", Text, "Its private key, in PEM: `file:/path` or `${NAME}`."),
+        key(
+            "client_ca",
+            Text,
+            "The roots in PEM that vouch for clients; who has no certificate of theirs is turned away. Default: none is asked for.",
+        ),
+    ],
+};

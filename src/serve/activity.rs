@@ -1,0 +1,192 @@
+//! What goes on over one connection, to end one on which nothing does.
+//!
+//! HTTP/1.1 has one request at a time, and the HTTP library watches its head. Over HTTP/2 a client may open a connection
+//! and leave it, or ask for much and take none of it while the connection itself is well.
+
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tokio::time::{Instant, sleep_until};
+
+/// What goes on over one connection. Clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct Activity(Arc<Mutex<Going>>);
+
+#[derive(Debug)]
+struct Going {
+    /// When bytes came or went.
+    moved: Instant,
+    /// Requests that were not answered to the end.
+    open: usize,
+    next: u64,
+    /// Since when parts of answers wait to be taken, by the number of their request.
+    waiting: HashMap<u64, Instant>,
+}
+
+impl Activity {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Going { moved: Instant::now(), open: 0, next: 0, waiting: HashMap::new() })))
+    }
+
+    /// Bytes came or went.
+    pub(super) fn moved(&self) {
+        self.going().moved = Instant::now();
+    }
+
+    /// A request begins; it ends when this is dropped.
+    pub(super) fn request(&self) -> Request {
+        let mut going = self.going();
+        going.open += 1;
+        going.next += 1;
+        Request { activity: self.clone(), number: going.next }
+    }
+
+    /// Waits until nothing has gone on for `idle`, or a part of an answer was not taken for `untaken`.
+    pub(super) async fn ended(&self, idle: Duration, untaken: Duration) {
+        loop {
+            let now = Instant::now();
+            let (unasked, untaken_at) = {
+                let going = self.going();
+                let unasked = if going.open == 0 { going.moved + idle } else { now + idle };
+                (unasked, going.waiting.values().min().map(|since| *since + untaken))
+            };
+            // What begins to wait meanwhile is not over before this.
+            let next = unasked.min(untaken_at.unwrap_or(now + untaken));
+            if next <= now {
+                return;
+            }
+            sleep_until(next).await;
+        }
+    }
+
+    fn going(&self) -> MutexGuard<'_, Going> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One request and its answer.
+#[derive(Debug)]
+pub(super) struct Request {
+    activity: Activity,
+    number: u64,
+}
+
+impl Request {
+    /// Its answer, which ends the request when it has been taken.
+    pub(super) fn answered(self, body: Body) -> Body {
+        self.waits();
+        Body::new(Taken { body, request: self })
+    }
+
+    fn waits(&self) {
+        self.activity.going().waiting.insert(self.number, Instant::now());
+    }
+
+    fn is_taken(&self) {
+        self.activity.going().waiting.remove(&self.number);
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        let mut going = self.activity.going();
+        going.open -= 1;
+        going.moved = Instant::now();
+        going.waiting.remove(&self.number);
+    }
+}
+
+/// The body of an answer: the HTTP library asks for its next part when the client has room for it.
+struct Taken {
+    body: Body,
+    request: Request,
+}
+
+impl http_body::Body for Taken {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        match &frame {
+            Poll::Ready(Some(_)) => self.request.waits(),
+            // It is we that are waited for.
+            Poll::Ready(None) | Poll::Pending => self.request.is_taken(),
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A body of which nothing comes.
+    struct Never;
+
+    impl http_body::Body for Never {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            Poll::Pending
+        }
+    }
+
+    async fn ends_after(activity: &Activity) -> Duration {
+        let begun = Instant::now();
+        activity.ended(60 * SECOND, 30 * SECOND).await;
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_ends_when_nothing_is_asked() {
+        assert_eq!(ends_after(&Activity::new()).await, 60 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_with_a_request_stays_and_one_whose_answer_is_not_taken_does_not() {
+        let activity = Activity::new();
+        let request = activity.request();
+        let waits = tokio::time::timeout(1000 * SECOND, ends_after(&activity)).await;
+        waits.unwrap_err();
+        let body = request.answered(Body::from("answer"));
+        assert_eq!(ends_after(&activity).await, 30 * SECOND);
+        drop(body);
+        assert_eq!(ends_after(&activity).await, 60 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_us_is_not_ended() {
+        let activity = Activity::new();
+        let mut body = activity.request().answered(Body::new(Never));
+        tokio::time::timeout(SECOND, body.frame()).await.unwrap_err();
+        tokio::time::timeout(1000 * SECOND, ends_after(&activity)).await.unwrap_err();
+    }
+}

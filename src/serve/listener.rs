@@ -1,0 +1,60 @@
+//! Where clients connect to, and who we are to them.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use arc_swap::ArcSwap;
+use tokio::net::TcpListener;
+
+use crate::tls::ServerTls;
+
+/// A port that was taken, with TLS or without.
+#[derive(Debug)]
+pub struct Listener {
+    pub(super) port: TcpListener,
+    pub(super) tls: Option<Certificate>,
+}
+
+/// Who we are to clients; another may take its place while serving. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Certificate(pub(super) Arc<ArcSwap<ServerTls>>);
+
+impl Certificate {
+    /// To begin with.
+    pub(super) fn new(tls: ServerTls) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(tls)))
+    }
+
+    /// For connections that begin from now on.
+    pub(super) fn replace(&self, tls: &ServerTls) {
+        if **self.0.load() != *tls {
+            self.0.store(Arc::new(tls.clone()));
+        }
+    }
+}
+
+impl Listener {
+    /// The same port, with TLS where there is a certificate.
+    pub fn with(self, tls: Option<Certificate>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// The address that was taken.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not tell.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.port.local_addr()
+    }
+
+    /// `http`, or `https`.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+}
+
+impl From<TcpListener> for Listener {
+    fn from(port: TcpListener) -> Self {
+        Self { port, tls: None }
+    }
+}

@@ -1,0 +1,252 @@
+//! TLS with clients, over HTTP/1.1 and HTTP/2; certificates that are renewed; clients that keep us waiting.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use glossator::config::{self, Sources};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, client::conn::http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_rustls::{
+    TlsConnector,
+    client::TlsStream,
+    rustls::{
+        ClientConfig, RootCertStore,
+        crypto::ring,
+        pki_types::{PrivatePkcs8KeyDer, ServerName},
+    },
+};
+
+#[cfg(unix)]
+use crate::support::Program;
+use crate::support::{Loaded, Scripted, Step, reply, soon};
+
+fn certified() -> CertifiedKey<KeyPair> {
+    generate_simple_self_signed(["localhost".to_owned()]).unwrap()
+}
+
+fn section(certified: &CertifiedKey<KeyPair>, more: &str) -> String {
+    let (certificate, key) = (certified.cert.pem(), certified.signing_key.serialize_pem());
+    format!("tls: {{ certificate: {certificate:?}, key: {key:?}{more} }}")
+}
+
+fn load(upstream: SocketAddr, server: &str) -> config::Loaded {
+    let text =
+        format!("server: {{ {server} }}\nupstreams: {{ old: 'http://{upstream}' }}\npassthrough: old\n");
+    config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// A client that trusts one certificate, speaks these protocols, and may show who it is.
+async fn shake(
+    address: SocketAddr,
+    trusted: &CertifiedKey<KeyPair>,
+    protocols: &[&str],
+    own: Option<&CertifiedKey<KeyPair>>,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.cert.der().clone()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = match own {
+        None => builder.with_no_client_auth(),
+        Some(own) => {
+            let key = PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
+            builder.with_client_auth_cert(vec![own.cert.der().clone()], key.into()).unwrap()
+        }
+    };
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let stream = TcpStream::connect(address).await?;
+    TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
+}
+
+/// Asks for a path and reads to the end of the connection.
+async fn ask(stream: &mut TlsStream<TcpStream>, path: &str) -> std::io::Result<String> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    // Some say nothing when they close.
+    let _ = soon("an answer", stream.read_to_string(&mut answer)).await;
+    Ok(answer)
+}
+
+type Sender = http2::SendRequest<Full<Bytes>>;
+
+async fn http2_client(
+    address: SocketAddr,
+    trusted: &CertifiedKey<KeyPair>,
+) -> (Sender, tokio::task::JoinHandle<hyper::Result<()>>) {
+    let stream = shake(address, trusted, &["h2", "http/1.1"], None).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    (sender, tokio::spawn(connection))
+}
+
+async fn get(sender: &mut Sender, uri: &str) -> Response<Incoming> {
+    let request = Request::get(uri).body(Full::default()).unwrap();
+    soon("an answer", sender.send_request(request)).await.unwrap()
+}
+
+async fn text(response: Response<Incoming>) -> String {
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn clients_come_through_tls_in_http_1_1_and_http_2() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let certified = certified();
+    let served = Loaded::start(&load(upstream.address, &section(&certified, ""))).await;
+    for protocols in [&[][..], &["http/1.1"]] {
+        let mut stream = shake(served.address, &certified, protocols, None).await.unwrap();
+        let answer = ask(&mut stream, "/old").await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("old"), "{answer}");
+    }
+    let (mut sender, _) = http2_client(served.address, &certified).await;
+    let mut other = sender.clone();
+    let responses = tokio::join!(
+        get(&mut other, "https://localhost/tools"),
+        get(&mut sender, "https://localhost:8443/old?a=b")
+    );
+    assert_eq!(text(responses.0).await, "[]");
+    assert_eq!(text(responses.1).await, "old");
+    let response = get(&mut sender, "https://evil.example.com/tools").await;
+    assert_eq!(response.status(), StatusCode::FORBIDDEN, "{}", text(response).await);
+    let state = upstream.state();
+    let last = state.asked.last().unwrap();
+    assert_eq!(last.line(), "GET /old?a=b HTTP/1.1");
+    assert_eq!(last.header("x-forwarded-proto"), ["https"]);
+    assert_eq!(last.header("x-forwarded-host"), ["localhost:8443"]);
+    assert_eq!(last.header("host"), [upstream.address.to_string()]);
+}
+
+#[tokio::test]
+async fn who_has_no_certificate_is_turned_away_where_one_is_asked_for() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let (certified, client, stranger) = (certified(), certified(), certified());
+    let more = format!(", client_ca: {:?}", client.cert.pem());
+    let served = Loaded::start(&load(upstream.address, &section(&certified, &more))).await;
+    for (own, expected) in [(None, false), (Some(&stranger), false), (Some(&client), true)] {
+        let answer = match shake(served.address, &certified, &[], own).await {
+            Ok(mut stream) => ask(&mut stream, "/old").await.unwrap_or_default(),
+            Err(_) => String::new(),
+        };
+        assert_eq!(answer.ends_with("old"), expected, "{answer}");
+    }
+    assert_eq!(upstream.state().asked.len(), 1);
+}
+
+#[tokio::test]
+async fn who_speaks_no_tls_or_says_nothing_is_left() {
+    let certified = certified();
+    let server = format!("header_timeout: 50ms, {}", section(&certified, ""));
+    let served = Loaded::start(&load("127.0.0.1:1".parse().unwrap(), &server)).await;
+    for words in ["GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "\0\x01\x02", ""] {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        stream.write_all(words.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = soon("the end of the connection", stream.read_to_end(&mut answer)).await;
+        assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    }
+    let (sender, connection) = http2_client(served.address, &certified).await;
+    soon("the end of a connection on which nothing is asked", connection).await.unwrap().unwrap();
+    drop(sender);
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_for_those_who_come_from_then_on() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let (before, after) = (certified(), certified());
+    let mut served = Loaded::start(&load(upstream.address, &section(&before, ""))).await;
+    let mut open = shake(served.address, &before, &[], None).await.unwrap();
+    assert_eq!(served.swap.to(&load(upstream.address, &section(&after, ""))).unwrap(), [""; 0]);
+    assert!(shake(served.address, &before, &[], None).await.is_err());
+    assert!(shake(served.address, &after, &[], None).await.is_ok());
+    assert!(ask(&mut open, "/old").await.unwrap().ends_with("old"));
+    assert_eq!(served.swap.to(&load(upstream.address, "")).unwrap(), ["server.tls"]);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_certificate_that_is_renewed_in_its_file_is_taken_up() {
+    let folder = std::env::temp_dir().join(format!("glossator-it-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let write = |name: &str, text: String| std::fs::write(folder.join(name), text).unwrap();
+    let (before, after) = (certified(), certified());
+    write("crt", before.cert.pem());
+    write("key", before.signing_key.serialize_pem());
+    let at = |name: &str| folder.join(name).display().to_string();
+    write(
+        "glossator.yaml",
+        format!(
+            "server: {{ listen: '127.0.0.1:0', watch: 100ms, tls: {{ certificate: 'file:{}', key: 'file:{}' }} }}\n\
+             upstreams: {{ old: http://127.0.0.1:1 }}\npassthrough: old\n",
+            at("crt"),
+            at("key")
+        ),
+    );
+    let mut program = Program::start_from(&folder.join("glossator.yaml"), &[]).await;
+    assert!(shake(program.address, &before, &[], None).await.is_ok());
+    write("crt", after.cert.pem());
+    let told = program.tells("the old one stays in force", 1).await;
+    assert!(told.contains("does not go with the certificate") && !told.contains("BEGIN"), "{told}");
+    assert!(shake(program.address, &before, &[], None).await.is_ok());
+    write("key", after.signing_key.serialize_pem());
+    program.tells("is in force", 1).await;
+    soon("the new certificate", async { while shake(program.address, &after, &[], None).await.is_err() {} })
+        .await;
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// An upstream whose replies never end.
+async fn endless() -> Scripted {
+    Scripted::start(|_| {
+        vec![Step::Send("HTTP/1.1 200 OK\r\n\r\n".into()), Step::Endlessly(vec![b'a'; 64 << 10])]
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_its_answer_loses_it() {
+    let (upstream, certified) = (endless().await, certified());
+    let request = b"GET /old HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let left = |count: usize| move |state: &crate::support::State| state.left == count;
+
+    let served = Loaded::start(&load(upstream.address, "write_timeout: 100ms")).await;
+    let mut plain = TcpStream::connect(served.address).await.unwrap();
+    plain.write_all(request).await.unwrap();
+    upstream.until("the upstream is left", left(1)).await;
+
+    let server = format!("write_timeout: 100ms, {}", section(&certified, ""));
+    let served = Loaded::start(&load(upstream.address, &server)).await;
+    let mut secure = shake(served.address, &certified, &[], None).await.unwrap();
+    secure.write_all(request).await.unwrap();
+    upstream.until("the upstream is left", left(2)).await;
+
+    // Over HTTP/2 the connection is well, and only the window of the answer is full.
+    let (mut sender, _) = http2_client(served.address, &certified).await;
+    let response = get(&mut sender, "https://localhost/old").await;
+    upstream.until("the upstream is left", left(3)).await;
+    drop((plain, secure, response));
+}
+
+#[tokio::test]
+async fn who_reads_slowly_keeps_its_answer() {
+    let (upstream, certified) = (endless().await, certified());
+    let server = format!("write_timeout: 2s, {}", section(&certified, ""));
+    let served = Loaded::start(&load(upstream.address, &server)).await;
+    let (mut sender, _) = http2_client(served.address, &certified).await;
+    let mut body = get(&mut sender, "https://localhost/old").await.into_body();
+    let begun = tokio::time::Instant::now();
+    // The other wait for a while: that it takes longer than the limit is what is tried.
+    while begun.elapsed() < Duration::from_secs(3) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        soon("more of the body", body.frame()).await.unwrap().unwrap();
+    }
+}
