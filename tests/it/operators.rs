@@ -152,13 +152,14 @@ async fn a_file_that_has_changed_is_read_again_by_itself() {
 
     std::fs::write(&file, config_of(&upstream, &["a", "b"], "")).unwrap();
     soon("the new table", async { while tools(&mut client).await != 2 {} }).await;
-    assert_eq!(standing(&mut operator).await["generation"], 2);
+    // It is told a moment after it is so.
+    soon("its number", async { while standing(&mut operator).await["generation"] != 2 {} }).await;
 
     std::fs::write(&file, config_of(&upstream, &["a"], "rotues: {}\n")).unwrap();
     program.tells("the old one stays in force", 1).await;
     assert_eq!(tools(&mut client).await, 2);
-    let bad = standing(&mut operator).await;
-    assert!(bad["failed_since"].is_u64() && bad["generation"] == 2, "{bad}");
+    soon("the failure", async { while standing(&mut operator).await["failed_since"].is_null() {} }).await;
+    assert_eq!(standing(&mut operator).await["generation"], 2);
     let text = operator.ask("GET /metrics", &[], "").await.text().to_owned();
     assert!(text.contains("glossator_configuration_good 0\n"), "{text}");
     let reloaded = operator.ask("POST /reload", &[], "").await;
