@@ -42,8 +42,8 @@ pub(super) fn read(
     let file = context.upstreams.iter().find(|file| Some(file.settings.name()) == context.upstream);
     if let Some(file) = file.filter(|file| file.settings.http().is_none()) {
         let name = file.settings.name();
-        let message = format!("`job` has no effect: the work of `{name}` is done when the program ends");
-        report.error(entry.key.span, message, "leave it out; `deadline` says how long it may take");
+        let message = format!("`job` is followed by requests over HTTP, and `{name}` has no `url`");
+        report.error(entry.key.span, message, "leave it out; `deadline` says how long a call may take");
         return None;
     }
     let base = base(context);
