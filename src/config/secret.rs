@@ -1,6 +1,11 @@
 //! Values from outside the file: `${VARIABLE}` and `file:`; and what must never be shown.
 
-use std::{collections::BTreeMap, ffi::OsString, ops::Range, path::Path};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use super::{report::Report, source::Span};
 
@@ -112,6 +117,19 @@ pub(super) fn expand_secret(
     Some(Expanded { text: secret_file(report, span, &path.text)?, foreign: true })
 }
 
+/// The file that a value names as a whole, and what is in it now, for who reads it again itself: a change of it is none of
+/// the configuration.
+pub(super) fn own_file(
+    report: &Report<'_>,
+    environment: &Environment,
+    span: Span,
+    text: &str,
+) -> Option<(PathBuf, String)> {
+    let path = expand(report, environment, span, text.strip_prefix("file:")?)?;
+    let path = path.text.trim();
+    Some((path.into(), contents_of(report, span, path)?))
+}
+
 fn value_of(report: &Report<'_>, environment: &Environment, span: Span, inside: &str) -> Option<String> {
     if let Some(path) = inside.strip_prefix("file:") {
         return secret_file(report, span, path);
@@ -145,9 +163,17 @@ fn value_of(report: &Report<'_>, environment: &Environment, span: Span, inside: 
     }
 }
 
-/// The contents of a file without the line end that editors put there.
+/// The contents of a file that belongs to the configuration.
 fn secret_file(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
     let path = path.trim();
+    if Path::new(path).is_absolute() {
+        report.names_file(Path::new(path));
+    }
+    contents_of(report, span, path)
+}
+
+/// The contents of a file without the line end that editors put there.
+fn contents_of(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
     let refuse = |message: String, help: &str| {
         report.error(span, message, help);
         None
@@ -158,7 +184,6 @@ fn secret_file(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
             "write it from the root on: `file:/run/secrets/token`",
         );
     }
-    report.names_file(Path::new(path));
     let read = || -> std::io::Result<Vec<u8>> {
         let file = std::fs::File::open(path)?;
         let mut bytes = Vec::new();

@@ -85,30 +85,27 @@ fn basic(section: &Section<'_, '_>, environment: &Environment) -> Option<Written
 
 fn bearer(section: &Section<'_, '_>, environment: &Environment, node: &Node, text: &str) -> Option<Written> {
     let report = section.report;
-    let expanded = secret::expand_secret(report, environment, node.span, text)?;
-    warn_of_inline(report, node, "bearer", &expanded);
-    let Ok(token) = BearerToken::new(expanded.text.trim()) else {
-        let help = match expanded.text.trim().split_once(' ') {
+    let (file, token) = if text.starts_with("file:") {
+        // It is read once to see that it can be; from then on it is read by whoever sends it.
+        let (path, token) = secret::own_file(report, environment, node.span, text)?;
+        (Some(path), token)
+    } else {
+        let expanded = secret::expand_secret(report, environment, node.span, text)?;
+        warn_of_inline(report, node, "bearer", &expanded);
+        (None, expanded.text)
+    };
+    let Ok(bearer) = BearerToken::new(token.trim()) else {
+        let help = match token.trim().split_once(' ') {
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("bearer") => {
                 "leave out the word `Bearer`: it is written before it"
             }
             _ => "look for line breaks and spaces in it",
         };
-        report.error(
-            node.span,
-            "the token is empty, or has white space or characters that are not ASCII",
-            help,
-        );
+        let message = "the token is empty, or has white space or characters that are not ASCII";
+        report.error(node.span, message, help);
         return None;
     };
-    match text.strip_prefix("file:") {
-        // It was read once to see that it can be; from now on it is read by whoever sends it.
-        Some(path) => {
-            let path = secret::expand(report, environment, node.span, path)?.text;
-            Some(Written::Ready(AuthSettings::BearerFile(path.trim().into())))
-        }
-        None => Some(Written::Ready(AuthSettings::Bearer(token))),
-    }
+    Some(Written::Ready(file.map_or(AuthSettings::Bearer(bearer), AuthSettings::BearerFile)))
 }
 
 fn oauth(section: &Section<'_, '_>, environment: &Environment) -> Option<Written> {
