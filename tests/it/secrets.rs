@@ -4,6 +4,7 @@
 
 use std::{
     fmt::Write as _,
+    net::SocketAddr,
     path::PathBuf,
     process::Command,
     sync::atomic::{AtomicUsize, Ordering},
@@ -12,9 +13,10 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use glossator::config::{self, Environment, Origin, Sources};
 
+use serde_json::Value;
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 
-use crate::support::{Asked, Program, Scripted, Step, reply};
+use crate::support::{Asked, Client, Program, Scripted, Step, reply};
 
 /// What every secret has in it.
 const CANARY: &str = "cAnArY";
@@ -46,7 +48,7 @@ fn look_through(what: &str, said: &str) {
 /// What an upstream does, by the end of its path; each writes down the whole request.
 fn echo(asked: &Asked) -> Vec<Step> {
     let path = asked.line().split(' ').nth(1).unwrap();
-    let quoted = serde_json::Value::from(asked.head.as_str()).to_string();
+    let quoted = Value::from(asked.head.as_str()).to_string();
     let credential = asked.header("authorization").join("; ");
     let json = |status: &str, body: &str| reply(status, "application/json", body);
     let sent = match path.rsplit('/').next().unwrap().split('?').next().unwrap() {
@@ -152,7 +154,8 @@ impl Hunt {
                 let _ = stream.write_all(b"no TLS is spoken here\r\n").await;
             }
         });
-        let variables = ["SERVER", "KEY", "COOKIE", "PATH_KEY", "PASSWORD", "CLIENT", "BEARER", "TLS"];
+        let variables =
+            ["SERVER", "KEY", "COOKIE", "PATH_KEY", "PASSWORD", "CLIENT", "BEARER", "TLS", "ADMIN"];
         let mut variables: Vec<(String, String)> =
             variables.map(|name| (format!("HUNT_{name}"), secret(&name.to_lowercase()))).into();
         let made = rcgen::generate_simple_self_signed(["client.test".to_owned()]).unwrap();
@@ -161,7 +164,7 @@ impl Hunt {
         variables.push(("HUNT_TLS_KEY".into(), made.signing_key.serialize_pem()));
         let (upstream_at, tokens_at) = (upstream.address, tokens.address);
         let (refusing_at, odd_at) = (refusing.address, odd.address);
-        let oauth = |at: std::net::SocketAddr, style: &str| {
+        let oauth = |at: SocketAddr, style: &str| {
             format!(
                 "{{ oauth: {{ token_url: 'http://{at}/token', client_id: me, client_secret: '${{HUNT_CLIENT}}', \
                  auth_style: {style} }} }}"
@@ -187,6 +190,7 @@ impl Hunt {
             ("http2", "protocol: http2, auth: { bearer: '${HUNT_BEARER}' }".to_owned()),
         ];
         let mut text = "server: { listen: '127.0.0.1:0', secret: '${HUNT_SERVER}' }\n\
+                        admin: { listen: '127.0.0.1:0', token: '${HUNT_ADMIN}' }\n\
                         log: { level: trace, format: json }\nupstreams:\n"
             .to_owned();
         let mut upstreams = vec!["path", "tls"];
@@ -276,12 +280,29 @@ async fn no_client_and_no_log_is_told_a_secret() {
         let response = program.connect().await.ask(&format!("GET {page}"), &[], "").await;
         look_through(page, &(response.head.clone() + response.text()));
     }
-    // A reload that finds problems next to the secrets tells of them in the log.
+    let told: Value = serde_json::from_str(&program.tells("operators are served", 1).await).unwrap();
+    let operators: SocketAddr = told["address"].as_str().unwrap().parse().unwrap();
+    let shows = format!("Authorization: Bearer {}", secret("admin"));
+    let ask = |line: &'static str| {
+        let shows = shows.clone();
+        async move { Client::connect(operators).await.ask(line, &[&shows], "").await }
+    };
+    for page in ["GET /config", "GET /routes", "GET /metrics", "GET /readyz", "GET /nothing"] {
+        let response = ask(page).await;
+        assert!(response.status == 200 || page.ends_with("nothing"), "{page}: {}", response.text());
+        look_through(page, &(response.head.clone() + response.text()));
+    }
+    let refused = Client::connect(operators).await.ask("GET /config", &[], "").await;
+    look_through("a refusal", &(refused.head.clone() + refused.text()));
+    // A reload that finds problems next to the secrets tells of them.
     let broken =
         hunt.text.replace("redirects: 3", "redirects: 300").replace("certificate: '", "certificat: '");
     std::fs::write(hunt.file(), broken).unwrap();
     program.signal("HUP");
     program.tells("the old one stays in force", 1).await;
+    let reloaded = ask("POST /reload").await;
+    assert_eq!(reloaded.status, 422);
+    look_through("a reload", &(reloaded.head.clone() + reloaded.text()));
     program.terminate();
     let (_, log) = program.ended().await;
     assert!(log.contains("\"TRACE\"") && log.contains("there is no credential"), "the log has every detail");
