@@ -172,7 +172,7 @@ impl Swap {
     }
 
     /// Asks MCP servers for their tools, all at once and not longer than `patience`, so that the first clients find
-    /// them. Those that do not answer are asked again by [`discover`](Self::discover).
+    /// them. Those that do not answer are asked again later.
     pub async fn discover_first(&mut self, patience: Duration) {
         let mut asking = JoinSet::new();
         for upstream in self.servers() {
