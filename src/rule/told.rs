@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    extract::Verdict,
+    extract::{MCP_MEDIA_TYPE, Verdict},
     reading::Reading,
     redaction::Redaction,
     rules::Translator,
@@ -27,7 +27,10 @@ pub(super) fn told(
         Verdict::ToolError => {
             (content.into_iter().map(|content| safe(content, &translator.redaction)).collect(), None)
         }
-        Verdict::ProtocolError { code, .. } if code.as_ref().is_some_and(is_of_insides) => {
+        // Where a route asks by HTTP itself, its own rules are nearer to the server.
+        Verdict::ProtocolError { code, .. }
+            if is_of_upstream(reading) && code.as_ref().is_some_and(is_of_insides) =>
+        {
             let text = "The service could not answer the call: something went wrong inside of it. Other arguments will \
                         hardly help; try again later.";
             (vec![Content::text(text)], code)
@@ -42,6 +45,11 @@ pub(super) fn told(
         Some(code) => result.with_meta(CODE_META_KEY, code),
         None => result,
     }))
+}
+
+/// Whether the reply is what an upstream answered that is known to be an MCP server.
+fn is_of_upstream(reading: &Reading<'_>) -> bool {
+    reading.reply().media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
 }
 
 /// Whether a code says that the server itself failed, or did not understand us (JSON-RPC 2.0, section 5.1): what comes
