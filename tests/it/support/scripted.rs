@@ -206,8 +206,12 @@ impl Conversation<'_> {
         }
         let head = String::from_utf8(head).unwrap();
         let asked = Asked { connection: self.connection, head, body: Vec::new() };
-        let place = self.state.borrow().asked.len();
-        self.state.send_modify(|state| state.asked.push(asked.clone()));
+        let mut place = 0;
+        self.state.send_modify(|state| {
+            // At once: another connection may be asked something at the same time.
+            place = state.asked.len();
+            state.asked.push(asked.clone());
+        });
         if asked.header("transfer-encoding") == ["chunked"] {
             loop {
                 let size = self.read_line().await?;
