@@ -158,7 +158,7 @@ async fn whatever_happens_every_call_ends_in_time_with_a_true_result() {
         // A request may be lost on a connection that its server is just closing, or be given up before it was read.
         let sent = calls - resting + again;
         assert!(seen <= sent, "{upstream}: {seen} seen, {sent} sent: more than is told of");
-        assert!(sent - seen <= 1 + calls / 50, "{upstream}: {seen} seen of {sent} sent");
+        assert!(sent - seen <= 1 + calls / 200, "{upstream}: {seen} seen of {sent} sent");
         assert!(again <= 10 + calls / 5 + 1, "{upstream}: {again} repetitions of {calls} calls");
         assert!(rests > 0 || resting == 0, "{upstream}: {rests} rests, {resting} calls turned away");
     }

@@ -113,7 +113,9 @@ impl Answered {
     pub(super) fn typed(self, typing: &Typing, reading: &Reading<'_>) -> Result<Self, String> {
         let value = match (&self.verdict, self.value) {
             (Verdict::Success, Some(value)) => {
-                Some(Extracted::Value(typing.apply(value.into_value(reading)?)?))
+                let value = value.into_value(reading)?;
+                typing.admits_one(&value)?;
+                Some(Extracted::Value(typing.apply(value)?))
             }
             (Verdict::Success, None) => {
                 return Err("expected JSON in a text block, found no text block".into());

@@ -291,7 +291,13 @@ impl Extractor {
             (typing, Extracted::Answered(answered)) => {
                 answered.typed(typing, reading).map(Extracted::Answered)
             }
-            (typing, found) => typing.apply(found.into_value(reading)?).map(Extracted::Value),
+            (typing, found) => {
+                let found = found.into_value(reading)?;
+                if self.kind.gives() == Gives::One {
+                    typing.admits_one(&found)?;
+                }
+                typing.apply(found).map(Extracted::Value)
+            }
         }
     }
 }

@@ -56,6 +56,21 @@ impl Typing {
         }
     }
 
+    /// Whether what is to be one record is one: what is typed is promised to clients as that.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the way out.
+    pub(super) fn admits_one(&self, found: &Value) -> Result<(), String> {
+        match (self, found) {
+            (Self::Fields(_) | Self::Value { from: Some(_), .. }, Value::Array(items)) => Err(format!(
+                "expected one object, found a list of {}; a list of objects is `type: object[]` with `fields` beside it",
+                items.len()
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Types a value.
     ///
     /// # Errors
