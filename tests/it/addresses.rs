@@ -67,11 +67,13 @@ async fn a_second_attempt_asks_another_address() {
         RetrySettings { attempts: 2, backoff: Duration::from_millis(1), ..RetrySettings::default() };
     setup.upstream.ejection.failures = None;
     let proxy = setup.start().await;
-    for _ in 0..20 {
+    // Few enough for the budget of second attempts, however the first ones fall.
+    let mut calls = 0;
+    while bad.state().asked.len() < 3 {
         assert_eq!(proxy.call("get_thing", "").await.told(), "yes");
+        calls += 1;
     }
-    assert!(!bad.state().asked.is_empty(), "it was asked first at times");
-    assert_eq!(good.state().asked.len(), 20);
+    assert_eq!(good.state().asked.len(), calls);
 }
 
 #[tokio::test]
