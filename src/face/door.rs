@@ -9,7 +9,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, header, request::Parts, uri::Authority};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, header, request::Parts, uri::Authority,
+};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
@@ -31,6 +33,13 @@ pub struct DoorSettings {
     /// Proxies before us, whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<Network>,
 }
+
+/// What only a proxy that is trusted may say of how a request came to it.
+const FORWARDED: [HeaderName; 3] = [
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("forwarded"),
+];
 
 impl DoorSettings {
     /// For [`body_limit_bytes`](Self::body_limit_bytes).
@@ -191,6 +200,11 @@ impl Door {
         let host = checks.check_host(&head.uri, &head.headers)?;
         checks.check_origin(&head.headers, host.as_ref())?;
         if let Some(Peer(peer)) = head.extensions.get() {
+            let peer = *peer;
+            if !proxies::is_trusted(peer.ip(), &checks.trusted_proxies) {
+                // Nobody's word, and upstreams decide by it.
+                FORWARDED.iter().for_each(|name| drop(head.headers.remove(name)));
+            }
             let caller = proxies::caller(peer.ip(), &head.headers, &checks.trusted_proxies);
             head.extensions.insert(caller);
         }
@@ -331,10 +345,7 @@ mod tests {
     use super::*;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        pairs
-            .iter()
-            .map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()))
-            .collect()
+        pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
     }
 
     fn head(headers: HeaderMap) -> Parts {

@@ -55,11 +55,16 @@ impl Network {
     }
 }
 
+/// Whether the peer of a connection is a proxy whose word counts.
+pub(super) fn is_trusted(peer: IpAddr, trusted: &[Network]) -> bool {
+    trusted.iter().any(|network| network.has(peer.to_canonical()))
+}
+
 /// Who asks: the peer of the connection, or the one that trusted proxies say they ask for. Each proxy adds its own peer
 /// at the end of `X-Forwarded-For`, so the list is read from there, as far as whoever wrote it is trusted; what stands
 /// before may be anybody's invention.
 pub(super) fn caller(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> Caller {
-    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.has(address));
+    let is_trusted = |address: IpAddr| is_trusted(address, trusted);
     let mut asking = peer.to_canonical();
     if !is_trusted(asking) {
         return Caller::at(asking);

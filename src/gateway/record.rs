@@ -7,7 +7,7 @@ use tracing::{debug, error, info, warn};
 
 use super::{Call, Face};
 use crate::{
-    observe::{CallLabels, Chain, Meters, RequestId},
+    observe::{CallLabels, Chain, Meters, Quoted, RequestId},
     reply::{End, Exit, Reply},
     route::{Route, UpstreamName},
     rule::{Note, Redaction},
@@ -82,9 +82,10 @@ impl<'a> Record<'a> {
         let (tool, request_id, upstream) = (self.tool, self.request_id, self.upstream);
         let stderr = exit.stderr_text();
         let stderr = redaction.hide_long(&stderr);
+        let stderr = Quoted(stderr.trim_end());
         if !exit.end.is_success() {
             warn!(%tool, %request_id, %upstream, exit = %exit.end, %stderr, "the program failed");
-        } else if !stderr.is_empty() {
+        } else if !stderr.0.is_empty() {
             debug!(%tool, %request_id, %upstream, exit = %exit.end, %stderr, "the program wrote to standard error");
         }
     }
@@ -99,13 +100,16 @@ impl<'a> Record<'a> {
     }
 
     pub(super) fn upstream_failed(&self, error: &UpstreamError, took: Duration, redaction: &Redaction) {
-        self.meters.upstream_replied(&self.upstream.shared().into(), error.as_word(), took);
+        if !error.is_our_own_word() {
+            self.meters.upstream_replied(&self.upstream.shared().into(), error.as_word(), took);
+        }
         let chain = Chain(error).to_string();
         warn!(
             tool = %self.tool,
             request_id = %self.request_id,
             upstream = %error.upstream(),
-            error = %redaction.hide_long(&chain),
+            // A part of it may be what the upstream sent.
+            error = %Quoted(&redaction.hide_long(&chain)),
             "upstream gave no usable reply"
         );
     }

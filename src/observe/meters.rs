@@ -29,7 +29,6 @@ struct Counted {
     rules: Family<RuleLabels, Counter>,
     replies: Family<ReplyLabels, Counter>,
     upstream_durations: Family<UpstreamLabels, Histogram, fn() -> Histogram>,
-    refusals: Family<RefusalLabels, Counter>,
 }
 
 /// A name that many series share.
@@ -85,12 +84,6 @@ struct UpstreamLabels {
     upstream: Label,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RefusalLabels {
-    face: &'static str,
-    status: u16,
-}
-
 impl Default for Counted {
     fn default() -> Self {
         let durations: fn() -> Histogram = || Histogram::new(DURATION_BOUNDS);
@@ -102,7 +95,6 @@ impl Default for Counted {
             rules: Family::default(),
             replies: Family::default(),
             upstream_durations: Family::new_with_constructor(durations),
-            refusals: Family::default(),
         };
         let mut registry = counted.registry.lock().unwrap_or_else(PoisonError::into_inner);
         registry.register("calls", "Calls that are over", counted.calls.clone());
@@ -119,7 +111,6 @@ impl Default for Counted {
             "How long upstreams took, waits and repetitions included",
             counted.upstream_durations.clone(),
         );
-        registry.register("refused_requests", "Requests that no call came of", counted.refusals.clone());
         drop(registry);
         counted
     }
@@ -158,11 +149,6 @@ impl Meters {
         self.0.replies.get_or_create(&labels).inc();
         let labels = UpstreamLabels { upstream: upstream.clone() };
         self.0.upstream_durations.get_or_create(&labels).observe(took.as_secs_f64());
-    }
-
-    /// A request was turned away before it was a call.
-    pub fn refused(&self, face: &'static str, status: u16) {
-        self.0.refusals.get_or_create(&RefusalLabels { face, status }).inc();
     }
 
     /// All of it, as text of the media type [`MEDIA_TYPE`](Self::MEDIA_TYPE).
@@ -225,7 +211,6 @@ mod tests {
         meters.rule_decided(&labels.tool, Some(0));
         meters.rule_decided(&labels.tool, None);
         meters.upstream_replied(&labels.upstream, "2xx", Duration::from_millis(2));
-        meters.refused("rest", 404);
         let text = meters.to_text();
         for line in [
             r#"glossator_calls_total{tool="get_\"x\"",upstream="old",face="mcp",protocol="2025-11-25",outcome="error",fault="upstream"} 1"#,
@@ -234,7 +219,6 @@ mod tests {
             r#"glossator_rules_total{tool="get_\"x\"",rule="1"} 1"#,
             r#"glossator_rules_total{tool="get_\"x\"",rule="default"} 1"#,
             r#"glossator_upstream_replies_total{upstream="old",result="2xx"} 1"#,
-            r#"glossator_refused_requests_total{face="rest",status="404"} 1"#,
             "# TYPE glossator_call_duration_seconds histogram",
         ] {
             assert!(text.contains(line), "no {line} in\n{text}");

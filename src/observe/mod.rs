@@ -14,6 +14,6 @@ mod meters;
 mod request_id;
 
 pub use chain::Chain;
-pub use foreign::Foreign;
+pub use foreign::{Foreign, Quoted};
 pub use meters::{CallLabels, Label, Meters};
 pub use request_id::{RequestId, RequestIdError};

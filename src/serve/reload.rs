@@ -226,8 +226,11 @@ impl Reloader {
     }
 
     fn failed(&self, report: String) -> Standing {
-        let failure = ReloadFailure { at: SystemTime::now(), report };
-        self.teller.change(|standing| standing.failure = Some(failure))
+        self.teller.change(|standing| {
+            // Since the first of a series.
+            let at = standing.failure.as_ref().map_or_else(SystemTime::now, |failure| failure.at);
+            standing.failure = Some(ReloadFailure { at, report });
+        })
     }
 }
 

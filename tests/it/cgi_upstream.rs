@@ -155,5 +155,5 @@ async fn what_it_says_beside_its_answer_is_in_the_log() {
         error.ends_with("ended with exit status 3; on standard error: no database, card [redacted]"),
         "{error}"
     );
-    assert_eq!((&of("yours")["exit"], &of("yours")["stderr"]), (&json!("4"), &json!("out of paper\n")));
+    assert_eq!((&of("yours")["exit"], &of("yours")["stderr"]), (&json!("4"), &json!("out of paper")));
 }

@@ -238,7 +238,7 @@ async fn the_log_has_what_clients_do_not_get() {
     assert_eq!(response.status, 502);
     let log = program.log().await;
     let line = log.iter().find(|line| line["stderr"].is_string()).unwrap_or_else(|| panic!("{log:?}"));
-    assert_eq!(line["stderr"], "why it failed, card [redacted]\n");
+    assert_eq!(line["stderr"], "why it failed, card [redacted]");
     assert_eq!((&line["request_id"], &line["exit"]), (&json!("mine"), &json!("7")));
 }
 

@@ -62,7 +62,7 @@ pub(in crate::config) static SERVER: Keys = Keys {
         key(
             "trusted_proxies",
             NAMES,
-            "Addresses of proxies before this one, such as `10.0.0.0/8`, that say in `X-Forwarded-For` who asks. Default: none.",
+            "Addresses of proxies before this one, such as `10.0.0.0/8`, that say in `X-Forwarded-For` who asks, and how in `X-Forwarded-Proto` and `X-Forwarded-Host`; nobody else is believed. Default: none.",
         ),
         key(
             "cache_limit",

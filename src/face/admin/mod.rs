@@ -24,7 +24,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use serde_json::{Value, json};
 
 use self::collected::Collected;
-use super::door::{Door, DoorSettings};
+use super::door::{Door, DoorSettings, Refused};
 use crate::{gateway::Gateway, observe::Meters, seal::Secret};
 
 pub use operations::{Asked, Operations, ReloadFailure, Standing, Teller, operations};
@@ -105,7 +105,10 @@ impl Admin {
         let place = Place::of(head.uri.path());
         if !place.is_some_and(Place::is_for_probes) {
             if let Err(refused) = self.door.admit(&mut head) {
-                let message = refused.to_string().replace("`server.", "`admin.");
+                let message = match refused {
+                    Refused::Host { .. } => refused.to_string().replace("`server.", "`admin."),
+                    Refused::Origin { .. } => "pages of other servers have nothing to do here".to_owned(),
+                };
                 return error(StatusCode::FORBIDDEN, &message);
             }
             if !self.may_come_in(&head.headers) {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use axum::body::Body;
-use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header, uri::Scheme};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use super::Input;
@@ -102,6 +102,9 @@ pub fn request(variables: &[(OsString, OsString)], input: Input) -> Result<Reque
     extensions.insert(Face::Cgi);
     if let Some(mount) = variables.mount() {
         extensions.insert(mount);
+    }
+    if variables.is_tls() {
+        extensions.insert(Scheme::HTTPS);
     }
     if let Some(peer) = variables.peer() {
         extensions.insert(peer);
@@ -198,12 +201,12 @@ impl Variables<'_> {
         {
             headers.insert(header::HOST, header_value(host.as_bytes(), "host")?);
         }
-        let by_tls = self.text("HTTPS").is_some_and(|value| value.eq_ignore_ascii_case("on") || value == "1");
-        let protocol = HeaderName::from_static("x-forwarded-proto");
-        if by_tls && !headers.contains_key(&protocol) {
-            headers.insert(protocol, HeaderValue::from_static("https"));
-        }
         Ok(())
+    }
+
+    /// Whether the client came by TLS, as the web server says.
+    fn is_tls(&self) -> bool {
+        self.text("HTTPS").is_some_and(|value| value.eq_ignore_ascii_case("on") || value == "1")
     }
 
     /// How long the body is; `None` for one that ends with the input. Without a length there is none, but for clients
@@ -294,10 +297,10 @@ mod tests {
                 "content-type: application/json",
                 "host: tools.example.com",
                 "mcp-protocol-version: 2026-07-28",
-                "x-forwarded-proto: https",
             ]
         );
         assert_eq!(head.extensions.get::<Peer>().unwrap().0.ip().to_string(), "192.0.2.7");
+        assert_eq!(head.extensions.get(), Some(&Scheme::HTTPS));
         assert_eq!(head.extensions.get::<Mount>().unwrap().as_str(), "/cgi-bin/tools");
     }
 

@@ -60,7 +60,7 @@ struct Message<'a> {
 #[derive(Deserialize)]
 struct ToolResult<'a> {
     #[serde(borrow)]
-    content: Vec<&'a RawValue>,
+    content: Option<Vec<&'a RawValue>>,
     #[serde(borrow, rename = "structuredContent")]
     structured: Option<&'a RawValue>,
     #[serde(rename = "isError")]
@@ -151,6 +151,7 @@ fn answered(message: &JsonText) -> Result<Answered, String> {
         }
     };
     let ToolResult { content, structured, is_error } = read(result)?;
+    let content = content.ok_or("expected an MCP tool result, found a result without `content`")?;
     if content.len() > RECORD_LIMIT {
         return Err(format!("expected at most {RECORD_LIMIT} blocks of content, found more"));
     }
@@ -246,7 +247,7 @@ fn part(whole: &JsonText, part: &RawValue) -> Result<JsonText, String> {
 
 fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, String> {
     serde_json::from_str(json)
-        .map_err(|error| format!("expected an MCP tool result, found JSON of another kind: {error}"))
+        .map_err(|_| "expected an MCP tool result, found JSON of another kind".to_owned())
 }
 
 /// The response in a stream of events: the first that is a result or an error. Notifications may come before it.
@@ -349,7 +350,7 @@ mod tests {
     fn what_is_no_tool_result_is_told() {
         check("[1]", Err("found JSON that is no object"));
         check(r#"{"tools": []}"#, Err("found JSON without `content`"));
-        check(r#"{"result": {"tools": []}}"#, Err("missing field `content`"));
+        check(r#"{"result": {"tools": []}}"#, Err("a result without `content`"));
         check(r#"{"content": [5, {"type": "text", "text": "1"}]}"#, Err("JSON of another kind"));
         check(r#"{"content": [{"type": "image", "data": 5}]}"#, Err("expected `data` and `mimeType`"));
         let image = |data: &str| {

@@ -4,10 +4,11 @@ use http::{HeaderMap, Method, StatusCode, Uri, header};
 
 use crate::route::location;
 
-/// The next request after a redirect, when it may be made: another `GET` or `HEAD` to the same origin.
+/// The next request after a redirect, when it may be made: to the same origin, with the same method where the upstream
+/// says that it must stay (307, 308), and else another `GET` or `HEAD`.
 ///
-/// Anything else is the route's business as a reply: an unsafe request is not repeated at a place that the
-/// operator did not name, and no request leaves for another host, which would take its credentials along.
+/// Anything else is the route's business as a reply: what a 301 or 302 means for an unsafe request is anybody's guess,
+/// and no request leaves for another host, which would take its credentials along.
 pub(super) fn next(
     method: &Method,
     asked: &Uri,
@@ -18,10 +19,9 @@ pub(super) fn next(
         StatusCode::SEE_OTHER if method == Method::HEAD => Method::HEAD,
         // RFC 9110, section 15.4.4: whatever was asked, look there for the answer.
         StatusCode::SEE_OTHER => Method::GET,
-        StatusCode::MOVED_PERMANENTLY
-        | StatusCode::FOUND
-        | StatusCode::TEMPORARY_REDIRECT
-        | StatusCode::PERMANENT_REDIRECT
+        // RFC 9110, sections 15.4.8 and 15.4.9: nothing was done, and the same is to be asked there.
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => method.clone(),
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND
             if method == Method::GET || method == Method::HEAD =>
         {
             method.clone()
@@ -80,8 +80,10 @@ mod tests {
     }
 
     #[test]
-    fn an_unsafe_request_is_not_repeated() {
-        check(&Method::POST, 307, "/x", None);
+    fn an_unsafe_request_is_repeated_only_where_nothing_was_done() {
+        check(&Method::POST, 307, "/x", Some((&Method::POST, "http://old.test:81/x")));
+        check(&Method::POST, 308, "/x/", Some((&Method::POST, "http://old.test:81/x/")));
+        check(&Method::POST, 307, "http://other.test:81/x", None);
         check(&Method::POST, 302, "/x", None);
         check(&Method::POST, 303, "/x", Some((&Method::GET, "http://old.test:81/x")));
         check(&Method::HEAD, 303, "/x", Some((&Method::HEAD, "http://old.test:81/x")));

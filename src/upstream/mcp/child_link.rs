@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -218,6 +218,7 @@ impl ChildLink {
         let (out, messages) = mpsc::channel(OUT_LIMIT);
         let over = Arc::new(Over(watch::Sender::new(false)));
         let (is_over, gone) = (over.0.clone(), watch::Sender::new(false));
+        let ended_first = Arc::new(AtomicBool::new(false));
         let waiting = Arc::new(Waiting(Mutex::new(Some(HashMap::new()))));
         let pipe = Pipe { out: out.clone(), waiting: waiting.clone(), over, gone: gone.subscribe() };
         let (name, mut told) = (self.name.clone(), is_over.subscribe());
@@ -230,6 +231,7 @@ impl ChildLink {
             changed: self.changed.clone(),
             garbage: 0,
             over: is_over.clone(),
+            ended_first: ended_first.clone(),
         };
         tokio::spawn(reader.read(pipes.output));
         let changed = self.changed.clone();
@@ -242,7 +244,7 @@ impl ChildLink {
             let status = process.ended(over).await;
             is_over.send_replace(true);
             gone.send_replace(true);
-            if by_us {
+            if by_us && !ended_first.load(Ordering::Relaxed) {
                 debug!(upstream = %name, status, "the program has ended");
             } else {
                 warn!(upstream = %name, status, "the program has ended, and is started again");
@@ -356,6 +358,8 @@ struct Reader {
     changed: Changed,
     garbage: u32,
     over: watch::Sender<bool>,
+    /// Set where the child's output ended before we wanted its end.
+    ended_first: Arc<AtomicBool>,
 }
 
 impl Reader {
@@ -370,7 +374,12 @@ impl Reader {
         }
         // Nothing more will come: whoever waits is told by the end of the channel.
         self.waiting.callers().take();
-        self.over.send_replace(true);
+        self.over.send_if_modified(|over| {
+            if !*over {
+                self.ended_first.store(true, Ordering::Relaxed);
+            }
+            !std::mem::replace(over, true)
+        });
     }
 
     fn line(&mut self, line: &[u8]) {

@@ -48,6 +48,8 @@ pub(super) struct RpcError {
 }
 
 impl RpcError {
+    /// The server itself is at fault (JSON-RPC 2.0, section 5.1).
+    const INTERNAL: i64 = -32603;
     /// No such method (JSON-RPC 2.0, section 5.1).
     pub(super) const METHOD_NOT_FOUND: i64 = -32601;
     /// The parameters are wrong.
@@ -94,7 +96,12 @@ fn message(text: &str) -> Option<Message<'_>> {
         (None, id, None, Some(result)) => {
             Some(Message::Response(Response { id: id.and_then(own_id), text, outcome: Ok(result) }))
         }
-        (None, _, None, None) => None,
+        (None, Some(id), None, None) => {
+            let told = "its answer has neither a result nor an error".to_owned();
+            let error = RpcError { code: RpcError::INTERNAL, message: told };
+            Some(Message::Response(Response { id: own_id(id), text, outcome: Err(error) }))
+        }
+        (None, None, None, None) => None,
     }
 }
 
