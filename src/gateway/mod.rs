@@ -41,7 +41,7 @@ use crate::{
     prompt::PromptTable,
     reply::Reply,
     route::{LogLevel, Route, RouteTable, TraceContext, UpstreamName, UpstreamRequest},
-    rule::{Translation, line_names},
+    rule::{RETRY_AFTER_META_KEY, Translation, line_names},
     tool::{Arguments, Fault, Outcome, ToolName, ToolResult},
     upstream::{Caller, Due, Kept},
 };
@@ -69,7 +69,7 @@ pub use watch::{WATCHED_LIMIT, WatchError, Watching};
 pub const REQUEST_ID_META: &str = "glossator/requestId";
 
 /// The key in `_meta` of a tool error under which stands after how many seconds to try again, where that is known.
-pub const RETRY_AFTER_META: &str = "glossator/retryAfter";
+pub const RETRY_AFTER_META: &str = RETRY_AFTER_META_KEY;
 
 /// The key in `_meta` of a result under which stands how many seconds ago the upstream gave it, where it was kept since.
 pub const AGE_META: &str = "glossator/age";

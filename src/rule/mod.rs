@@ -67,4 +67,4 @@ pub use success::{SuccessRule, words_of_nothing};
 pub use template::{Template, TemplateError, line_names, template_names};
 pub use trace::{Step, Trace};
 pub use translation::{Facts, Note, Translation, translate};
-pub use verdict::{CODE_META_KEY, EXIT_META_KEY, STATUS_META_KEY};
+pub use verdict::{CODE_META_KEY, EXIT_META_KEY, RETRY_AFTER_META_KEY, STATUS_META_KEY};

@@ -17,6 +17,8 @@ use crate::{
 pub const STATUS_META_KEY: &str = "glossator/upstreamStatus";
 /// Where the end of a program stands in the `_meta` of a tool error: its exit status, or the name of a signal.
 pub const EXIT_META_KEY: &str = "glossator/exit";
+/// Where the seconds stand in the `_meta` of a tool error after which another call makes sense.
+pub const RETRY_AFTER_META_KEY: &str = "glossator/retryAfter";
 /// Where an upstream's own error code stands in the `_meta` of a tool error.
 pub const CODE_META_KEY: &str = "glossator/upstreamCode";
 
@@ -52,7 +54,15 @@ pub(super) fn of_status(reading: &Reading<'_>, translator: &Translator) -> ToolR
     } else {
         ToolResult::error(Fault::Upstream { status: status.as_u16() }, sentence_for(reading, status))
     };
-    marked(result, reply)
+    match retry_after(reply) {
+        Some(seconds) => marked(result.with_meta(RETRY_AFTER_META_KEY, seconds), reply),
+        None => marked(result, reply),
+    }
+}
+
+/// For how many seconds the upstream wants to be left alone, where it says so in seconds.
+fn retry_after(reply: &Reply) -> Option<u32> {
+    reply.headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }
 
 /// What a program says of its failure is not passed on, as that of a server is not.
@@ -81,10 +91,7 @@ fn sentence_for(reading: &Reading<'_>, status: StatusCode) -> String {
     if status.is_informational() {
         return format!("The upstream answered with status {status}, which is no answer.");
     }
-    let retry_after = reading.reply().headers.get(http::header::RETRY_AFTER);
-    let seconds =
-        retry_after.and_then(|value| value.to_str().ok()).and_then(|text| text.trim().parse::<u32>().ok());
-    let when = match seconds {
+    let when = match retry_after(reading.reply()) {
         Some(seconds) => format!("in {seconds} seconds"),
         None => "later".to_owned(),
     };

@@ -426,3 +426,14 @@ async fn an_argument_that_does_not_fit_is_quoted_without_what_the_route_keeps_to
     let told = "argument `card` must be an integer; found `[redacted]`";
     assert_eq!((response.status, &response.json()["content"][0]["text"]), (400, &json!(told)));
 }
+
+#[tokio::test]
+async fn an_upstream_that_says_when_to_come_again_is_passed_on() {
+    for status in ["429 Too Many Requests", "503 Service Unavailable"] {
+        let head = format!("HTTP/1.1 {status}\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n");
+        let upstream = Scripted::answering(head).await;
+        let response = Setup::new(upstream.address).start().await.call("get_thing", "").await;
+        assert_eq!(response.json()["_meta"]["glossator/retryAfter"], 60, "{}", response.text());
+        assert_eq!(response.header("retry-after").as_deref(), Some("60"), "{}", response.head);
+    }
+}

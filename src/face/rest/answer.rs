@@ -11,7 +11,7 @@ use super::{decode::DecodeError, manifest};
 use crate::{
     gateway::{AGE_META, Snapshot},
     route::{Envelope, ErrorStatus, Route},
-    rule::{CODE_META_KEY, LIMIT_META_KEY},
+    rule::{CODE_META_KEY, LIMIT_META_KEY, RETRY_AFTER_META_KEY},
     tool::{Fault, Outcome, Shapes, Structured, ToolResult, write_escaped, write_result},
 };
 
@@ -90,10 +90,17 @@ pub(super) fn result(result: &ToolResult, manner: Manner) -> Response<Body> {
     if let Some(age) = result.meta.get(AGE_META).and_then(Value::as_u64) {
         response.headers_mut().insert(header::AGE, HeaderValue::from(age));
     }
-    if let Outcome::Error(Fault::Busy { again_after } | Fault::TooOften { again_after }) = result.outcome
-        && !response.status().is_success()
-    {
-        response.headers_mut().insert(header::RETRY_AFTER, seconds(again_after));
+    let again_after = match result.outcome {
+        Outcome::Error(Fault::Busy { again_after } | Fault::TooOften { again_after }) => {
+            Some(seconds(again_after))
+        }
+        Outcome::Error(_) => {
+            result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64).map(HeaderValue::from)
+        }
+        Outcome::Success => None,
+    };
+    if let Some(again_after) = again_after.filter(|_| !response.status().is_success()) {
+        response.headers_mut().insert(header::RETRY_AFTER, again_after);
     }
     response
 }

@@ -196,6 +196,10 @@ mod tests {
             "Some(7)!error -32602: no"
         );
         assert_eq!(kinds(r#"{"id":null,"error":"down"}"#), r#"None!error 0: "down""#);
+        assert_eq!(
+            kinds(r#"{"id":7,"result":null}"#),
+            "Some(7)!error -32603: its answer has neither a result nor an error"
+        );
         assert_eq!(kinds(r#"{"id":"a","method":"ping"}"#), r#""a"?ping"#);
         assert_eq!(kinds(r#"{"method":"notifications/x","params":{"a":1}}"#), r#"notifications/x({"a":1})"#);
         assert_eq!(kinds(r#"[{"id":1,"result":{}},5,{"method":"m"}]"#), "Some(1)={} m()");
