@@ -207,6 +207,13 @@ impl Whose {
     }
 }
 
+/// Of a connection that was kept for later requests.
+#[derive(Debug, thiserror::Error)]
+#[error("a connection that had been kept was closed")]
+struct Kept {
+    source: Cause,
+}
+
 impl UpstreamError {
     /// Sorts what the HTTP client says of a request that got no head of a reply.
     pub(super) fn of_client(upstream: &UpstreamName, error: hyper_util::client::legacy::Error) -> Self {
@@ -231,6 +238,22 @@ impl UpstreamError {
             None if find::<io::Error>(&error).is_some() => Self::CutOff { upstream, source: error.into() },
             None => Self::Unsendable { upstream, source: error.into() },
         }
+    }
+
+    /// The same of a request that was sent over a connection which had served others before.
+    pub(super) fn of_kept_connection(
+        upstream: &UpstreamName,
+        error: hyper_util::client::legacy::Error,
+    ) -> Self {
+        match Self::of_client(upstream, error) {
+            Self::CutOff { upstream, source } => Self::CutOff { upstream, source: Kept { source }.into() },
+            other => other,
+        }
+    }
+
+    /// Whether it was sent over a connection that had served others before, and was closed without a word.
+    pub(super) fn is_of_kept_connection(&self) -> bool {
+        matches!(self, Self::CutOff { source, .. } if source.is::<Kept>())
     }
 
     /// Whether it is the upstream that failed: it could not be reached, or did not answer in a way that can be read. One

@@ -74,18 +74,6 @@ fn config(mixed: &Scripted, bad: &Scripted) -> String {
 struct Told {
     calls: AtomicUsize,
     resting: AtomicUsize,
-    /// Calls whose connection was closed under their last attempt, by what another call met.
-    unlucky: AtomicUsize,
-}
-
-/// What a caller was told.
-enum Answer {
-    /// What its upstream did.
-    True,
-    /// That the upstream is left alone.
-    Resting,
-    /// That the connection broke, where the fault is another one.
-    Unlucky,
 }
 
 fn how_many() -> usize {
@@ -95,20 +83,15 @@ fn how_many() -> usize {
 }
 
 #[track_caller]
-fn check(fault: Fault, response: &Response, took: Duration) -> Answer {
+fn check(fault: Fault, response: &Response, took: Duration) -> bool {
     let told = response.told();
     let is_told = |(status, words): (u16, &str)| response.status == status && told.contains(words);
     assert!(took < DEADLINE + SLACK, "{fault:?} took {took:?}");
     assert_eq!(response.json()["isError"], response.status != 200, "{fault:?}: {told}");
     assert!(!response.text().contains("evil") && !told.contains("stack trace"), "{fault:?}: {told}");
-    if is_told(truth(fault)) {
-        return Answer::True;
-    }
-    if is_told(RESTING) {
-        return Answer::Resting;
-    }
-    assert!(is_told(truth(Fault::Closed)), "{fault:?}: {} {told}", response.status);
-    Answer::Unlucky
+    let resting = is_told(RESTING);
+    assert!(resting || is_told(truth(fault)), "{fault:?}: {} {told}", response.status);
+    resting
 }
 
 async fn one_client(client: &mut Client, calls: usize, told: &HashMap<&str, Told>) {
@@ -125,12 +108,9 @@ async fn one_client(client: &mut Client, calls: usize, told: &HashMap<&str, Told
         let response = client.ask(&format!("POST /tools/{upstream}_{}", fault.name()), &[], "").await;
         let counts = &told[upstream];
         counts.calls.fetch_add(1, Ordering::Relaxed);
-        let count = match check(fault, &response, begun.elapsed()) {
-            Answer::True => continue,
-            Answer::Resting => &counts.resting,
-            Answer::Unlucky => &counts.unlucky,
-        };
-        count.fetch_add(1, Ordering::Relaxed);
+        if check(fault, &response, begun.elapsed()) {
+            counts.resting.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -175,12 +155,14 @@ async fn whatever_happens_every_call_ends_in_time_with_a_true_result() {
         println!(
             "{upstream}: {calls} calls, {resting} turned away, {again} repetitions, {rests} rests, {seen} seen"
         );
-        // A request may be lost on a connection that its server is just closing, or be given up before it was read.
-        let unlucky = told[upstream].unlucky.load(Ordering::Relaxed);
-        assert!(unlucky <= 1 + calls / 500, "{upstream}: {unlucky} connections closed under a call");
-        let sent = calls - resting + again;
-        assert!(seen <= sent, "{upstream}: {seen} seen, {sent} sent: more than is told of");
-        assert!(sent - seen <= 1 + calls / 200, "{upstream}: {seen} seen of {sent} sent");
+        // What was sent over a connection that its server was just closing may be lost; then it was sent once more.
+        let moved = lines("a kept connection was closed: another one is taken");
+        let sent = calls - resting + again + moved;
+        let range = sent - moved..=sent;
+        assert!(
+            range.contains(&seen),
+            "{upstream}: {seen} seen of {sent} sent, {moved} of them again at once"
+        );
         assert!(again <= 10 + calls / 5 + 1, "{upstream}: {again} repetitions of {calls} calls");
         assert!(rests > 0 || resting == 0, "{upstream}: {rests} rests, {resting} calls turned away");
     }

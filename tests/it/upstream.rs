@@ -314,3 +314,39 @@ async fn a_failure_in_passing_is_asked_again_and_a_lasting_one_ends_in_a_rest() 
     check_error(&resting, 503, "left alone for a while. Nothing was sent; try again in");
     assert_eq!(upstream.state().asked.len(), 6);
 }
+
+/// A server that closes every connection with the second request on it, and says nothing.
+async fn closing_on_the_second() -> Scripted {
+    let served = std::sync::Mutex::new(std::collections::HashSet::new());
+    Scripted::start(move |asked| match served.lock().unwrap().insert(asked.connection) {
+        true => vec![Step::Send(reply("200 OK", "text/plain", "yes"))],
+        false => vec![Step::Close],
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_is_closed_is_no_failure_where_asking_twice_does_no_harm() {
+    let upstream = closing_on_the_second().await;
+    let mut setup = Setup::new(upstream.address);
+    setup.policy.retry.attempts = 1;
+    setup.routes.push(crate::support::route("make_thing", "POST /thing"));
+    let proxy = setup.start().await;
+    for _ in 0..5 {
+        assert_eq!(proxy.call("get_thing", "").await.told(), "yes");
+    }
+    let before = upstream.state().asked.len();
+    // The connection is kept, and what has an effect may have had it.
+    check_error(&proxy.call("make_thing", "").await, 502, "broke off before its reply was complete");
+    assert_eq!(upstream.state().asked.len(), before + 1);
+    assert_eq!(proxy.call("make_thing", "").await.told(), "yes");
+}
+
+#[tokio::test]
+async fn a_server_that_closes_a_new_connection_has_failed() {
+    let upstream = Scripted::start(|_| vec![Step::Close]).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.policy.retry.attempts = 1;
+    check_error(&setup.start().await.call("get_thing", "").await, 502, "broke off");
+    assert_eq!(upstream.state().asked.len(), 1);
+}

@@ -13,17 +13,19 @@ use http_body_util::{Either, Full, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 use tower::Service;
+use tracing::info;
 
 use super::{
     Ask, CredentialError, HttpSettings, Meanwhile, PendingReply, Protocol, Tried, UpstreamError,
     auth::{Auth, Credential},
     body::{self, BodyError},
-    connector::Spoiled,
+    connector::Known,
     framing, redirect, remove_hop_by_hop,
     targets::{self, AddressView, Lookup, Outcome, Target, Targets},
     veil::Veil,
 };
 use crate::{
+    observe::Chain,
     reply::Reply,
     route::{HttpRequest, Under, UpstreamName, UpstreamRequest},
 };
@@ -41,6 +43,10 @@ pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// How much is read of the body of a reply that is not the last, so that its connection can be used again.
 const PASSED_BODY_LIMIT_BYTES: usize = 16 << 10;
 
+/// How often one attempt is sent over another connection, because the one that it was sent over had been kept and was
+/// closed meanwhile.
+const KEPT_LIMIT: u32 = 3;
+
 /// Who asks, unless a route or an upstream's settings say otherwise.
 pub(super) const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("glossator/", env!("CARGO_PKG_VERSION")));
@@ -52,7 +58,7 @@ pub(super) type Outgoing = Either<Full<Bytes>, UnsyncBoxBody<Bytes, BoxError>>;
 /// One legacy server. Clones share its connections.
 ///
 /// As a `tower::Service` it takes an [`Ask`] and gives the whole [`Reply`]. It is always ready, keeps no
-/// deadline but the one of connecting, and tries once: everything else is `policy`. Dropping the
+/// deadline but the one of connecting, and tries once, closed connections aside: everything else is `policy`. Dropping the
 /// future closes the connection, so the upstream sees that no one waits any more.
 #[derive(Debug, Clone)]
 pub struct HttpUpstream {
@@ -111,15 +117,21 @@ impl HttpUpstream {
         request: Request<Outgoing>,
     ) -> Result<Response<Incoming>, UpstreamError> {
         let response = target.client().request(request).await;
-        let mut response = response.map_err(|error| UpstreamError::of_client(self.name(), error))?;
+        let mut response = response.map_err(|error| match Known::was_kept(&error) {
+            true => UpstreamError::of_kept_connection(self.name(), error),
+            false => UpstreamError::of_client(self.name(), error),
+        })?;
+        if let Some(known) = response.extensions().get::<Known>() {
+            known.answered();
+        }
         let not_http =
             |why: &str| UpstreamError::NotHttp { upstream: self.name().clone(), source: why.into() };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(not_http("it switched to another protocol without being asked"));
         }
         if let Err(why) = framing::check(response.version(), response.headers_mut()) {
-            if let Some(spoiled) = response.extensions().get::<Spoiled>() {
-                spoiled.set();
+            if let Some(known) = response.extensions().get::<Known>() {
+                known.spoil();
             }
             return Err(not_http(why));
         }
@@ -128,7 +140,7 @@ impl HttpUpstream {
 
     /// Asks one address, and another when nothing could be sent to that one.
     async fn ask(self, ask: Ask) -> Result<Reply, UpstreamError> {
-        let Ask { request, reply_limit_bytes, due, meanwhile, tried, .. } = ask;
+        let Ask { request, reply_limit_bytes, due, meanwhile, tried, repeatable, .. } = ask;
         let UpstreamRequest::Http(mut request) = request else {
             return Err(UpstreamError::of_another_kind(self.name()));
         };
@@ -137,9 +149,16 @@ impl HttpUpstream {
         self.complete(&mut request);
         let credential = self.credential().await?;
         let mut load = targets.pick(&tried, due).await?;
+        let mut over_others = if repeatable { KEPT_LIMIT } else { 0 };
         loop {
             let result = match self.open_at(load.target(), &request, credential.clone()).await {
                 Ok(opened) => opened.whole(reply_limit_bytes, meanwhile.as_ref()).await,
+                // A server may close what is kept at any time (RFC 9112, section 9.3.1): that is no failure of it.
+                Err(error) if over_others > 0 && error.is_of_kept_connection() => {
+                    over_others -= 1;
+                    info!(upstream = %self.name(), error = %Chain(&error), "a kept connection was closed: another one is taken");
+                    continue;
+                }
                 Err(error) => Err(error),
             };
             load.tell(Outcome::of(&result));

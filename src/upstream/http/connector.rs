@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use http::Uri;
+use http::{Extensions, Uri};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::{
     client::legacy::connect::{Connected, Connection, HttpConnector},
@@ -93,7 +93,7 @@ impl Service<Uri> for Connector {
         Box::pin(async move {
             let stream = tokio::time::timeout(after, connecting).await;
             let stream = stream.unwrap_or_else(|_| Err(ConnectTimedOut { after }.into()))?;
-            Ok(Wire { stream, spoiled: Spoiled::default() })
+            Ok(Wire { stream, known: Known::default() })
         })
     }
 }
@@ -130,17 +130,35 @@ impl Way {
 /// A connection.
 pub(super) struct Wire {
     stream: Stream,
-    spoiled: Spoiled,
+    known: Known,
 }
 
-/// Set when what comes over a connection can't be relied on: it is read as if it had ended, and so not used again. Each
-/// reply has that of its connection among its extensions.
+/// What is known of a connection. Each reply has that of its own among its extensions.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Spoiled(Arc<AtomicBool>);
+pub(super) struct Known(Arc<Facts>);
 
-impl Spoiled {
-    pub(super) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+#[derive(Debug, Default)]
+struct Facts {
+    is_spoiled: AtomicBool,
+    has_answered: AtomicBool,
+}
+
+impl Known {
+    /// What comes over it can't be relied on: it is read as if it had ended, and so not used again.
+    pub(super) fn spoil(&self) {
+        self.0.is_spoiled.store(true, Ordering::Relaxed);
+    }
+
+    /// It has given a reply.
+    pub(super) fn answered(&self) {
+        self.0.has_answered.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it had given one before it failed: then it was kept since, and its server may have closed it meanwhile.
+    pub(super) fn was_kept(error: &hyper_util::client::legacy::Error) -> bool {
+        let mut found = Extensions::new();
+        error.connect_info().inspect(|connected| connected.get_extras(&mut found));
+        found.get::<Self>().is_some_and(|known| known.0.has_answered.load(Ordering::Relaxed))
     }
 }
 
@@ -153,7 +171,7 @@ enum Stream {
 
 impl Connection for Wire {
     fn connected(&self) -> Connected {
-        let connected = Connected::new().extra(self.spoiled.clone());
+        let connected = Connected::new().extra(self.known.clone());
         match &self.stream {
             Stream::Tls(stream) if ClientTls::agreed_on_h2(stream.inner()) => connected.negotiated_h2(),
             Stream::Tcp(_) | Stream::Tls(_) => connected,
@@ -181,7 +199,7 @@ impl Read for Wire {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.spoiled.0.load(Ordering::Relaxed) {
+        if self.known.0.is_spoiled.load(Ordering::Relaxed) {
             return Poll::Ready(Ok(()));
         }
         each!(&mut self.get_mut().stream, stream => Pin::new(stream).poll_read(context, buffer))
