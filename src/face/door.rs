@@ -23,8 +23,9 @@ use super::{Network, Peer, proxies};
 pub struct DoorSettings {
     /// Hosts that clients may address us by: `name` (any port), `name:port`, or `*` for any.
     pub allowed_hosts: Vec<String>,
-    /// Origins of web pages that may call us: `scheme://host` (any port), `scheme://host:port`, `null`, or
-    /// `*` for any. A page that we serve ourselves need not be named.
+    /// Origins of web pages that may call us and read what we answer: `scheme://host` (any port),
+    /// `scheme://host:port`, `null`, or `*` for any. A page that we serve ourselves need not be named. Where there
+    /// are none, pages of this machine come in too, and no browser lets them read the answer.
     pub allowed_origins: Vec<String>,
     /// How many bytes of body a request may have.
     pub body_limit_bytes: usize,
@@ -33,6 +34,9 @@ pub struct DoorSettings {
     /// Proxies before us, whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<Network>,
 }
+
+/// This machine, as those on it call it.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// What only a proxy that is trusted may say of how a request came to it.
 const FORWARDED: [HeaderName; 3] = [
@@ -50,10 +54,9 @@ impl DoorSettings {
 
 impl Default for DoorSettings {
     fn default() -> Self {
-        let loopback = ["localhost", "127.0.0.1", "[::1]"];
         Self {
-            allowed_hosts: loopback.map(str::to_owned).to_vec(),
-            allowed_origins: loopback.map(|host| format!("http://{host}")).to_vec(),
+            allowed_hosts: LOOPBACK.map(str::to_owned).to_vec(),
+            allowed_origins: Vec::new(),
             body_limit_bytes: Self::BODY_LIMIT_BYTES_DEFAULT,
             body_timeout: Self::BODY_TIMEOUT_DEFAULT,
             trusted_proxies: Vec::new(),
@@ -68,7 +71,10 @@ pub struct Door(Arc<ArcSwap<Checks>>);
 #[derive(Debug)]
 struct Checks {
     hosts: Vec<HostRule>,
+    /// Pages that may read what we answer.
     origins: Vec<OriginRule>,
+    /// Pages that come in all the same: nobody pointed a name at us for them.
+    tolerated: Vec<OriginRule>,
     body_limit_bytes: usize,
     body_timeout: Duration,
     trusted_proxies: Vec<Network>,
@@ -195,10 +201,10 @@ impl Door {
     /// # Errors
     ///
     /// [`Refused`], to be answered with HTTP 403.
-    pub fn admit(&self, head: &mut Parts) -> Result<(), Refused> {
+    pub fn admit(&self, head: &mut Parts) -> Result<Page, Refused> {
         let checks = self.0.load();
         let host = checks.check_host(&head.uri, &head.headers)?;
-        checks.check_origin(&head.headers, host.as_ref())?;
+        let page = checks.check_origin(&head.headers, host.as_ref())?;
         if let Some(Peer(peer)) = head.extensions.get() {
             let peer = *peer;
             if !proxies::is_trusted(peer.ip(), &checks.trusted_proxies) {
@@ -208,7 +214,7 @@ impl Door {
             let caller = proxies::caller(peer.ip(), &head.headers, &checks.trusted_proxies);
             head.extensions.insert(caller);
         }
-        Ok(())
+        Ok(page)
     }
 
     /// Reads a body, at most as much as is allowed.
@@ -249,9 +255,15 @@ impl Checks {
             "null" => Some(OriginRule::Null),
             text => parse_origin(text).map(|(scheme, host)| OriginRule::Origin { scheme, host }),
         };
+        let origins: Vec<_> = settings.allowed_origins.iter().filter_map(origin).collect();
+        let tolerated = match settings.allowed_origins.is_empty() {
+            true => LOOPBACK.iter().filter_map(|host| origin(&format!("http://{host}"))).collect(),
+            false => Vec::new(),
+        };
         Self {
             hosts: settings.allowed_hosts.iter().filter_map(host).collect(),
-            origins: settings.allowed_origins.iter().filter_map(origin).collect(),
+            origins,
+            tolerated,
             body_limit_bytes: settings.body_limit_bytes,
             body_timeout: settings.body_timeout,
             trusted_proxies: settings.trusted_proxies.clone(),
@@ -280,58 +292,71 @@ impl Checks {
         }
     }
 
-    fn check_origin(&self, headers: &HeaderMap, host: Option<&HostAndPort>) -> Result<(), Refused> {
+    /// The page that sends the request, where one does that may read the answer.
+    fn check_origin(&self, headers: &HeaderMap, host: Option<&HostAndPort>) -> Result<Page, Refused> {
+        let mut page = Page(None);
         // Several `Origin` headers are no browser's work: each must be allowed.
         for value in headers.get_all(header::ORIGIN) {
             let text = value.to_str().unwrap_or("").trim();
             let origin = parse_origin(text);
-            let allowed = self.origins.iter().any(|rule| match rule {
-                OriginRule::Any => true,
-                OriginRule::Null => text == "null",
-                OriginRule::Origin { scheme, host } => {
-                    origin.as_ref().is_some_and(|(found, at)| found == scheme && host.covers(at))
-                }
-            });
-            let ours = origin
-                .as_ref()
-                .is_some_and(|(scheme, at)| matches!(scheme.as_str(), "http" | "https") && Some(at) == host);
-            if !allowed && !ours {
+            let has = |rules: &[OriginRule]| {
+                rules.iter().any(|rule| match rule {
+                    OriginRule::Any => true,
+                    OriginRule::Null => text == "null",
+                    OriginRule::Origin { scheme, host } => {
+                        origin.as_ref().is_some_and(|(found, at)| found == scheme && host.covers(at))
+                    }
+                })
+            };
+            let ours = || {
+                origin.as_ref().is_some_and(|(scheme, at)| {
+                    matches!(scheme.as_str(), "http" | "https") && Some(at) == host
+                })
+            };
+            if has(&self.origins) {
+                page = Page(Some(value.clone()));
+            } else if !ours() && !has(&self.tolerated) {
                 return Err(Refused::Origin { found: Quoted::of(Some(value.as_bytes())) });
             }
         }
-        Ok(())
+        Ok(page)
     }
 }
 
-/// Lets the page behind `Origin` read the response: it came through the door, so it may (Fetch, "CORS
-/// protocol").
-pub fn let_page_read(origin: Option<HeaderValue>, response: &mut HeaderMap) {
-    let Some(origin) = origin else { return };
-    response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    response.insert(
-        header::ACCESS_CONTROL_EXPOSE_HEADERS,
-        HeaderValue::from_static("mcp-session-id, x-request-id"),
-    );
-    response.append(header::VARY, HeaderValue::from_static("origin"));
-}
+/// A web page of another origin that may read what we answer, if one sends the request (Fetch, "CORS protocol").
+#[derive(Debug)]
+pub struct Page(Option<HeaderValue>);
 
-/// Answers `OPTIONS`: a browser's question whether the request it has in mind is welcome, or a plain one.
-/// `methods` as in `POST, OPTIONS`.
-pub fn options(request: &HeaderMap, methods: &str) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    let headers = response.headers_mut();
-    let methods = HeaderValue::from_str(methods).expect("methods have visible ASCII characters only");
-    headers.insert(header::ALLOW, methods.clone());
-    if request.contains_key(header::ORIGIN) && request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-        // `Mcp-Param-…` headers are not known beforehand, so whatever is asked for is granted.
-        if let Some(wanted) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
-            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+impl Page {
+    /// Tells its browser to let it read the response.
+    pub fn let_read(self, response: &mut HeaderMap) {
+        let Some(origin) = self.0 else { return };
+        response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        response.insert(
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static("mcp-session-id, www-authenticate, x-request-id"),
+        );
+        response.append(header::VARY, HeaderValue::from_static("origin"));
+    }
+
+    /// Answers `OPTIONS`: its browser's question whether the request it has in mind is welcome, or a plain one.
+    /// `methods` as in `POST, OPTIONS`.
+    pub fn options(&self, request: &HeaderMap, methods: &str) -> Response<Body> {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        let headers = response.headers_mut();
+        let methods = HeaderValue::from_str(methods).expect("methods have visible ASCII characters only");
+        headers.insert(header::ALLOW, methods.clone());
+        if self.0.is_some() && request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+            // `Mcp-Param-…` headers are not known beforehand, so whatever is asked for is granted.
+            if let Some(wanted) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+                headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+            }
+            headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
         }
-        headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+        response
     }
-    response
 }
 
 /// `scheme://host[:port]` and nothing after it.

@@ -350,7 +350,7 @@ async fn strangers_are_refused_and_probes_are_not() {
     assert_eq!(client.read(false).await.status, 200);
     assert_eq!(upstream.state().connections, 0);
     let page = client.ask("GET /tools", &["Origin: http://localhost:6274"], "").await;
-    assert_eq!(page.header("access-control-allow-origin").as_deref(), Some("http://localhost:6274"));
+    assert_eq!((page.status, page.header("access-control-allow-origin")), (200, None), "nobody named it");
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ mod telling;
 use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
-use http::{Request, Response, StatusCode, header::ORIGIN, request::Parts};
+use http::{Request, Response, StatusCode, request::Parts};
 use tokio::time::sleep;
 
 use self::{
@@ -66,10 +66,7 @@ use self::{
     revision::{Era, Revision},
     stream::Answering,
 };
-use super::{
-    Ending,
-    door::{self, Door},
-};
+use super::{Ending, door::Door};
 use crate::gateway::Gateway;
 
 pub use peer::PeerAddress;
@@ -108,18 +105,18 @@ impl Mcp {
     /// Dropping the future, or the body of the response, ends the call, and with it the request to the upstream.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        if let Err(refused) = self.door.admit(&mut head) {
-            return answer::turned_away(&head, StatusCode::FORBIDDEN, &refused);
-        }
-        let origin = head.headers.get(ORIGIN).cloned();
+        let page = match self.door.admit(&mut head) {
+            Ok(page) => page,
+            Err(refused) => return answer::turned_away(&head, StatusCode::FORBIDDEN, &refused),
+        };
         let mut response = match head.method {
             http::Method::POST => self.post(head, body).await,
             http::Method::GET => self.get(&head).await,
             http::Method::DELETE => self.delete(&head),
-            http::Method::OPTIONS => door::options(&head.headers, METHODS),
+            http::Method::OPTIONS => page.options(&head.headers, METHODS),
             _ => answer::wrong_method(METHODS),
         };
-        door::let_page_read(origin, response.headers_mut());
+        page.let_read(response.headers_mut());
         response
     }
 

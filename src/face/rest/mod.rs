@@ -26,14 +26,10 @@ mod passthrough;
 use std::{sync::Arc, time::Instant};
 
 use axum::body::Body;
-use http::{Method, Request, Response, StatusCode, header, request::Parts};
+use http::{Method, Request, Response, StatusCode, request::Parts};
 use serde_json::json;
 
-use super::{
-    MCP_PATHS, caller_of, came_by, cgi,
-    door::{self, Door},
-    log_refusal,
-};
+use super::{MCP_PATHS, caller_of, came_by, cgi, door::Door, log_refusal};
 use crate::{
     gateway::{Call, Face, Gateway, Snapshot},
     observe::RequestId,
@@ -83,22 +79,26 @@ impl Rest {
         let snapshot = self.gateway.snapshot();
         let request_id = RequestId::of_request(&parts);
         let place = find(&snapshot, &parts.method, parts.uri.path());
-        if !matches!(place, Place::Health)
-            && let Err(refused) = self.door.admit(&mut parts)
-        {
-            return refuse(
-                came_by(&parts, Face::Rest),
-                &request_id,
-                StatusCode::FORBIDDEN,
-                &refused.to_string(),
-            );
+        if matches!(place, Place::Health) {
+            return answer::value(StatusCode::OK, &json!({ "status": "ok" }));
         }
+        let page = match self.door.admit(&mut parts) {
+            Ok(page) => page,
+            Err(refused) => {
+                let face = came_by(&parts, Face::Rest);
+                return refuse(face, &request_id, StatusCode::FORBIDDEN, &refused.to_string());
+            }
+        };
         if let Place::Passthrough(upstream) = place {
             return passthrough::hand_through(upstream, &request_id, parts, body).await;
         }
-        let origin = parts.headers.get(header::ORIGIN).cloned();
-        let mut response = self.answer(&snapshot, place, request_id, parts, body).await;
-        door::let_page_read(origin, response.headers_mut());
+        let mut response = match place {
+            Place::WrongMethod(allowed) if parts.method == Method::OPTIONS => {
+                page.options(&parts.headers, &answer::listed(&allowed))
+            }
+            place => self.answer(&snapshot, place, request_id, parts, body).await,
+        };
+        page.let_read(response.headers_mut());
         response
     }
 
@@ -123,11 +123,7 @@ impl Rest {
                     mount => openapi::of(snapshot, mount),
                 },
             ),
-            Place::Health => answer::value(StatusCode::OK, &json!({ "status": "ok" })),
             Place::Status => answer::value(StatusCode::OK, &self.status(snapshot)),
-            Place::WrongMethod(allowed) if parts.method == Method::OPTIONS => {
-                door::options(&parts.headers, &answer::listed(&allowed))
-            }
             Place::WrongMethod(allowed) => answer::wrong_method(&parts.method, &allowed),
             Place::UnknownTool(name) => refuse(
                 face,
@@ -135,7 +131,8 @@ impl Rest {
                 StatusCode::NOT_FOUND,
                 &format!("unknown tool `{name}`; `GET /tools` lists all tools"),
             ),
-            Place::Nothing | Place::Passthrough(_) => refuse(
+            // The last two were answered before.
+            Place::Nothing | Place::Health | Place::Passthrough(_) => refuse(
                 face,
                 &request_id,
                 StatusCode::NOT_FOUND,

@@ -212,23 +212,31 @@ async fn strangers_are_turned_away_before_anything_is_read() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_let_in_may_read_the_answer() {
-    let endpoint = Endpoint::new();
+async fn a_page_that_is_named_may_read_the_answer_and_no_other() {
     let origin = "http://localhost:6274";
-    let response = endpoint.send(Post::handshake("ping", json!({})).header("origin", origin)).await;
-    assert_eq!(response.header("access-control-allow-origin"), Some(origin));
-    assert!(response.header("access-control-expose-headers").unwrap().contains("mcp-session-id"));
-    let question = Request::options("/mcp")
-        .header("host", "localhost:8080")
-        .header("origin", origin)
-        .header("access-control-request-method", "POST")
-        .header("access-control-request-headers", "content-type, mcp-param-city")
-        .body(Body::empty())
-        .unwrap();
-    let response = Response::read(endpoint.mcp.handle(question).await).await;
-    assert_eq!(response.status, StatusCode::NO_CONTENT);
-    assert_eq!(response.header("access-control-allow-headers"), Some("content-type, mcp-param-city"));
-    assert_eq!(response.header("access-control-allow-methods"), Some("GET, POST, DELETE, OPTIONS"));
+    let named = DoorSettings { allowed_origins: vec![origin.to_owned()], ..DoorSettings::default() };
+    for (door, reads) in [(named, true), (DoorSettings::default(), false)] {
+        let endpoint = Endpoint::with(McpSettings::default(), door);
+        let response = endpoint.send(Post::handshake("ping", json!({})).header("origin", origin)).await;
+        assert_eq!(response.status, StatusCode::OK);
+        assert_eq!(response.header("access-control-allow-origin"), reads.then_some(origin));
+        let exposed = response.header("access-control-expose-headers").unwrap_or_default();
+        assert_eq!(exposed.contains("mcp-session-id"), reads);
+        let question = Request::options("/mcp")
+            .header("host", "localhost:8080")
+            .header("origin", origin)
+            .header("access-control-request-method", "POST")
+            .header("access-control-request-headers", "content-type, mcp-param-city")
+            .body(Body::empty())
+            .unwrap();
+        let response = Response::read(endpoint.mcp.handle(question).await).await;
+        assert_eq!(response.status, StatusCode::NO_CONTENT);
+        let granted = |value: &'static str| reads.then_some(value);
+        let headers = granted("content-type, mcp-param-city");
+        assert_eq!(response.header("access-control-allow-headers"), headers);
+        let methods = granted("GET, POST, DELETE, OPTIONS");
+        assert_eq!(response.header("access-control-allow-methods"), methods);
+    }
 }
 
 #[tokio::test]
