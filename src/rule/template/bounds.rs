@@ -1,0 +1,156 @@
+//! How much a template may do: steps, what it looks up, what it writes, how deep its expressions are.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use minijinja::{
+    Value,
+    value::{Object, ValueKind},
+};
+
+use super::TemplateError;
+use crate::rule::stop::{STOPPED, Stop};
+
+/// How much work one rendering may do, in instructions of the template engine; a template that loops longer is an error.
+pub(super) const FUEL: u64 = 2_000_000;
+
+/// How much work the templates of one result may do together: a block for each of a thousand rows is a thousand
+/// renderings.
+#[derive(Debug)]
+pub(in crate::rule) struct Budget {
+    left: Cell<u64>,
+    stop: Option<Stop>,
+}
+
+impl Budget {
+    /// Of one result: what one template may do alone.
+    pub(in crate::rule) fn of_result() -> Self {
+        Self { left: Cell::new(FUEL), stop: None }
+    }
+
+    /// The same, which ends when nobody waits for the result any more.
+    pub(in crate::rule) fn until(self, stop: Option<&Stop>) -> Self {
+        Self { stop: stop.cloned(), ..self }
+    }
+
+    /// Whether anything is left.
+    pub(super) fn check(&self) -> Result<(), TemplateError> {
+        if self.left.get() == 0 {
+            let message = "the templates of one result do more work together than one may do".to_owned();
+            return Err(TemplateError { message, line: None });
+        }
+        Ok(())
+    }
+
+    pub(super) fn spend(&self, used: u64) {
+        self.left.set(self.left.get().saturating_sub(used));
+    }
+}
+
+/// How long the texts and lists may be together that one rendering looks up, in bytes; one that is looked up again counts
+/// again. The engine counts its own steps, and a step of a loop that adds to a text or searches it reads all of it.
+const LOOKED_UP_LIMIT_BYTES: u64 = if cfg!(test) { 32 << 20 } else { 8 << 30 };
+
+/// What an item of a list counts, in bytes.
+pub(super) const ITEM_BYTES: u64 = 16;
+
+/// The names of a template, while they are looked up. There are none once that was too much, or nobody waits any more:
+/// what is left of the rendering is done soon then.
+#[derive(Debug)]
+pub(super) struct LookedUp {
+    names: Value,
+    left: AtomicU64,
+    stop: Option<Stop>,
+}
+
+impl LookedUp {
+    pub(super) fn of(names: &Value, budget: &Budget) -> Self {
+        Self { names: names.clone(), left: AtomicU64::new(LOOKED_UP_LIMIT_BYTES), stop: budget.stop.clone() }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(Stop::is_asked)
+    }
+
+    /// Whether every name was there that was looked up.
+    pub(super) fn check(&self) -> Result<(), TemplateError> {
+        let message = if self.is_stopped() {
+            STOPPED.to_owned()
+        } else if self.left.load(Ordering::Relaxed) == 0 {
+            format!("looks up more than {LOOKED_UP_LIMIT_BYTES} bytes of texts and lists")
+        } else {
+            return Ok(());
+        };
+        Err(TemplateError { message, line: None })
+    }
+}
+
+impl Object for LookedUp {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let value = self.names.get_item(key).ok().filter(|value| !value.is_undefined())?;
+        let length = match (value.as_str(), value.kind()) {
+            (Some(text), _) => text.len() as u64,
+            (None, ValueKind::Seq) => value.len().unwrap_or(0) as u64 * ITEM_BYTES,
+            (None, _) => 0,
+        };
+        let left = self.left.load(Ordering::Relaxed).saturating_sub(length);
+        self.left.store(left, Ordering::Relaxed);
+        (left > 0 && !self.is_stopped()).then_some(value)
+    }
+}
+
+/// How long a rendered text may be, in bytes: a loop over a large reply writes a multiple of it.
+const TEXT_LIMIT_BYTES: usize = 16 << 20;
+
+/// A text that stops growing.
+#[derive(Default)]
+pub(super) struct LimitedText {
+    pub(super) written: Vec<u8>,
+}
+
+impl LimitedText {
+    pub(super) fn is_too_long(&self) -> bool {
+        self.written.len() > TEXT_LIMIT_BYTES
+    }
+
+    pub(super) fn too_long() -> TemplateError {
+        TemplateError { message: format!("writes more than {TEXT_LIMIT_BYTES} bytes"), line: None }
+    }
+}
+
+impl std::io::Write for LimitedText {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.written.extend_from_slice(bytes);
+        if self.is_too_long() { Err(std::io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How many operators one expression may have, and how many `elif` a template: the parser takes a step down the
+/// stack for each, and the stack has an end.
+const OPERATOR_LIMIT: usize = 400;
+
+/// Refuses what the engine's parser would go too far down the stack for.
+pub(super) fn refuse_too_deep(source: &str) -> Result<(), TemplateError> {
+    let parts = source.split("{{").flat_map(|part| part.split("{%"));
+    let most = parts.map(|part| {
+        let inside = part.split("}}").next().unwrap_or(part);
+        let inside = inside.split("%}").next().unwrap_or(inside);
+        let signs = inside.bytes().filter(|byte| b"([{|.,~+-*/%<>=!".contains(byte)).count();
+        let words = inside.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        signs + words.filter(|word| ["and", "or", "not", "if", "else", "is", "in"].contains(word)).count()
+    });
+    if most.max().unwrap_or(0).max(source.matches("elif").count()) > OPERATOR_LIMIT {
+        let message = format!("more than {OPERATOR_LIMIT} operators in one expression");
+        return Err(TemplateError { message, line: None });
+    }
+    Ok(())
+}

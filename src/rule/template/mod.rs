@@ -1,0 +1,172 @@
+//! Jinja templates, compiled once. `bounds` is how much one may do, `values` what goes in and comes out.
+
+mod bounds;
+mod values;
+
+use std::{fmt, sync::Arc, sync::LazyLock};
+
+use minijinja::{Environment, Error, UndefinedBehavior, Value, value::Kwargs};
+use regex::Regex;
+
+use super::{filters, verdict::safe_words};
+
+pub(super) use bounds::Budget;
+use bounds::{FUEL, LimitedText, LookedUp, refuse_too_deep};
+pub(crate) use values::from_json;
+use values::{json_text, to_json, write_encoded, write_value};
+pub use values::{line_names, template_names};
+
+/// One compiled Jinja template.
+///
+/// Every name that a template may use is documented with the place it is written in; a name that is not there
+/// is an error, never an empty text. Nothing is escaped: the place a text lands in escapes it.
+pub struct Template {
+    // Boxed: it is large, and templates stand inside many small enums.
+    environment: Box<Environment<'static>>,
+    source: String,
+    names: Box<[String]>,
+    paths: Box<[String]>,
+}
+
+/// Why a template does not compile or does not render.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct TemplateError {
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// The line of the template, from 1.
+    pub line: Option<usize>,
+}
+
+const NAME: &str = "template";
+
+impl Template {
+    /// Compiles a template.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`] on a syntax error, or a filter or function that does not exist.
+    pub fn compile(source: &str) -> Result<Self, TemplateError> {
+        refuse_too_deep(source)?;
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+        environment.set_fuel(Some(FUEL));
+        environment.set_formatter(write_value);
+        filters::add(&mut environment);
+        environment.add_filter("redact", |text: String| safe_words(&text));
+        environment.add_filter("tojson", json_text);
+        environment.add_filter("markdown_table", |value: Value, options: Kwargs| {
+            let columns: Option<Vec<String>> = options.get("columns")?;
+            options.assert_all_used()?;
+            super::markdown::table(&to_json(&value)?, columns)
+        });
+        environment
+            .add_template_owned(NAME, source.to_owned())
+            .map_err(|error| TemplateError::new(&error))?;
+        let template = environment.get_template(NAME).expect("the template was added just now");
+        let mut paths: Vec<_> =
+            template.undeclared_variables(true).into_iter().chain(sliced(source)).collect();
+        paths.sort();
+        paths.dedup();
+        let mut names: Vec<_> =
+            paths.iter().map(|path| path.split('.').next().unwrap_or(path).to_owned()).collect();
+        names.dedup();
+        let (names, paths) = (names.into(), paths.into());
+        Ok(Self { environment: Box::new(environment), source: source.to_owned(), names, paths })
+    }
+
+    /// The same for an address: what is put into it is percent-encoded as a whole, so that it stays in its place.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile).
+    pub fn compile_for_address(source: &str) -> Result<Self, TemplateError> {
+        let mut template = Self::compile(source)?;
+        template.environment.set_formatter(write_encoded);
+        Ok(template)
+    }
+
+    /// The template as written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Renders the template with what `names` says.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`] on an undefined name, a value of the wrong kind, too much work, or too long a text.
+    pub fn render(&self, names: &Value) -> Result<String, TemplateError> {
+        self.render_within(names, &Budget::of_result())
+    }
+
+    /// The same as one of several, which have a budget together. The last of them may pass it by what one template may
+    /// do alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::render`], and when nothing is left of the budget.
+    pub(super) fn render_within(&self, names: &Value, budget: &Budget) -> Result<String, TemplateError> {
+        budget.check()?;
+        let template = self.environment.get_template(NAME).expect("the template was added when it was made");
+        let mut text = LimitedText::default();
+        let looked_up = Arc::new(LookedUp::of(names, budget));
+        let names = Value::from_dyn_object(Arc::clone(&looked_up));
+        let rendered = template.render_captured_to(&names, &mut text).map(|captured| {
+            let (used, _) = captured.state().fuel_levels().unwrap_or_default();
+            budget.spend(used);
+        });
+        looked_up.check()?;
+        match rendered {
+            Ok(()) => Ok(String::from_utf8(text.written).expect("templates write text")),
+            Err(_) if text.is_too_long() => Err(LimitedText::too_long()),
+            Err(error) => Err(TemplateError::of(&error, &self.source)),
+        }
+    }
+
+    /// The top-level names that the template asks for, such as `args` and `structured`.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The same with what is asked of each: `args.city`, `structured`.
+    pub fn paths(&self) -> &[String] {
+        &self.paths
+    }
+}
+
+/// What is sliced (`args.city[:5]`): the engine leaves it out of the variables that it tells.
+fn sliced(source: &str) -> Vec<String> {
+    static SLICE: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"([A-Za-z_][\w.]*)\s*(?:\[[^\[\]:]*\]\s*)*\[[^\[\]]*:[^\[\]]*\]")
+            .expect("the pattern is fixed and tested")
+    });
+    let expressions = source.split("{{").flat_map(|part| part.split("{%")).skip(1);
+    let expressions = expressions.map(|part| part.split("}}").next().unwrap_or(part));
+    expressions.flat_map(|inside| SLICE.captures_iter(inside)).map(|found| found[1].to_owned()).collect()
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Template").field(&self.source).finish()
+    }
+}
+
+impl TemplateError {
+    fn new(error: &Error) -> Self {
+        Self::of(error, "")
+    }
+
+    fn of(error: &Error, source: &str) -> Self {
+        let message = match error.detail() {
+            Some(detail) => format!("{}: {detail}", error.kind()),
+            None => error.kind().to_string(),
+        };
+        let place = error.range().and_then(|range| source.get(range)).map(|words| format!(" in `{words}`"));
+        Self { message: message + &place.unwrap_or_default(), line: error.line() }
+    }
+}
+
+#[cfg(test)]
+mod tests;
