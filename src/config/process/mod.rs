@@ -1,24 +1,23 @@
-//! Settings of the process, `server`, `admin` and `log`, in layers: defaults, the file, `GLOSSATOR__…` variables, flags.
+//! Settings of the process, `server`, `admin` and `log`: four layers of them, the defaults here, and what they come to.
+//! `layers` reads those of the file, of the `GLOSSATOR__…` variables and of the command line.
+
+mod layers;
 
 use std::{
-    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
-use config::{Config, ConfigError, Map as Layered, Source, Value, ValueKind};
+use config::{Config, Value, ValueKind};
 use serde::Deserialize;
 
 use super::{
-    keys::{ADMIN, Key, Keys, LOG, SERVER, Takes},
-    node::{Kind, Node},
+    node::Node,
     problem::{Problem, Severity},
     report::Report,
-    secret::{self, Environment},
+    secret::Environment,
     section::Section,
-    setting::{check, check_item, integer, parse, parse_listen},
-    suggest,
-    units::UnitError,
+    setting::{integer, parse_listen},
 };
 use crate::{
     face::{
@@ -30,6 +29,9 @@ use crate::{
     policy::Store,
     seal::Secret,
 };
+
+pub use layers::Flag;
+use layers::{Layer, SECTIONS, read_flags, read_section, read_variables, variable};
 
 /// Where clients connect to, and how their connections are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,21 +87,7 @@ pub(super) struct ProcessSettings {
     pub(super) cache_limit_bytes: usize,
 }
 
-/// A setting that the command line gives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Flag {
-    /// As the user wrote it: `--listen`.
-    pub name: String,
-    /// What it sets: `server.listen`.
-    pub setting: String,
-    /// To what; lists with commas.
-    pub value: String,
-}
-
-/// What the names of variables that set something begin with.
-const PREFIX: &str = "GLOSSATOR__";
 const LISTEN: &str = "server.listen";
-const SECTIONS: [(&str, &Keys); 3] = [("server", &SERVER), ("admin", &ADMIN), ("log", &LOG)];
 const ADMIN_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9901);
 /// For an operators' port that is not there.
 pub(super) const OFF: &str = "off";
@@ -150,20 +138,6 @@ struct Server {
 struct Log {
     level: String,
     format: String,
-}
-
-/// One layer, checked: `server.listen` and its like.
-#[derive(Debug, Clone, Default)]
-struct Layer(BTreeMap<String, ValueKind>);
-
-impl Source for Layer {
-    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
-        Box::new(self.clone())
-    }
-
-    fn collect(&self) -> Result<Layered<String, Value>, ConfigError> {
-        Ok(self.0.iter().map(|(key, kind)| (key.clone(), Value::new(None, kind.clone()))).collect())
-    }
 }
 
 /// Reads and layers the settings. `root` is every file's tree. `None` when something is wrong with them; that
@@ -353,221 +327,5 @@ fn admin_file(admin: Admin) -> Option<AdminFile> {
     Some(AdminFile { listen, is_named, settings: AdminSettings { allowed_hosts, token } })
 }
 
-/// The keys that are a setting each. A section in a section has a reader of its own, and no layers.
-fn settings_of(keys: &'static Keys) -> impl Iterator<Item = &'static Key> {
-    keys.list.iter().filter(|key| !matches!(key.takes, Takes::Section(_)))
-}
-
-fn read_section(
-    section: &Section<'_, '_>,
-    environment: &Environment,
-    name: &str,
-    keys: &'static Keys,
-    layer: &mut Layer,
-) {
-    for key in settings_of(keys) {
-        let Some(node) = section.get(key.name) else { continue };
-        if let Some(value) = read_node(section, environment, key, node) {
-            layer.0.insert(format!("{name}.{}", key.name), value);
-        }
-    }
-}
-
-fn read_node(
-    section: &Section<'_, '_>,
-    environment: &Environment,
-    key: &Key,
-    node: &Node,
-) -> Option<ValueKind> {
-    let report = section.report;
-    if let Some(text) = node.as_text().filter(|text| text.contains("${")) {
-        let expanded = secret::expand(report, environment, node.span, text)?;
-        return match parse(key, &expanded.text) {
-            Ok(value) => Some(value),
-            Err(error) if !expanded.foreign => refuse(report, node, error),
-            Err(_) => {
-                let message = format!("with its variables put in, `{}` is not what it takes", key.name);
-                report.error(node.span, message, format!("look at the variables: {}", key.help()));
-                None
-            }
-        };
-    }
-    let value = match key.takes {
-        Takes::Flag => section.flag(key.name)?.into(),
-        Takes::Word(_) => section.word(key.name)?.into(),
-        Takes::Duration(..) => integer(section.duration(key.name)?.as_millis()),
-        Takes::Size(..) => integer(section.size(key.name)? as u128),
-        Takes::Count(..) => integer(section.count(key.name)?.into()),
-        Takes::List(_) => {
-            let Kind::List(_) = &node.kind else {
-                let help = node.as_text().map(|text| format!("write `[{text}]`"));
-                report.error(node.span, format!("`{}` takes a list, found {}", key.name, node.found()), help);
-                return None;
-            };
-            let mut items = Vec::new();
-            for (item, text) in section.texts(key.name)? {
-                let text = secret::expand(report, environment, item.span, text)?.text;
-                if let Err(error) = check_item(key, &text) {
-                    refuse::<()>(report, item, error);
-                }
-                items.push(Value::from(text));
-            }
-            return Some(ValueKind::Array(items));
-        }
-        // `listen: 8080` is a number to YAML, and an address without a host to us.
-        _ if key.name == "listen" && node.scalar().is_some() => node.scalar()?.into(),
-        _ => section.text(key.name)?.into(),
-    };
-    match check(key, &value) {
-        Ok(()) => Some(value),
-        Err(error) => refuse(report, node, error),
-    }
-}
-
-fn refuse<T>(report: &Report<'_>, node: &Node, error: UnitError) -> Option<T> {
-    report.error(node.span, error.message, error.help);
-    None
-}
-
-fn read_variables(report: &Report<'_>, environment: &Environment) -> Layer {
-    let mut layer = Layer::default();
-    let known: Vec<String> = SECTIONS
-        .iter()
-        .flat_map(|(section, keys)| settings_of(keys).map(move |key| variable(section, key.name)))
-        .collect();
-    for (name, value) in environment.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
-        let found = SECTIONS.iter().find_map(|(section, keys)| {
-            let key = settings_of(keys).find(|key| variable(section, key.name) == name)?;
-            Some((format!("{section}.{}", key.name), key))
-        });
-        match found {
-            None => report.add(Problem::of_whole(
-                name,
-                "this variable sets nothing: no setting of the process is called so",
-                suggest::help(name, "known variables", known.iter().map(String::as_str)),
-            )),
-            // Containers set what they leave open to nothing.
-            Some(_) if value.is_empty() => {}
-            Some((setting, key)) => match parse(key, value) {
-                Ok(value) => {
-                    layer.0.insert(setting, value);
-                }
-                Err(error) => report.add(of_variable(name, &setting, key, error)),
-            },
-        }
-    }
-    layer
-}
-
-/// What is wrong with a variable. It may hold what was meant for another, so its value is not told.
-fn of_variable(name: &str, setting: &str, key: &Key, error: UnitError) -> Problem {
-    let (message, help) = match key.takes {
-        // Of these no value is told in any case.
-        Takes::Text if key.name != "listen" => (error.message, error.help),
-        Takes::Text => (format!("the value is not what `{setting}` takes"), key.help()),
-        takes => (format!("the value is not what `{setting}` takes: {takes}"), key.help()),
-    };
-    Problem::of_whole(name, message, Some(help))
-}
-
-fn read_flags(report: &Report<'_>, flags: &[Flag]) -> Layer {
-    let mut layer = Layer::default();
-    for Flag { name, setting, value } in flags {
-        let key = setting.split_once('.').and_then(|(section, key)| {
-            SECTIONS.iter().find(|(name, _)| *name == section).and_then(|(_, keys)| keys.get(key))
-        });
-        let parsed = match key {
-            Some(key) => parse(key, value),
-            None => Err(UnitError {
-                message: format!("there is no setting `{setting}`"),
-                help: "leave it out".into(),
-            }),
-        };
-        match parsed {
-            Ok(value) => {
-                layer.0.insert(setting.clone(), value);
-            }
-            Err(error) => report.add(Problem::of_whole(name, error.message, Some(error.help))),
-        }
-    }
-    layer
-}
-
-fn variable(section: &str, key: &str) -> String {
-    format!("{PREFIX}{}__{}", section.to_ascii_uppercase(), key.to_ascii_uppercase())
-}
-
 #[cfg(test)]
-mod tests {
-    use super::{
-        super::{file, report::reading},
-        *,
-    };
-
-    #[track_caller]
-    fn layered(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<ProcessSettings, String> {
-        let environment =
-            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let (settings, problems) = reading(text, |report| {
-            let root = file::read(report, 0).unwrap();
-            let [server, log] = [("server", &SERVER), ("log", &LOG)].map(|(name, keys)| {
-                root.get(name).and_then(|node| Section::open(report, node.span, node, keys))
-            });
-            // `server_tls` reads that.
-            let _ = server.as_ref().and_then(|server| server.get("tls"));
-            settings(report, &environment, flags, [server.as_ref(), None, log.as_ref()])
-        });
-        settings.ok_or_else(|| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
-    }
-
-    #[test]
-    fn a_later_layer_wins() {
-        let file = "server: { listen: 127.0.0.1:1, drain: 1s, page_size: 7 }\nlog: { level: warn }";
-        let flag =
-            Flag { name: "--listen".into(), setting: "server.listen".into(), value: "127.0.0.1:3".into() };
-        let variables = [
-            ("GLOSSATOR__SERVER__LISTEN", "127.0.0.1:2"),
-            ("GLOSSATOR__SERVER__DRAIN", "2s"),
-            ("GLOSSATOR__SERVER__ALLOWED_HOSTS", "a.test, b.test:80"),
-            ("GLOSSATOR__LOG__FORMAT", "json"),
-            ("GLOSSATOR__SERVER__NAME", ""),
-        ];
-        let settings = layered(file, &variables, &[flag]).unwrap();
-        assert_eq!(settings.listener.listen.port(), 3);
-        assert_eq!(settings.listener.drain, Duration::from_secs(2));
-        assert_eq!((settings.mcp.page_size, settings.mcp.server_name.as_str()), (7, "glossator"));
-        assert_eq!(settings.door.allowed_hosts, ["a.test", "b.test:80"]);
-        assert_eq!(settings.log, LogSettings::of_level("warn", LogFormat::Json));
-    }
-
-    #[test]
-    fn a_problem_names_the_variable_or_the_flag() {
-        let problems = layered("server: {}", &[("GLOSSATOR__SERVER__DRAIN", "30")], &[]).unwrap_err();
-        let expected =
-            "GLOSSATOR__SERVER__DRAIN: the value is not what `server.drain` takes: duration, `0ms` to `1h`";
-        assert!(problems.starts_with(expected), "{problems}");
-        let problems = layered("server: {}", &[("GLOSSATOR__SERVER__LISTNE", "x")], &[]).unwrap_err();
-        assert!(problems.contains("did you mean `GLOSSATOR__SERVER__LISTEN`?"), "{problems}");
-        let flag = Flag { name: "--listen".into(), setting: "server.listen".into(), value: "8080".into() };
-        let problems = layered("server: {}", &[], &[flag]).unwrap_err();
-        assert!(
-            problems.starts_with("--listen: expected an address") && problems.contains("127.0.0.1:8080"),
-            "{problems}"
-        );
-    }
-
-    #[test]
-    fn variables_may_stand_in_the_file_and_their_values_are_not_told() {
-        let file = "server: { listen: \"127.0.0.1:${PORT}\", connections: \"${N:-12}\" }";
-        let listener = layered(file, &[("PORT", "9")], &[]).unwrap().listener;
-        assert_eq!((listener.listen.port(), listener.connection_limit), (9, 12));
-        for key in SERVER.names().filter(|key| *key != "title" && *key != "instructions" && *key != "name") {
-            let name = variable("server", key);
-            let found = layered("server: {}", &[(name.as_str(), "s3cr3t@://")], &[]);
-            let problems = found.map(|_| ()).expect_err(key);
-            assert!(problems.starts_with(&name) && !problems.contains("s3cr3t"), "{problems}");
-        }
-        let problems = layered(file, &[("PORT", "s3cr3t")], &[]).unwrap_err();
-        assert!(problems.contains("${PORT}") && !problems.contains("s3cr3t"), "{problems}");
-    }
-}
+mod tests;

@@ -1,0 +1,73 @@
+//! Which layer wins, and what is said of each.
+
+use super::*;
+use crate::config::{
+    file,
+    keys::{LOG, SERVER},
+    report::reading,
+};
+
+#[track_caller]
+fn layered(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<ProcessSettings, String> {
+    let environment =
+        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let (settings, problems) = reading(text, |report| {
+        let root = file::read(report, 0).unwrap();
+        let [server, log] = [("server", &SERVER), ("log", &LOG)]
+            .map(|(name, keys)| root.get(name).and_then(|node| Section::open(report, node.span, node, keys)));
+        // `server_tls` reads that.
+        let _ = server.as_ref().and_then(|server| server.get("tls"));
+        settings(report, &environment, flags, [server.as_ref(), None, log.as_ref()])
+    });
+    settings.ok_or_else(|| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn a_later_layer_wins() {
+    let file = "server: { listen: 127.0.0.1:1, drain: 1s, page_size: 7 }\nlog: { level: warn }";
+    let flag = Flag { name: "--listen".into(), setting: "server.listen".into(), value: "127.0.0.1:3".into() };
+    let variables = [
+        ("GLOSSATOR__SERVER__LISTEN", "127.0.0.1:2"),
+        ("GLOSSATOR__SERVER__DRAIN", "2s"),
+        ("GLOSSATOR__SERVER__ALLOWED_HOSTS", "a.test, b.test:80"),
+        ("GLOSSATOR__LOG__FORMAT", "json"),
+        ("GLOSSATOR__SERVER__NAME", ""),
+    ];
+    let settings = layered(file, &variables, &[flag]).unwrap();
+    assert_eq!(settings.listener.listen.port(), 3);
+    assert_eq!(settings.listener.drain, Duration::from_secs(2));
+    assert_eq!((settings.mcp.page_size, settings.mcp.server_name.as_str()), (7, "glossator"));
+    assert_eq!(settings.door.allowed_hosts, ["a.test", "b.test:80"]);
+    assert_eq!(settings.log, LogSettings::of_level("warn", LogFormat::Json));
+}
+
+#[test]
+fn a_problem_names_the_variable_or_the_flag() {
+    let problems = layered("server: {}", &[("GLOSSATOR__SERVER__DRAIN", "30")], &[]).unwrap_err();
+    let expected =
+        "GLOSSATOR__SERVER__DRAIN: the value is not what `server.drain` takes: duration, `0ms` to `1h`";
+    assert!(problems.starts_with(expected), "{problems}");
+    let problems = layered("server: {}", &[("GLOSSATOR__SERVER__LISTNE", "x")], &[]).unwrap_err();
+    assert!(problems.contains("did you mean `GLOSSATOR__SERVER__LISTEN`?"), "{problems}");
+    let flag = Flag { name: "--listen".into(), setting: "server.listen".into(), value: "8080".into() };
+    let problems = layered("server: {}", &[], &[flag]).unwrap_err();
+    assert!(
+        problems.starts_with("--listen: expected an address") && problems.contains("127.0.0.1:8080"),
+        "{problems}"
+    );
+}
+
+#[test]
+fn variables_may_stand_in_the_file_and_their_values_are_not_told() {
+    let file = "server: { listen: \"127.0.0.1:${PORT}\", connections: \"${N:-12}\" }";
+    let listener = layered(file, &[("PORT", "9")], &[]).unwrap().listener;
+    assert_eq!((listener.listen.port(), listener.connection_limit), (9, 12));
+    for key in SERVER.names().filter(|key| *key != "title" && *key != "instructions" && *key != "name") {
+        let name = variable("server", key);
+        let found = layered("server: {}", &[(name.as_str(), "s3cr3t@://")], &[]);
+        let problems = found.map(|_| ()).expect_err(key);
+        assert!(problems.starts_with(&name) && !problems.contains("s3cr3t"), "{problems}");
+    }
+    let problems = layered(file, &[("PORT", "s3cr3t")], &[]).unwrap_err();
+    assert!(problems.contains("${PORT}") && !problems.contains("s3cr3t"), "{problems}");
+}
