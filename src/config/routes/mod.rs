@@ -1,8 +1,15 @@
 //! `routes`: one tool each, put together from its parts.
+//!
+//! `replies` is what its rules make of replies and promise of them, `shared` the keys that it has in common with
+//! `defaults`, `idle` what is written and has no effect.
+
+mod idle;
+mod replies;
+mod shared;
 
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
-use http::{HeaderName, header::AUTHORIZATION};
+use http::HeaderName;
 use serde_json::{Map, Value};
 
 use super::{
@@ -12,34 +19,32 @@ use super::{
     examples::{self, Answerer, Example, Position},
     job,
     keys::{ANNOTATIONS, ROUTE},
-    language, limit, log_lines,
-    node::{Entry, Kind},
-    promise,
-    reply::{self, Compiled, whole},
+    limit, log_lines,
+    node::Entry,
+    reply::{self, whole},
     report::Report,
     request::{self, Upstreams},
     resource,
     rules::RuleSets,
-    schemas::{self, Asked, AskedArgument},
+    schemas::{self, Asked},
     section::Section,
-    short_lists,
     source::Span,
     suggest,
-    upstreams::{UpstreamFile, auth, header_name, of_route},
+    upstreams::{UpstreamFile, of_route},
 };
 use crate::{
     policy::RoutePolicySettings,
     route::{
-        Completion, Effect, Envelope, ErrorStatus, InputSchema, Offer, RequestTemplate, Route, Sampled,
-        TaskOffer, Traces, UpstreamName,
+        Asking, Completion, Effect, Envelope, ErrorStatus, InputSchema, JobRule, Offer, RequestTemplate,
+        Route, TaskOffer, Traces, UpstreamName,
     },
     rule::{
-        Action, Otherwise, Pattern, Redaction, SAMPLE, SecretPattern, SecretPatternError, SuccessRule,
-        TranslationLimits, Translator, Wrap,
+        Action, Pattern, Redaction, SAMPLE, SecretPattern, SuccessRule, TranslationLimits, Translator, Wrap,
     },
-    tool::{ErrorFormat, ToolDefinition, ToolName},
-    upstream::UpstreamSettings,
+    tool::{ErrorFormat, ToolDefinition, ToolName, ToolNameError},
 };
+
+pub(super) use shared::{envelope, error_format, error_status, headers, redaction};
 
 /// One route as it was written.
 #[derive(Debug, Clone)]
@@ -112,17 +117,7 @@ pub(super) struct Surroundings<'a> {
 /// Reads one route. `None` when something is wrong with it; that has been reported then.
 pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry) -> Option<RouteFile> {
     let before = report.errors();
-    let name = match entry.key.text.parse::<ToolName>() {
-        Ok(name) => Some(name),
-        Err(error) => {
-            report.error(
-                entry.key.span,
-                error.to_string(),
-                "the name of a route is the name of its tool: `get_forecast`",
-            );
-            None
-        }
-    };
+    let name = name(report, entry);
     if let Some(text) = entry.value.as_text() {
         let message = format!("a route is a map, found {}", entry.value.found());
         report.error(entry.value.span, message, format!("write `{}: {{ request: {text} }}`", entry.key.text));
@@ -138,10 +133,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             request::read(report, upstreams, node, entry.key.span, &mut asked)
         });
     let calls_a_tool = request.as_ref().is_some_and(|request| request.template.tool().is_some());
-    if let (Some(entry), true) = (section.entry("job"), calls_a_tool) {
-        let help = "leave it out: a call of a tool lasts as long as the work does";
-        report.error(entry.key.span, "`job` has no effect on a call of a tool", help);
-        return None;
+    if calls_a_tool {
+        idle::refuse_job(&section)?;
     }
     let mut in_job = Asked::default();
     let job = section.entry("job").map(|entry| {
@@ -159,11 +152,11 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let resource = section.entry("resource").map(|entry| resource::read(report, entry, &mut asked));
     let rest = section.get("rest").map(|node| request::rest(report, node, &mut asked));
     let mut in_rules = Asked::default();
-    let rules = rules(&section, around, &entry.key.text, &mut in_rules);
+    let rules = replies::rules(&section, around, &entry.key.text, &mut in_rules);
     let request_is_good = request.is_some() && !matches!(rest, Some(None)) && !matches!(resource, Some(None));
     if request_is_good && !sends_all && rules.is_some() {
         let lost = |name: &String| !sent.contains(name) && !in_rules.names(name);
-        warn_of_lost_arguments(report, asked.arguments.iter().filter(|argument| lost(&argument.name)));
+        idle::warn_of_lost_arguments(report, asked.arguments.iter().filter(|argument| lost(&argument.name)));
     }
     let mut used = Asked { all: asked.all || in_rules.all || in_questions.all, ..Asked::default() };
     asked.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
@@ -172,7 +165,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let log = log_lines::read(&section, &mut in_job);
     used.all |= in_job.all;
     in_job.arguments.iter().for_each(|argument| used.add_for(argument, None));
-    let samples = rules.as_ref().and_then(|rules| sampled(&rules.all));
+    let samples = rules.as_ref().and_then(|rules| replies::sampled(&rules.all));
     if let Some(questions) = &questions {
         let names: Vec<&str> = questions.names().chain(samples.map(|_| SAMPLE)).collect();
         let named = [&asked, &in_questions, &in_job, &in_rules].into_iter().flat_map(|asked| &asked.answers);
@@ -187,14 +180,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     };
     let wrap = if section.word("wrap") == Some("older") { Wrap::Older } else { Wrap::Always };
     let own_count = rules.as_ref().map_or(0, |rules| rules.own_count);
-    let otherwise = match section.word("otherwise") {
-        Some("text") => Otherwise::Text,
-        // The rules of `defaults` say nothing of what its replies look like, so the default rules go on reading them.
-        None if own_count == 0 => Otherwise::Text,
-        // What a tool answers is known to be a tool result, whatever rules are for some of them.
-        None if calls_a_tool => Otherwise::Text,
-        _ => Otherwise::Error,
-    };
+    let otherwise = replies::otherwise(&section, own_count, calls_a_tool);
     let answerer = match request.as_ref().map(|request| &request.template) {
         Some(RequestTemplate::Command(_)) => Answerer::Program,
         Some(RequestTemplate::Tool(_)) => Answerer::McpServer,
@@ -205,35 +191,11 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         reply::warn_of_programs(report, &rules.all[..own_count]);
     }
     let rules = rules.map(|rules| rules.all);
-    if let Some(entry) = section.entry("otherwise")
-        && rules.as_ref().is_some_and(Vec::is_empty)
-    {
-        report.warning(
-            entry.key.span,
-            "`otherwise` has no effect without `reply`",
-            "leave it out: every reply is read by its media type",
-        );
+    if rules.as_ref().is_some_and(Vec::is_empty) {
+        idle::warn_of_otherwise(&section);
     }
-    let written = section.get("output").map(|node| schemas::output(report, node, wrap));
-    let output = match (&written, &rules) {
-        (None, Some(rules)) => {
-            let derived = promise::derived(report, rules, otherwise, wrap);
-            if derived.is_none() {
-                promise::warn_of_defaults(report, &section, &rules[..own_count], otherwise, wrap);
-            }
-            derived
-        }
-        (Some(_), Some(rules)) => {
-            let written = written.flatten();
-            if let (Some(written), Some(entry)) = (&written, section.entry("output")) {
-                promise::compare(report, written, &entry.value, rules);
-                short_lists::warn(report, written, &entry.value, rules);
-            }
-            written
-        }
-        (_, None) => None,
-    };
-    let forward = forwarded(&section, around.defaults);
+    let output = replies::output(&section, rules.as_deref(), own_count, otherwise, wrap);
+    let forward = shared::forwarded(&section, around.defaults);
     let redaction = around.defaults.redaction.clone().and(redaction(&section));
     let (title, description) = (section.text("title"), section.text("description"));
     let annotations = section.section("annotations", &ANNOTATIONS).map(|section| annotations(&section));
@@ -263,26 +225,14 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let input = input?;
     let mut asking = questions?.finish(report, &input)?;
     asking.sampled = samples;
-    if let (Some(Some(job)), Some(entry), Some(_)) = (&job, section.entry("job"), samples)
-        && job.task.offer != TaskOffer::Off
-    {
-        let message = "a rule with `sample` can't stand beside a job that is handed over as a task: \
-                       whoever asks for its result can't be asked";
-        report.error(entry.key.span, message, "write `task: off`: the job is followed within the `deadline`");
-        return None;
+    if let (Some(Some(job)), Some(entry)) = (&job, section.entry("job")) {
+        questions_of_task(report, entry, job, &asking)?;
     }
-    if let (Some(Some(job)), Some(entry), true) = (&job, section.entry("job"), asking.rounds.is_empty())
-        && job.task.asks
-    {
-        let help = "say what to ask, with `ask` or `confirm`, or leave it out";
-        report.error(entry.key.span, "`task_asks` has nothing to ask", help);
-        return None;
-    }
-    warn_of_impossible_examples(report, &section, &input, &tests);
+    idle::warn_of_impossible_examples(report, &section, &input, &tests);
     let mut request = request?;
     match &mut request.template {
         RequestTemplate::Http(template) => template.forwarded = forward,
-        RequestTemplate::Command(_) => refuse_headers(&section),
+        RequestTemplate::Command(_) => idle::refuse_headers(&section),
         RequestTemplate::Tool(template) => {
             template.forwarded = forward;
             template.effect = annotations.as_ref().map(Effect::of_annotations).unwrap_or_default();
@@ -315,18 +265,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if report.errors() > before {
         return None;
     }
-    match &request.template {
-        RequestTemplate::Http(template) => {
-            auth::warn_of_idle(report, &section, template, upstream.and_then(|file| file.settings.http()));
-            let is_cgi = upstream.is_some_and(|file| matches!(file.settings, UpstreamSettings::Cgi(_)));
-            if is_cgi && template.carries(&AUTHORIZATION) {
-                let message = "`Authorization` has no effect: a CGI program is given no credentials";
-                let help = "set a variable for it, under `environment` of the upstream";
-                report.warning(entry.key.span, message, help);
-            }
-        }
-        RequestTemplate::Command(_) | RequestTemplate::Tool(_) => {}
-    }
+    idle::warn_of_credentials(&section, entry, &request.template, upstream);
     let own = upstream.and_then(|file| file.settings.http()?.secrets_pattern());
     let redaction = match own.and_then(|pattern| SecretPattern::new(&Pattern::compile(&pattern).ok()?).ok()) {
         Some(secrets) => redaction.and(Redaction::new(vec![secrets])),
@@ -395,6 +334,30 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     })
 }
 
+fn name(report: &Report<'_>, entry: &Entry) -> Option<ToolName> {
+    let refuse = |error: ToolNameError| {
+        let help = "the name of a route is the name of its tool: `get_forecast`";
+        report.error(entry.key.span, error.to_string(), help);
+    };
+    entry.key.text.parse().map_err(refuse).ok()
+}
+
+/// What a route may ask whose work can be handed over as a task: whoever fetches the result of one answers nothing.
+fn questions_of_task(report: &Report<'_>, entry: &Entry, job: &JobRule, asking: &Asking) -> Option<()> {
+    if asking.sampled.is_some() && job.task.offer != TaskOffer::Off {
+        let message = "a rule with `sample` can't stand beside a job that is handed over as a task: \
+                       whoever asks for its result can't be asked";
+        report.error(entry.key.span, message, "write `task: off`: the job is followed within the `deadline`");
+        return None;
+    }
+    if asking.rounds.is_empty() && job.task.asks {
+        let help = "say what to ask, with `ask` or `confirm`, or leave it out";
+        report.error(entry.key.span, "`task_asks` has nothing to ask", help);
+        return None;
+    }
+    Some(())
+}
+
 /// What completes the arguments of a route.
 fn completions(
     section: &Section<'_, '_>,
@@ -421,156 +384,6 @@ fn completions(
         }
     }
     completions
-}
-
-/// Who gives an argument, in a path or a URI, expects it to matter.
-fn warn_of_lost_arguments<'a>(report: &Report<'_>, lost: impl Iterator<Item = &'a AskedArgument>) {
-    for argument in lost {
-        let name = &argument.name;
-        report.warning(
-            argument.span,
-            format!("the argument `{name}` goes nowhere: the request does not have it"),
-            format!("put `{{{name}}}` into the request, or take it out here"),
-        );
-    }
-}
-
-/// Whether rules ask the client's model, and can do without.
-fn sampled(rules: &[Compiled]) -> Option<Sampled> {
-    let samples = rules.iter().filter_map(|compiled| match &compiled.rule.action {
-        Action::Success(rule) => rule.sample.as_deref(),
-        Action::Error(_) => None,
-    });
-    samples.map(|sample| if sample.optional { Sampled::Optional } else { Sampled::Needed }).reduce(
-        |first, other| match (first, other) {
-            (Sampled::Optional, Sampled::Optional) => Sampled::Optional,
-            (Sampled::Needed, _) | (_, Sampled::Needed) => Sampled::Needed,
-        },
-    )
-}
-
-/// The rules of a route.
-struct RouteRules {
-    /// Its own, and after them those of `defaults.reply`.
-    all: Vec<Compiled>,
-    own_count: usize,
-}
-
-fn rules(
-    section: &Section<'_, '_>,
-    around: &Surroundings<'_>,
-    name: &str,
-    used: &mut Asked,
-) -> Option<RouteRules> {
-    let report = section.report;
-    let user = format!("the route `{name}`");
-    let own = match section.entry("reply") {
-        Some(entry) => {
-            around.rules.expand(report, &user, entry).and_then(|rules| reply::read(report, rules, used))
-        }
-        None => Some(Vec::new()),
-    };
-    let wanted = section.flag("default_reply") != Some(false);
-    if let (Some(entry), None) = (section.entry("default_reply"), around.default_reply) {
-        let help = "leave it out, or write `reply` under `defaults`";
-        report.warning(entry.key.span, "`default_reply` has no effect: `defaults` has no `reply`", help);
-    }
-    let defaults = match around.default_reply.filter(|_| wanted) {
-        Some(entry) => around
-            .rules
-            .expand_defaults(report, &user, entry)
-            .and_then(|rules| reply::read(report, rules, used)),
-        None => Some(Vec::new()),
-    };
-    let (own, defaults) = (own?, defaults?);
-    let own_count = own.len();
-    Some(RouteRules { all: reply::with_defaults(own, defaults), own_count })
-}
-
-/// `envelope` of a route or of `defaults`.
-pub(super) fn envelope(section: &Section<'_, '_>) -> Option<Envelope> {
-    section.word("envelope").map(|word| if word == "plain" { Envelope::Plain } else { Envelope::Mcp })
-}
-
-/// `error_status` of a route or of `defaults`.
-pub(super) fn error_status(section: &Section<'_, '_>) -> Option<ErrorStatus> {
-    section
-        .word("error_status")
-        .map(|word| if word == "ok" { ErrorStatus::Ok } else { ErrorStatus::Truthful })
-}
-
-/// `error_format` of a route or of `defaults`.
-pub(super) fn error_format(section: &Section<'_, '_>) -> Option<ErrorFormat> {
-    section
-        .word("error_format")
-        .map(|word| if word == "json" { ErrorFormat::Json } else { ErrorFormat::Text })
-}
-
-/// `redact` of a route or of `defaults`: what no error may tell.
-pub(super) fn redaction(section: &Section<'_, '_>) -> Redaction {
-    let report = section.report;
-    let texts = section.texts("redact").unwrap_or_default();
-    let patterns = texts.into_iter().filter_map(|(node, _)| {
-        let pattern = language::pattern(report, node, "a pattern of `redact`")?;
-        let secret = SecretPattern::new(&pattern).map_err(|error| {
-            let (span, help) = match &error {
-                SecretPatternError::MatchesNothing => {
-                    (node.span, "write `+` for `*`, so that there is something to replace")
-                }
-                SecretPatternError::Capture(name) => (
-                    language::words_in(report, node.span, name),
-                    "`(?<secret>…)` is the part to replace, where it is not the whole match",
-                ),
-            };
-            report.error(span, format!("`redact` can't use this pattern: {error}"), help);
-        });
-        secret.ok()
-    });
-    Redaction::new(patterns.collect())
-}
-
-/// Names of headers of the caller that may cross.
-pub(super) fn headers(section: &Section<'_, '_>, name: &'static str) -> Vec<HeaderName> {
-    let texts = section.texts(name).unwrap_or_default();
-    texts.into_iter().filter_map(|(node, text)| header_name(section.report, text, node.span)).collect()
-}
-
-fn forwarded(section: &Section<'_, '_>, defaults: &RouteDefaults) -> Vec<HeaderName> {
-    let mut names = defaults.forward_headers.clone();
-    for name in headers(section, "forward_headers") {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
-}
-
-/// A command has no headers to put anything into.
-fn refuse_headers(section: &Section<'_, '_>) {
-    for entry in ["forward_headers", "trace_context"].into_iter().filter_map(|name| section.entry(name)) {
-        let message = format!("`{}` has no effect: a command has no headers", entry.key.text);
-        section.report.error(entry.key.span, message, "leave it out");
-    }
-}
-
-/// An example with arguments that no call can have shows nothing.
-fn warn_of_impossible_examples(
-    report: &Report<'_>,
-    section: &Section<'_, '_>,
-    input: &InputSchema,
-    tests: &[Example],
-) {
-    let Some(Kind::List(items)) = section.get("tests").map(|node| &node.kind) else { return };
-    for (test, item) in tests.iter().zip(items) {
-        let Some(args) = item.get("args") else { continue };
-        if let Err(why) = input.check(test.args.clone().into()) {
-            report.warning(
-                args.span,
-                format!("no call has these arguments: {why}"),
-                "write what `input` asks for",
-            );
-        }
-    }
 }
 
 fn annotations(section: &Section<'_, '_>) -> Map<String, Value> {

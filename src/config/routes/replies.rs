@@ -1,0 +1,103 @@
+//! What the rules of a route make of replies, and what it promises of them.
+
+use super::Surroundings;
+use crate::{
+    config::{
+        promise,
+        reply::{self, Compiled},
+        schemas::{self, Asked},
+        section::Section,
+        short_lists,
+    },
+    route::Sampled,
+    rule::{Action, Otherwise, OutputSchema, Wrap},
+};
+
+/// The rules of a route.
+pub(super) struct RouteRules {
+    /// Its own, and after them those of `defaults.reply`.
+    pub(super) all: Vec<Compiled>,
+    pub(super) own_count: usize,
+}
+
+/// Reads `reply`, and puts the rules of `defaults` behind it. `None` when something is wrong; that has been reported then.
+pub(super) fn rules(
+    section: &Section<'_, '_>,
+    around: &Surroundings<'_>,
+    name: &str,
+    used: &mut Asked,
+) -> Option<RouteRules> {
+    let report = section.report;
+    let user = format!("the route `{name}`");
+    let own = match section.entry("reply") {
+        Some(entry) => {
+            around.rules.expand(report, &user, entry).and_then(|rules| reply::read(report, rules, used))
+        }
+        None => Some(Vec::new()),
+    };
+    let wanted = section.flag("default_reply") != Some(false);
+    if let (Some(entry), None) = (section.entry("default_reply"), around.default_reply) {
+        let help = "leave it out, or write `reply` under `defaults`";
+        report.warning(entry.key.span, "`default_reply` has no effect: `defaults` has no `reply`", help);
+    }
+    let defaults = match around.default_reply.filter(|_| wanted) {
+        Some(entry) => around
+            .rules
+            .expand_defaults(report, &user, entry)
+            .and_then(|rules| reply::read(report, rules, used)),
+        None => Some(Vec::new()),
+    };
+    let (own, defaults) = (own?, defaults?);
+    let own_count = own.len();
+    Some(RouteRules { all: reply::with_defaults(own, defaults), own_count })
+}
+
+/// Whether rules ask the client's model, and can do without.
+pub(super) fn sampled(rules: &[Compiled]) -> Option<Sampled> {
+    let samples = rules.iter().filter_map(|compiled| match &compiled.rule.action {
+        Action::Success(rule) => rule.sample.as_deref(),
+        Action::Error(_) => None,
+    });
+    samples.map(|sample| if sample.optional { Sampled::Optional } else { Sampled::Needed }).reduce(
+        |first, other| match (first, other) {
+            (Sampled::Optional, Sampled::Optional) => Sampled::Optional,
+            (Sampled::Needed, _) | (_, Sampled::Needed) => Sampled::Needed,
+        },
+    )
+}
+
+/// What becomes of a reply that no rule fits.
+pub(super) fn otherwise(section: &Section<'_, '_>, own_count: usize, calls_a_tool: bool) -> Otherwise {
+    match section.word("otherwise") {
+        Some("text") => Otherwise::Text,
+        // The rules of `defaults` say nothing of what its replies look like, so the default rules go on reading them.
+        None if own_count == 0 => Otherwise::Text,
+        // What a tool answers is known to be a tool result, whatever rules are for some of them.
+        None if calls_a_tool => Otherwise::Text,
+        _ => Otherwise::Error,
+    }
+}
+
+/// The schema of what the route gives: as written, or as the rules promise.
+pub(super) fn output(
+    section: &Section<'_, '_>,
+    rules: Option<&[Compiled]>,
+    own_count: usize,
+    otherwise: Otherwise,
+    wrap: Wrap,
+) -> Option<OutputSchema> {
+    let report = section.report;
+    let written = section.entry("output").map(|entry| (entry, schemas::output(report, &entry.value, wrap)));
+    let rules = rules?;
+    let Some((entry, written)) = written else {
+        let derived = promise::derived(report, rules, otherwise, wrap);
+        if derived.is_none() {
+            promise::warn_of_defaults(report, section, &rules[..own_count], otherwise, wrap);
+        }
+        return derived;
+    };
+    let written = written?;
+    promise::compare(report, &written, &entry.value, rules);
+    short_lists::warn(report, &written, &entry.value, rules);
+    Some(written)
+}
