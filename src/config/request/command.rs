@@ -1,6 +1,9 @@
 //! What a command is asked: `RUN UPSTREAM word {argument} …`, or a map with `arguments`.
 
-use super::{Compiled, Reader, is_name, single_argument};
+use super::{
+    Compiled, Reader,
+    values::{is_name, single_argument},
+};
 use crate::{
     config::{
         keys::BODY,

@@ -1,6 +1,6 @@
 //! What an MCP server is asked: `CALL UPSTREAM/TOOL`, or a map with `tool`.
 
-use super::{Compiled, Reader, expression};
+use super::{Compiled, Reader, values::expression};
 use crate::{
     config::{
         language,

@@ -1,0 +1,67 @@
+//! `rest`: where REST clients find the tool.
+
+use http::Method;
+
+use super::method_of;
+use crate::{
+    config::{language, node::Node, report::Report, schemas::Asked, section},
+    face::rest::RESERVED,
+    route::{PathTemplate, RestEndpoint},
+};
+
+/// Reads `rest`.
+pub(in crate::config) fn rest(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Option<RestEndpoint> {
+    let text = section::text_of(report, node, "`rest`")?;
+    let help = "write `METHOD /path/{argument}`, such as `POST /weather`";
+    let Some((method, path)) = text.trim().split_once(char::is_whitespace) else {
+        report.error(node.span, format!("`rest` has a method and a path, found {}", node.found()), help);
+        return None;
+    };
+    let path = path.trim();
+    let method = method_of(report, language::words_in(report, node.span, method), method)?;
+    if matches!(method, Method::HEAD | Method::OPTIONS) {
+        report.error(node.span, format!("a tool can't be called by `{method}`"), "take `GET` or `POST`");
+        return None;
+    }
+    let template = match PathTemplate::parse(path) {
+        Ok(template) => template,
+        Err(error) => {
+            report.error(node.span, error.to_string(), help);
+            return None;
+        }
+    };
+    let own = |reserved: &str| path == reserved || path.starts_with(&format!("{reserved}/"));
+    if let Some(reserved) = RESERVED.iter().find(|reserved| own(reserved)) {
+        let message = format!("the path `{path}` is not free: `{reserved}` is one of the program's own");
+        report.error(
+            node.span,
+            message,
+            "choose another, such as `/weather`; `POST /tools/NAME` is there anyway",
+        );
+        return None;
+    }
+    let whole = |segment: &str| {
+        !segment.contains('{') || (segment.starts_with('{') && segment.find('}') == Some(segment.len() - 1))
+    };
+    if let Some(segment) = path.split('/').find(|segment| !whole(segment)) {
+        let message = format!("in a REST path an argument takes a whole segment, found `{segment}`");
+        report.error(
+            node.span,
+            message,
+            "write `/reports/{id}`; the upstream's own path may have more beside it",
+        );
+        return None;
+    }
+    let names: Vec<&str> = template.arguments().collect();
+    if let Some(twice) =
+        names.iter().enumerate().find_map(|(at, name)| names[..at].contains(name).then_some(name))
+    {
+        let message = format!("the path has the argument `{twice}` twice");
+        report.error(node.span, message, "an argument has one place in the path");
+        return None;
+    }
+    for name in names {
+        asked.add(name, false, language::words_in(report, node.span, name));
+    }
+    Some(RestEndpoint { method, path: path.to_owned() })
+}

@@ -1,0 +1,233 @@
+//! The values of a request: a path with arguments, parameters, headers, a body.
+
+use http::HeaderName;
+use percent_encoding::percent_decode_str;
+
+use super::{NAMES, Reader};
+use crate::{
+    config::{
+        language,
+        node::{Entry, Kind, Node},
+        section::Section,
+        upstreams::{header_name, scalar},
+    },
+    route::{BodyTemplate, JsonTemplate, PathTemplate, ValueTemplate},
+    rule::Template,
+};
+
+impl Reader<'_, '_> {
+    /// A path with arguments, and the query after its `?`.
+    pub(super) fn target(
+        &mut self,
+        node: &Node,
+        text: &str,
+    ) -> Option<(PathTemplate, Vec<(String, ValueTemplate)>)> {
+        let (path, query) = text.split_once('?').unwrap_or((text, ""));
+        let path = match PathTemplate::parse(path) {
+            Ok(path) => path,
+            Err(error) => {
+                self.report.error(node.span, error.to_string(), "write `/forecast/{city}`");
+                return None;
+            }
+        };
+        for name in path.arguments() {
+            self.asked.add(name, false, language::words_in(self.report, node.span, name));
+        }
+        let mut parameters = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let decode =
+                |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+            match pair.split_once('=') {
+                None => parameters.push((decode(pair), ValueTemplate::NameOnly)),
+                Some((name, value)) => {
+                    parameters.push((decode(name), self.query_value(node, &decode(value))?))
+                }
+            }
+        }
+        Some((path, parameters))
+    }
+
+    /// The value of a parameter in a line: a text with `{argument}` in it.
+    fn query_value(&mut self, node: &Node, value: &str) -> Option<ValueTemplate> {
+        if value.contains("{{") {
+            let help =
+                "in a line an argument is written `{name}`; templates go into the map form, under `query`";
+            self.report.error(node.span, "a request in a line takes no templates", help);
+            return None;
+        }
+        let path = match PathTemplate::parse(&format!(
+            "/{}",
+            value.replace(|c: char| c != '{' && c != '}' && !is_name(c), "-")
+        )) {
+            Ok(path) => path,
+            Err(error) => {
+                self.report.error(node.span, error.to_string(), "write `?units={units}`");
+                return None;
+            }
+        };
+        for name in path.arguments() {
+            self.asked.add(name, false, language::words_in(self.report, node.span, name));
+        }
+        if let Some(name) = value
+            .strip_prefix('{')
+            .and_then(|rest| rest.strip_suffix('}'))
+            .filter(|name| name.chars().all(is_name))
+        {
+            return Some(ValueTemplate::Argument(name.to_owned()));
+        }
+        let jinja = value.replace('{', "{{ args.").replace('}', " }}");
+        match Template::compile(&jinja) {
+            Ok(template) => Some(ValueTemplate::Text(template)),
+            Err(error) => {
+                self.report.error(
+                    node.span,
+                    format!("the query can't be read: {error}"),
+                    "use the map form, with `query`",
+                );
+                None
+            }
+        }
+    }
+
+    pub(super) fn values(&mut self, entries: Option<&[Entry]>) -> Option<Vec<(String, ValueTemplate)>> {
+        let mut values = Vec::new();
+        let mut good = true;
+        for Entry { key, value } in entries.unwrap_or_default() {
+            let items = match &value.kind {
+                Kind::List(items) => items.as_slice(),
+                Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
+                    std::slice::from_ref(value)
+                }
+            };
+            for item in items {
+                match self.value(item, &format!("`{}`", key.text)) {
+                    Some(template) => values.push((key.text.clone(), template)),
+                    None => good = false,
+                }
+            }
+        }
+        good.then_some(values)
+    }
+
+    pub(super) fn value(&mut self, node: &Node, what: &str) -> Option<ValueTemplate> {
+        if let Some(name) = node.as_text().and_then(single_argument) {
+            self.asked.add(name, false, language::words_in(self.report, node.span, name));
+            return Some(ValueTemplate::Argument(name.to_owned()));
+        }
+        self.template(node, what).map(ValueTemplate::Text)
+    }
+
+    pub(super) fn headers(&mut self, entries: Option<&[Entry]>) -> Option<Vec<(HeaderName, Template)>> {
+        let mut headers = Vec::new();
+        let mut good = true;
+        for Entry { key, value } in entries.unwrap_or_default() {
+            let name = header_name(self.report, &key.text, key.span);
+            if value.as_text().is_some_and(|text| text.contains("${") || text.starts_with("file:")) {
+                let help = "put it under `headers` of the upstream; the headers of a request are templates";
+                self.report.error(value.span, "variables and files are not read here", help);
+                good = false;
+                continue;
+            }
+            match (name, self.template(value, &format!("the header `{}`", key.text))) {
+                (Some(name), Some(template)) => headers.push((name, template)),
+                _ => good = false,
+            }
+        }
+        good.then_some(headers)
+    }
+
+    pub(super) fn body(&mut self, section: &Section<'_, '_>) -> Option<BodyTemplate> {
+        let (json, form, text) = (section.get("json"), section.map("form"), section.get("text"));
+        match (json, form, text) {
+            (Some(json), None, None) => self.json(json, "a text of `json`").map(BodyTemplate::Json),
+            (None, Some(form), None) => self.values(Some(form)).map(BodyTemplate::Form),
+            (None, None, Some(text)) => self.template(text, "`text`").map(BodyTemplate::Text),
+            _ if section.get("form").is_some() && form.is_none() => None,
+            _ => {
+                let message = "`body` has one of `json`, `form` and `text`";
+                section.report.error(section.place, message, "write `body: { json: \"{{ args }}\" }`");
+                None
+            }
+        }
+    }
+
+    pub(super) fn json(&mut self, node: &Node, what: &str) -> Option<JsonTemplate> {
+        Some(match &node.kind {
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => JsonTemplate::Fixed(node.to_json()),
+            Kind::Text(text) if expression(&text.text) == Some("args") => {
+                self.asked.all = true;
+                JsonTemplate::AllArguments
+            }
+            Kind::Text(text) => match single_argument(&text.text) {
+                Some(name) => {
+                    self.asked.add(name, false, language::words_in(self.report, node.span, name));
+                    JsonTemplate::Argument(name.to_owned())
+                }
+                None if single_answer(&text.text).is_some() => {
+                    let (name, field) = single_answer(&text.text)?;
+                    self.template(node, "a text of `json`")?;
+                    JsonTemplate::Answer { name: name.to_owned(), field: field.map(str::to_owned) }
+                }
+                None if !text.text.contains("{{") && !text.text.contains("{%") => {
+                    JsonTemplate::Fixed(node.to_json())
+                }
+                None => JsonTemplate::Text(self.template(node, what)?),
+            },
+            Kind::List(items) => {
+                JsonTemplate::Array(items.iter().map(|item| self.json(item, what)).collect::<Option<_>>()?)
+            }
+            Kind::Map(entries) => JsonTemplate::Object(
+                entries
+                    .iter()
+                    .map(|entry| Some((entry.key.text.clone(), self.json(&entry.value, what)?)))
+                    .collect::<Option<_>>()?,
+            ),
+        })
+    }
+
+    pub(super) fn template(&mut self, node: &Node, what: &str) -> Option<Template> {
+        let text = scalar(self.report, node, what)?;
+        let bare = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        if let Some(name) = bare.filter(|name| !name.is_empty() && name.chars().all(is_name)) {
+            let help = format!(
+                "write `{{{{ args.{name} }}}}`; `{{{name}}}` is for paths and for requests in a line"
+            );
+            self.report.error(node.span, format!("{what} takes a template, found `{text}`"), help);
+            return None;
+        }
+        let template = language::template(self.report, node, what, &NAMES)?;
+        self.asked.add_answers(self.report, &template, node.span);
+        match language::arguments_of(&template) {
+            None => self.asked.all = true,
+            Some(arguments) => {
+                for (name, optional) in arguments {
+                    self.asked.add(&name, optional, language::words_in(self.report, node.span, &name));
+                }
+            }
+        }
+        Some(template)
+    }
+}
+
+/// `city` of `{{ args.city }}` and nothing else.
+pub(super) fn single_argument(text: &str) -> Option<&str> {
+    let name = expression(text)?.strip_prefix("args.")?;
+    (!name.is_empty() && name.chars().all(is_name)).then_some(name)
+}
+
+/// `form` and `count` of `{{ answers.form.count }}` and nothing else.
+fn single_answer(text: &str) -> Option<(&str, Option<&str>)> {
+    let path = expression(text)?.strip_prefix("answers.")?;
+    let (name, field) = path.split_once('.').map_or((path, None), |(name, field)| (name, Some(field)));
+    let good = |name: &str| !name.is_empty() && name.chars().all(is_name);
+    (good(name) && field.is_none_or(good)).then_some((name, field))
+}
+
+/// What stands in the only braces of a template that is nothing else.
+pub(super) fn expression(text: &str) -> Option<&str> {
+    text.trim().strip_prefix("{{")?.strip_suffix("}}").map(str::trim)
+}
+
+pub(super) fn is_name(character: char) -> bool {
+    character.is_ascii_alphanumeric() || character == '_'
+}
