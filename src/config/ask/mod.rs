@@ -1,0 +1,232 @@
+//! `ask`, `confirm` and `sample`: what is asked of a person or of the client's model before something is done.
+//!
+//! The rounds are here; `question` reads one, `form` what it has to fill in, `sample` what a model is asked.
+
+mod form;
+mod question;
+mod sample;
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    language,
+    node::{Kind, Node},
+    report::Report,
+    schemas::{Asked, AskedAnswer},
+    section::Section,
+    source::Span,
+    suggest,
+};
+use crate::{
+    route::{Asking, Form, InputSchema, InquiryTemplate, QuestionTemplate, Round},
+    rule::Template,
+};
+
+use question::one;
+pub(super) use sample::sample;
+
+/// What the templates of a question see.
+const NAMES: [&str; 2] = ["args", "answers"];
+/// The name of the answer to `confirm`.
+const CONFIRM: &str = "confirm";
+
+/// What is asked, as written. Forms of arguments are made when the arguments are known.
+#[derive(Default)]
+pub(super) struct Written {
+    rounds: Vec<Round>,
+    of_arguments: Vec<OfArguments>,
+    patience: Option<Duration>,
+}
+
+/// A question for arguments that were left out.
+struct OfArguments {
+    round: usize,
+    index: usize,
+    names: Vec<(String, Span)>,
+}
+
+/// Reads `ask` and `confirm` of a route or a prompt. `None` when something is wrong; that has been reported then.
+pub(super) fn read(section: &Section<'_, '_>, asked: &mut Asked) -> Option<Written> {
+    let report = section.report;
+    let before = report.errors();
+    let mut written = Written { patience: section.duration("answer_within"), ..Written::default() };
+    if let Some(entry) = section.entry("ask") {
+        let rounds = match &entry.value.kind {
+            Kind::List(rounds) => rounds.as_slice(),
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
+                std::slice::from_ref(&entry.value)
+            }
+        };
+        for round in rounds {
+            written.read_round(report, round, asked);
+        }
+    }
+    if let Some(entry) = section.entry("confirm") {
+        let place = entry.key.span;
+        match template(report, &entry.value, "`confirm`", asked) {
+            Some(message) => {
+                let inquiry = InquiryTemplate::Form { message, form: Form::default() };
+                written.add(report, place, vec![question(CONFIRM, inquiry)]);
+            }
+            None => return None,
+        }
+    }
+    (report.errors() == before).then_some(written)
+}
+
+fn question(name: &str, inquiry: InquiryTemplate) -> QuestionTemplate {
+    QuestionTemplate { name: name.to_owned(), when: None, optional: false, inquiry }
+}
+
+impl Written {
+    /// The names of the answers.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.rounds.iter().flatten().map(|question| question.name.as_str())
+    }
+
+    /// The arguments that are asked for where they are left out.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = &(String, Span)> {
+        self.of_arguments.iter().flat_map(|question| &question.names)
+    }
+
+    fn read_round(&mut self, report: &Report<'_>, node: &Node, asked: &mut Asked) {
+        let Some(entries) = node.as_map() else {
+            let message = format!("a round of questions is a map of names, found {}", node.found());
+            return report.error(node.span, message, "write `ask: { NAME: { message: \"…\" } }`");
+        };
+        let mut round = Vec::new();
+        for entry in entries {
+            let index = round.len();
+            if let Some((question, names)) = one(report, entry, asked) {
+                if !names.is_empty() {
+                    self.of_arguments.push(OfArguments { round: self.rounds.len(), index, names });
+                }
+                if self.names().any(|known| known == question.name) {
+                    let message = format!("two questions are called `{}`", question.name);
+                    report.error(
+                        entry.key.span,
+                        message,
+                        "its name is where the answer is found; choose another",
+                    );
+                }
+                round.push(question);
+            }
+        }
+        let place = entries.first().map_or(node.span, |entry| entry.key.span);
+        self.add(report, place, round);
+    }
+
+    fn add(&mut self, report: &Report<'_>, place: Span, round: Round) {
+        if let Some(twice) = round.iter().find(|question| self.names().any(|known| known == question.name)) {
+            let message = format!("two questions are called `{}`", twice.name);
+            return report.error(place, message, "its name is where the answer is found; choose another");
+        }
+        if self.names().count() + round.len() > Asking::QUESTION_LIMIT {
+            let message = format!("more than {} questions", Asking::QUESTION_LIMIT);
+            return report.error(place, message, "ask for several things in one form");
+        }
+        self.rounds.push(round);
+    }
+
+    /// The questions, now that it is known what arguments look like.
+    pub(super) fn finish(mut self, report: &Report<'_>, input: &InputSchema) -> Option<Asking> {
+        let document = input.document();
+        let (properties, required) = (document.get("properties"), document.get("required"));
+        let is_required = |name: &str| {
+            required.and_then(Value::as_array).is_some_and(|names| names.iter().any(|other| other == name))
+        };
+        let before = report.errors();
+        for OfArguments { round, index, names } in &self.of_arguments {
+            let mut wanted = Map::new();
+            for (name, span) in names {
+                let Some(property) = properties.and_then(|properties| properties.get(name)) else {
+                    let known = properties.and_then(Value::as_object).into_iter().flatten();
+                    let known: Vec<&str> = known.map(|(name, _)| name.as_str()).collect();
+                    let help = suggest::help(name, "the arguments", known);
+                    report.error(*span, format!("there is no argument `{name}` to ask for"), help);
+                    continue;
+                };
+                if is_required(name) {
+                    let message = format!("`{name}` is required by `input`, so no caller leaves it out");
+                    report.error(
+                        *span,
+                        message,
+                        "take it out of `required`: it is asked for where it is missing",
+                    );
+                } else if property.get("default").is_some() {
+                    let message = format!("`{name}` has a default, so it is never missing");
+                    report.error(*span, message, "take the default out of `input`");
+                }
+                wanted.insert(name.clone(), property.clone());
+            }
+            let all: Vec<&String> = wanted.keys().collect();
+            let document = json!({ "properties": wanted, "required": all });
+            let Value::Object(document) = document else { continue };
+            match Form::compile(&document) {
+                Ok(made) => {
+                    if let InquiryTemplate::Arguments { form, .. } = &mut self.rounds[*round][*index].inquiry
+                    {
+                        *form = made;
+                    }
+                }
+                Err(error) => {
+                    let name = error.pointer.split('/').nth(2).unwrap_or_default();
+                    let place = names.iter().find(|(known, _)| known == name).or_else(|| names.first());
+                    if let Some((name, span)) = place {
+                        let message = format!("a person can't be asked for `{name}`: {error}");
+                        report.error(
+                            *span,
+                            message,
+                            "ask for it in `fields`, and build the argument in the request",
+                        );
+                    }
+                }
+            }
+        }
+        (report.errors() == before).then_some(Asking {
+            rounds: self.rounds,
+            sampled: None,
+            patience: self.patience.unwrap_or(Asking::DEFAULT_PATIENCE),
+        })
+    }
+}
+
+/// An answer that nobody was asked for is never there.
+pub(super) fn refuse_unknown_answers<'a>(
+    report: &Report<'_>,
+    who: &str,
+    named: impl Iterator<Item = &'a AskedAnswer>,
+    names: &[&str],
+) {
+    for answer in named.filter(|answer| !names.contains(&answer.name.as_str())) {
+        let name = &answer.name;
+        let help = match names {
+            [] => Some(format!("{who} asks nothing: write `ask: {{ {name}: {{ message: \"…\" }} }}`")),
+            _ => suggest::help(name, "its questions", names.iter().copied()),
+        };
+        report.within(answer.context.clone(), || {
+            report.error(answer.span, format!("there is no answer `{name}`"), help);
+        });
+    }
+}
+
+fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut Asked) -> Option<Template> {
+    let template = language::template(report, node, what, &NAMES)?;
+    note(report, &template, node.span, asked);
+    Some(template)
+}
+
+/// What a template asks of arguments and answers.
+fn note(report: &Report<'_>, template: &Template, span: Span, asked: &mut Asked) {
+    asked.add_answers(report, template, span);
+    match language::arguments_of(template) {
+        None => asked.all = true,
+        Some(arguments) => {
+            for (name, _) in arguments {
+                asked.add(&name, true, language::words_in(report, span, &name));
+            }
+        }
+    }
+}
