@@ -8,15 +8,17 @@ mod ask;
 mod content;
 mod example;
 mod extract;
+mod field;
 mod process;
 mod prompt;
 mod route;
 mod rule;
 mod server_tls;
+mod upstream;
 
 pub(super) use self::{
-    addresses::*, ask::*, content::*, example::*, extract::*, process::*, prompt::*, route::*, rule::*,
-    server_tls::*,
+    addresses::*, ask::*, content::*, example::*, extract::*, field::*, process::*, prompt::*, route::*,
+    rule::*, server_tls::*, upstream::*,
 };
 
 /// The keys of one section of the file.

@@ -1,0 +1,243 @@
+//! What an upstream is, who it is told we are, and what guards it.
+
+use super::*;
+
+pub(in crate::config) static UPSTREAM: Keys = Keys {
+    of: "an upstream",
+    id: "upstream",
+    list: &[
+        key(
+            "url",
+            OneOrMore(&Text),
+            "Where it is: `http://host:port/base`, `https://host:port/base`, or `unix:/path/to/socket:/base`; a list \
+             where one service has several addresses.",
+        ),
+        key(
+            "ejection",
+            Either(&[OFF, Section(&EJECTION)]),
+            "When one address of several is left out, or `off`.",
+        ),
+        key("health", Section(&HEALTH), "How each address is asked after its health. Default: not at all."),
+        key(
+            "dns_refresh",
+            Duration(100, 24 * HOUR),
+            "After how long the name of a host is looked up again. Default `30s`.",
+        ),
+        key(
+            "command",
+            List(&Scalar),
+            "In the place of `url`: a program and its words, started for each call. There is no shell.",
+        ),
+        key("cgi", Text, "In the place of `url`: the path of a CGI program, started for each request."),
+        key(
+            "cwd",
+            Text,
+            "The folder that the program works in. Default `/`; of a CGI program, the one it lies in.",
+        ),
+        key("environment", Section(&ENVIRONMENT), "What the program sees beside `PATH` and a locale."),
+        key(
+            "mcp",
+            Either(&[Text, Section(&MCP_CHILD)]),
+            "In the place of `url`: an MCP server, by its address or as a program to start.",
+        ),
+        key(
+            "tools",
+            Either(&[OFF, Section(&TOOLS)]),
+            "Which tools of an MCP server are listed, and as what; or `off`. Default: all of them.",
+        ),
+        key(
+            "protocol",
+            Word(&["auto", "http1.0", "http1", "http2"]),
+            "Which HTTP it speaks. Default `auto`: HTTP/2 where TLS agrees on it, else HTTP/1.1.",
+        ),
+        key("tls", Section(&TLS), "Whom an `https://` address is taken for, and who we are."),
+        key("connect_timeout", DEADLINE, "How long connecting may take."),
+        key(
+            "headers",
+            Map(&Scalar),
+            "Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file.",
+        ),
+        key(
+            "auth",
+            Section(&AUTH),
+            "How it is told who asks: one of `basic`, `bearer` and `oauth`. Without its credential nothing is sent.",
+        ),
+        key("redirects", Count(0, 10), "How many redirects to its own address are followed. Default 0."),
+        key("in_flight", IN_FLIGHT, "How many calls it gets at once."),
+        key("attempt_timeout", DEADLINE, "How long one attempt may take."),
+        key("retry", Either(&[OFF, Section(&RETRY)]), "How what fails in passing is asked again, or `off`."),
+        key("breaker", Either(&[OFF, Section(&BREAKER)]), "When it is left alone for a while, or `off`."),
+        key(
+            "rate",
+            RATE_FORM,
+            "How often it may be asked, by all together: `100 per minute`, a map, or `off`.",
+        ),
+        key(
+            "caller_rate",
+            RATE_FORM,
+            "How often each caller may call its routes: `10 per second`, a map, or `off`.",
+        ),
+        key("deadline", DEADLINE, "How long a call may take, for its routes."),
+        key("reply_limit", REPLY_LIMIT, "The longest reply that is read, for its routes."),
+        key("value_limit", VALUE_LIMIT, "How many values a reply may have, for its routes."),
+    ],
+};
+
+pub(in crate::config) static AUTH: Keys = Keys {
+    of: "`auth`",
+    id: "auth",
+    list: &[
+        key("basic", Section(&BASIC), "A user and a password."),
+        key(
+            "bearer",
+            Text,
+            "A token: `${NAME}`, or `file:/path`, which is read again while it is used, so that the token may change.",
+        ),
+        key("oauth", Section(&OAUTH), "A token that a server gives for a client's name and secret."),
+    ],
+};
+
+pub(in crate::config) static BASIC: Keys = Keys {
+    of: "`basic`",
+    id: "basic",
+    list: &[
+        key("user", Scalar, "The user; no colon is in it."),
+        key("password", Scalar, "The password: `${NAME}` or `file:/path`."),
+    ],
+};
+
+pub(in crate::config) static OAUTH: Keys = Keys {
+    of: "`oauth`",
+    id: "oauth",
+    list: &[
+        key("token_url", Text, "Where tokens are given: `https://login.example.com/oauth/token`."),
+        key("client_id", Scalar, "The client's name."),
+        key("client_secret", Scalar, "The client's secret: `${NAME}` or `file:/path`."),
+        key("scopes", NAMES, "What the token is to allow. Default: what the server gives unasked."),
+        key("audience", Text, "Whom the token is for, where the server wants to know."),
+        key("parameters", Map(&Scalar), "What else the server wants to know, such as `resource`."),
+        key(
+            "auth_style",
+            Word(&["basic", "post"]),
+            "How the client says who it is: by `Authorization`, or in the body. Default `basic`.",
+        ),
+        key("tls", Section(&TLS), "Whom the token server is taken for, and who we are."),
+    ],
+};
+
+pub(in crate::config) static ENVIRONMENT: Keys = Keys {
+    of: "`environment`",
+    id: "environment",
+    list: &[
+        key("allow", NAMES, "Names of variables that it sees as this process has them."),
+        key(
+            "set",
+            Map(&Scalar),
+            "Variables and their values; `${NAME}` and `file:/path` keep secrets out of the file. Default: `LC_ALL: C.UTF-8`.",
+        ),
+    ],
+};
+
+pub(in crate::config) static MCP_CHILD: Keys = Keys {
+    of: "`mcp`",
+    id: "mcp_child",
+    list: &[
+        key("command", List(&Scalar), "The program and its words. There is no shell."),
+        key("cwd", Text, "The folder that the program works in. Default `/`."),
+        key(
+            "environment",
+            Section(&ENVIRONMENT),
+            "What the program sees beside `PATH`, `HOME` and a locale.",
+        ),
+    ],
+};
+
+pub(in crate::config) static TOOLS: Keys = Keys {
+    of: "`tools`",
+    id: "tools",
+    list: &[
+        key("prefix", Text, "What is put before the name of each. Default: nothing."),
+        key(
+            "only",
+            NAMES,
+            "The tools that are listed, by the server's names; `*` stands for anything. Default: all.",
+        ),
+        key("except", NAMES, "The tools that are not."),
+        key("rename", Map(&Text), "Other names, whole: the server's name, and what it is called here."),
+        key("describe", Map(&Text), "Other descriptions, by the server's names."),
+        key("reply", REPLY, "What their answers mean: rules, tried before an answer is taken as it is."),
+        key(
+            "refresh",
+            Duration(SECOND, 24 * HOUR),
+            "How often the list is asked for, beside when the server says that it changed. Default `5m`.",
+        ),
+    ],
+};
+
+pub(in crate::config) static TLS: Keys = Keys {
+    of: "`tls`",
+    id: "tls",
+    list: &[
+        key(
+            "ca",
+            Text,
+            "The roots to trust, in PEM: `file:/path`, `${NAME}` or the text. Default: those of the system.",
+        ),
+        key(
+            "fingerprint",
+            Text,
+            "Instead of roots: the SHA-256 fingerprint of the one certificate to trust, for servers that sign their own.",
+        ),
+        key(
+            "server_name",
+            Text,
+            "The name that the certificate is for, and that is sent as SNI. Default: the host of `url`.",
+        ),
+        key(
+            "certificate",
+            Text,
+            "Our own certificate and those above it, in PEM, for servers that ask for one.",
+        ),
+        key("key", Text, "Its private key, in PEM: `file:/path` or `${NAME}`."),
+    ],
+};
+
+pub(in crate::config) static RETRY: Keys = Keys {
+    of: "`retry`",
+    id: "retry",
+    list: &[
+        key("attempts", Count(1, 10), "How often one call asks, the first time included. Default 3."),
+        key(
+            "backoff",
+            Duration(1, HOUR),
+            "The longest wait before the second attempt; it doubles with each, and is random up to that. Default `100ms`.",
+        ),
+        key("longest_wait", Duration(1, HOUR), "The longest wait between two attempts. Default `2s`."),
+    ],
+};
+
+pub(in crate::config) static RATE: Keys = Keys {
+    of: "`rate`",
+    id: "rate",
+    list: &[
+        key("limit", Text, "How many calls in how long: `100 per minute`, `5 per 10s`."),
+        key(
+            "burst",
+            Count(1, 1_000_000),
+            "How many of them may come at once, after a time without any. Default: as many as `limit` has.",
+        ),
+    ],
+};
+
+pub(in crate::config) static BREAKER: Keys = Keys {
+    of: "`breaker`",
+    id: "breaker",
+    list: &[
+        key("failures", Count(1, 1_000_000), "After how many failures in a row it opens. Default 10."),
+        key(
+            "rest",
+            Duration(1, HOUR),
+            "How long it stays open before one call is let through. Default `5s`.",
+        ),
+    ],
+};
