@@ -149,19 +149,8 @@ pub(super) const OF_ADDRESSES: [&str; 9] = [
     "redirects",
 ];
 
-/// Those of an MCP server, which may be at one.
-const OF_MCP: [&str; 10] = [
-    "tools",
-    "ejection",
-    "health",
-    "dns_refresh",
-    "protocol",
-    "tls",
-    "connect_timeout",
-    "headers",
-    "auth",
-    "redirects",
-];
+/// Those for a program.
+const OF_PROGRAMS: [&str; 2] = ["cwd", "environment"];
 
 /// What kinds of upstream there are, each with a key of its own that says what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,11 +163,12 @@ enum UpstreamKind {
 
 impl UpstreamKind {
     /// The key that makes an upstream one of this kind, and those that it may have beside it.
-    const KEYS: [(Self, &'static str, &'static [&'static str]); 4] = [
-        (Self::Http, "url", &OF_ADDRESSES),
-        (Self::Command, "command", &["cwd", "environment"]),
-        (Self::Cgi, "cgi", &["cwd", "environment"]),
-        (Self::Mcp, "mcp", &OF_MCP),
+    const KEYS: [(Self, &'static str, &'static [&'static [&'static str]]); 4] = [
+        (Self::Http, "url", &[&OF_ADDRESSES]),
+        (Self::Command, "command", &[&OF_PROGRAMS]),
+        (Self::Cgi, "cgi", &[&OF_PROGRAMS]),
+        // It may be at an address, too.
+        (Self::Mcp, "mcp", &[&["tools"], &OF_ADDRESSES]),
     ];
 
     /// The kind of an upstream; that of HTTP where nothing says it. Keys that are for another kind are refused.
@@ -188,8 +178,8 @@ impl UpstreamKind {
         let (kind, key, own) = kinds.next().unwrap_or(Self::KEYS[0]);
         let others = Self::KEYS.into_iter().filter(|(other, ..)| *other != kind);
         let mut refused: Vec<&'static str> =
-            others.flat_map(|(_, key, beside)| std::iter::once(key).chain(beside.iter().copied())).collect();
-        refused.retain(|name| !own.contains(name));
+            others.flat_map(|(_, key, beside)| std::iter::once(key).chain(beside.concat())).collect();
+        refused.retain(|name| !own.concat().contains(name));
         refused.sort_unstable();
         refused.dedup();
         section.refuse_beside(&refused, key);

@@ -153,7 +153,7 @@ impl Drop for Listening {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{
         config::{self, Sources},
@@ -161,7 +161,7 @@ mod tests {
     };
 
     /// Nobody is there to be asked, which nobody hears of.
-    fn gateway() -> Gateway {
+    pub(in crate::face::mcp) fn gateway() -> Gateway {
         let text = "upstreams: { none: http://127.0.0.1:1 }
 routes:
   each: { description: x, request: \"GET none/{x}\", resource: { uri: \"t://{x}\", watch: 1d } }

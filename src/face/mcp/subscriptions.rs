@@ -200,21 +200,7 @@ impl Resources {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        config::{self, Sources},
-        serve,
-    };
-
-    /// Nobody is there to be asked, which nobody hears of.
-    fn gateway() -> Gateway {
-        let text = "upstreams: { none: http://127.0.0.1:1 }
-routes:
-  each: { description: x, request: \"GET none/{x}\", resource: { uri: \"test://{x}\", watch: 1d } }
-  once: { description: x, request: GET none/once, resource: once:x }
-";
-        let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();
-        serve::assemble(&loaded).unwrap().gateway
-    }
+    use crate::face::mcp::subscribed::tests::gateway;
 
     #[track_caller]
     fn check(asked: Value, acknowledged: Value, heard: &Heard, expected: &[(&str, Option<&str>)]) {
@@ -238,12 +224,12 @@ routes:
         let prompts = json!({ "promptsListChanged": true });
         check(asked, prompts, &changed(Change::Prompts), &[("notifications/prompts/list_changed", None)]);
         check(json!({}), json!({}), &Heard::Missed, &[]);
-        let resource = json!({ "resourceSubscriptions": ["test://a"] });
-        let told = [("notifications/resources/updated", Some("test://a"))];
-        check(resource.clone(), resource.clone(), &changed(Change::Resource("test://a".into())), &told);
-        check(resource.clone(), resource.clone(), &changed(Change::Resource("test://b".into())), &[]);
+        let resource = json!({ "resourceSubscriptions": ["t://a"] });
+        let told = [("notifications/resources/updated", Some("t://a"))];
+        check(resource.clone(), resource.clone(), &changed(Change::Resource("t://a".into())), &told);
+        check(resource.clone(), resource.clone(), &changed(Change::Resource("t://b".into())), &[]);
         check(resource.clone(), resource.clone(), &Heard::Missed, &told);
-        let too_much = json!({ "resourceSubscriptions": ["test://a", "once:x", "none:x", "test://a"] });
+        let too_much = json!({ "resourceSubscriptions": ["t://a", "once:x", "none:x", "t://a"] });
         check(too_much, resource, &Heard::Missed, &told);
     }
 }

@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use serde_json::json;
 
 use super::*;
@@ -5,21 +7,26 @@ use super::*;
 /// As a debug build is slow.
 const MOST: usize = 200_000;
 
-#[track_caller]
-fn check(filter: &str, input: &str, expected: Result<&str, &str>) {
-    let input = serde_json::from_str(input).unwrap();
-    let (args, headers) = (json!({"city": "Oslo"}), json!({}));
-    let names = JqNames {
-        args: &args,
+/// What a filter sees beside its value: these arguments, and nothing else of note.
+fn names(args: &Value) -> JqNames<'_> {
+    static NO_HEADERS: LazyLock<Value> = LazyLock::new(|| json!({}));
+    JqNames {
+        args,
         answers: &Value::Null,
         status: 200,
         exit: None,
-        headers: &headers,
+        headers: &NO_HEADERS,
         captures: &[],
         most_values: MOST,
         stop: None,
-    };
-    match (Jq::compile(filter).and_then(|jq| jq.apply(&input, names)), expected) {
+    }
+}
+
+#[track_caller]
+fn check(filter: &str, input: &str, expected: Result<&str, &str>) {
+    let input = serde_json::from_str(input).unwrap();
+    let args = json!({"city": "Oslo"});
+    match (Jq::compile(filter).and_then(|jq| jq.apply(&input, names(&args))), expected) {
         (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
         (Err(error), Err(part)) => assert!(error.message.contains(part), "{error}"),
         (found, _) => panic!("found {found:?}, expected {expected:?}"),
@@ -110,16 +117,7 @@ fn loops_and_paths_work_within_the_bounds() {
 #[test]
 fn a_condition_that_fails_does_not_hold() {
     let empty = json!({});
-    let names = JqNames {
-        args: &empty,
-        answers: &Value::Null,
-        status: 200,
-        exit: None,
-        headers: &empty,
-        captures: &[],
-        most_values: MOST,
-        stop: None,
-    };
+    let names = names(&empty);
     let holds = |filter: &str, input| Jq::compile(filter).unwrap().holds(&input, names);
     assert!(holds("has(\"error\")", json!({"error": null})));
     assert!(!holds(".error", json!({"error": null})));
@@ -134,16 +132,7 @@ fn lists_are_gone_through_freely_and_crossed_within_bounds() {
     let long = numbers(30_000);
     let crossed_ends = |filter: &str| {
         let (input, empty) = (serde_json::from_str(&long).unwrap(), json!({}));
-        let names = JqNames {
-            args: &empty,
-            answers: &Value::Null,
-            status: 200,
-            exit: None,
-            headers: &empty,
-            captures: &[],
-            stop: None,
-            most_values: 1_000_000,
-        };
+        let names = JqNames { most_values: 1_000_000, ..names(&empty) };
         let error = Jq::compile(filter).unwrap().apply(&input, names).unwrap_err();
         assert!(
             error.detail.as_ref().is_some_and(|detail| detail.contains("too much work")),
@@ -182,16 +171,7 @@ fn what_is_counted_is_a_path_all_the_same() {
 fn a_filter_ends_when_nobody_waits_any_more() {
     let (jq, empty, stop) =
         (Jq::compile("reduce range(9) as $i (0; . + $i)").unwrap(), Value::Null, Stop::default());
-    let names = || JqNames {
-        args: &empty,
-        answers: &Value::Null,
-        status: 200,
-        exit: None,
-        headers: &empty,
-        captures: &[],
-        most_values: MOST,
-        stop: Some(&stop),
-    };
+    let names = || JqNames { stop: Some(&stop), ..names(&empty) };
     assert!(jq.apply(&empty, names()).is_ok());
     stop.now();
     assert!(jq.apply(&empty, names()).is_err());
