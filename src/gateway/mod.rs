@@ -25,7 +25,7 @@ mod translating;
 mod watch;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -37,7 +37,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     observe::{Meters, RequestId},
-    policy::{Guarded, Passthrough, PolicyCounts},
+    policy::{Guarded, Guards, Passthrough, PolicyCounts},
     prompt::PromptTable,
     reply::Reply,
     route::{LogLevel, Route, RouteTable, TraceContext, UpstreamName, UpstreamRequest},
@@ -144,6 +144,8 @@ pub struct Snapshot {
     pub ways: HashMap<ToolName, Guarded>,
     /// How often the guards on all these ways did something.
     pub counts: PolicyCounts,
+    /// What stands before each upstream, for who asks how it is.
+    pub guards: BTreeMap<UpstreamName, Guards>,
     /// Who gets every path that is not ours, unread.
     pub passthrough: Option<Passthrough>,
     /// What can be called, as clients read it.
@@ -221,6 +223,7 @@ impl Snapshot {
             upstreams,
             ways: HashMap::new(),
             counts: PolicyCounts::default(),
+            guards: BTreeMap::new(),
             passthrough,
             catalog,
             resources,
@@ -238,6 +241,12 @@ impl Snapshot {
     #[must_use]
     pub fn with_ways(self, ways: HashMap<ToolName, Guarded>, counts: PolicyCounts) -> Self {
         Self { ways, counts, ..self }
+    }
+
+    /// The same with what stands before each upstream.
+    #[must_use]
+    pub fn guarded_by(self, guards: BTreeMap<UpstreamName, Guards>) -> Self {
+        Self { guards, ..self }
     }
 
     /// The same with prompts.
@@ -430,7 +439,7 @@ impl Snapshot {
         arguments: Arguments,
         reply: Reply,
         due: Due,
-        (asker, record): (&mut dyn Asker, &Record<'_>),
+        (asker, record): (&mut dyn Asker, &mut Record<'_>),
     ) -> Result<Translation, Box<ToolResult>> {
         let mut translation = self.translate(route, arguments.clone(), reply.clone(), due, record).await?;
         let Some(sample) = translation.asks.take() else { return Ok(translation) };
@@ -445,7 +454,7 @@ impl Snapshot {
         arguments: Arguments,
         reply: Reply,
         due: Due,
-        record: &Record<'_>,
+        record: &mut Record<'_>,
     ) -> Result<Translation, Box<ToolResult>> {
         let translated = self.translating.translate(route, arguments, reply, due.at).await;
         translated.map_err(|why| match why {

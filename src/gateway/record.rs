@@ -1,13 +1,13 @@
 //! The log of one call.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use http::StatusCode;
 use tracing::{debug, error, info, warn};
 
 use super::{Call, Face};
 use crate::{
-    observe::{CallLabels, Chain, Meters, Quoted, RequestId},
+    observe::{CallLabels, Chain, Decided, Failure, Meters, Quoted, RequestId},
     reply::{End, Exit, Reply},
     route::{Route, UpstreamName},
     rule::{Note, Redaction},
@@ -32,6 +32,9 @@ pub(super) struct Record<'a> {
     /// How long ago the reply came, where it was kept since.
     age: Option<Duration>,
     outcome: Option<Outcome>,
+    decided: Option<Decided>,
+    /// What the log says of why it failed.
+    reason: Option<String>,
     /// Whether the work goes on without the call.
     open: bool,
 }
@@ -56,6 +59,8 @@ impl<'a> Record<'a> {
             exit: None,
             age: None,
             outcome: None,
+            decided: None,
+            reason: None,
             open: false,
         }
     }
@@ -95,32 +100,39 @@ impl<'a> Record<'a> {
     }
 
     /// Which rule of the route has decided; the default rules where there is none.
-    pub(super) fn decided(&self, rule: Option<usize>) {
+    pub(super) fn decided(&mut self, rule: Option<usize>) {
+        self.decided = Some(rule.into());
         self.meters.rule_decided(&self.tool.shared().into(), rule);
     }
 
-    pub(super) fn upstream_failed(&self, error: &UpstreamError, took: Duration, redaction: &Redaction) {
+    pub(super) fn upstream_failed(&mut self, error: &UpstreamError, took: Duration, redaction: &Redaction) {
         if !error.is_our_own_word() {
             self.meters.upstream_replied(&self.upstream.shared().into(), error.as_word(), took);
         }
         let chain = Chain(error).to_string();
+        let chain = redaction.hide_long(&chain);
         warn!(
             tool = %self.tool,
             request_id = %self.request_id,
             upstream = %error.upstream(),
             // A part of it may be what the upstream sent.
-            error = %Quoted(&redaction.hide_long(&chain)),
+            error = %Quoted(&chain),
             "upstream gave no usable reply"
         );
+        self.reason = Some(chain.into_owned());
     }
 
     /// What the rule has to say about how it read the reply. When that failed, an operator must learn why without
     /// being asked for it beforehand; what shows the reply's own words is for a log of every detail only.
-    pub(super) fn notes(&self, notes: &[Note], outcome: Outcome) {
+    pub(super) fn notes(&mut self, notes: &[Note], outcome: Outcome) {
         for note in notes {
             let (tool, request_id) = (self.tool, self.request_id);
             if outcome == Outcome::Error(Fault::Unreadable) && !note.is_body() {
                 warn!(%tool, %request_id, %note, "the reply could not be read");
+                self.reason = Some(match self.reason.take() {
+                    Some(before) => format!("{before}; {note}"),
+                    None => note.to_string(),
+                });
             } else {
                 debug!(%tool, %request_id, %note, "note of the rule");
             }
@@ -135,7 +147,8 @@ impl<'a> Record<'a> {
         );
     }
 
-    pub(super) fn panicked(&self) {
+    pub(super) fn panicked(&mut self) {
+        self.reason = Some("translation of the reply panicked".to_owned());
         error!(tool = %self.tool, request_id = %self.request_id, "translation of the reply panicked");
     }
 
@@ -167,6 +180,21 @@ impl Drop for Record<'_> {
             fault: fault.unwrap_or_default(),
         };
         self.meters.call_ended(&labels, took);
+        if matches!(outcome, "error" | "cancelled") {
+            self.meters.failures().keep(Failure {
+                at: SystemTime::now(),
+                tool: self.tool.shared(),
+                upstream: self.upstream.shared(),
+                face: self.face.as_str(),
+                request_id: self.request_id.clone(),
+                outcome,
+                fault: labels.fault,
+                upstream_status: self.upstream_status.map(|status| status.as_u16()),
+                decided: self.decided,
+                reason: self.reason.take().map(Into::into),
+                took,
+            });
+        }
         info!(
             tool = %self.tool,
             outcome,

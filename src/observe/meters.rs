@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use super::Failures;
 use prometheus_client::{
     collector::Collector,
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text::encode},
@@ -14,8 +15,24 @@ use prometheus_client::{
 };
 
 /// The bounds of durations, in seconds: from what a proxy costs to what nobody waits for.
-const DURATION_BOUNDS: [f64; 13] =
+pub(super) const DURATION_BOUNDS: [f64; 13] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
+
+/// As many as there are bounds, and one for what is longer than all.
+pub(super) const BUCKETS: usize = DURATION_BOUNDS.len() + 1;
+
+/// What calls are read by that are over.
+const CALLS: &str = "calls";
+const DURATIONS: &str = "durations";
+
+/// One number of what is counted for a tool; the same kind may come several times, for more labels than it tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading<'t> {
+    /// So many calls ended so.
+    Calls { outcome: &'t str, count: u64 },
+    /// So many took longer than the bucket before has, and not longer than this one.
+    Took { bucket: usize, count: u64 },
+}
 
 /// All that this process counts. Clones count the same.
 #[derive(Clone, Default)]
@@ -23,12 +40,15 @@ pub struct Meters(Arc<Counted>);
 
 struct Counted {
     registry: Mutex<Registry>,
+    /// Calls and how long they took, which are read apart from everything else.
+    of_calls: Registry,
     calls: Family<CallLabels, Counter>,
     durations: Family<DurationLabels, Histogram, fn() -> Histogram>,
     in_flight: Family<FaceLabels, Gauge>,
     rules: Family<RuleLabels, Counter>,
     replies: Family<ReplyLabels, Counter>,
     upstream_durations: Family<UpstreamLabels, Histogram, fn() -> Histogram>,
+    failures: Failures,
 }
 
 /// A name that many series share.
@@ -87,14 +107,16 @@ struct UpstreamLabels {
 impl Default for Counted {
     fn default() -> Self {
         let durations: fn() -> Histogram = || Histogram::new(DURATION_BOUNDS);
-        let counted = Self {
+        let mut counted = Self {
             registry: Mutex::new(Registry::with_prefix("glossator")),
+            of_calls: Registry::default(),
             calls: Family::default(),
             durations: Family::new_with_constructor(durations),
             in_flight: Family::default(),
             rules: Family::default(),
             replies: Family::default(),
             upstream_durations: Family::new_with_constructor(durations),
+            failures: Failures::default(),
         };
         let mut registry = counted.registry.lock().unwrap_or_else(PoisonError::into_inner);
         registry.register("calls", "Calls that are over", counted.calls.clone());
@@ -112,11 +134,18 @@ impl Default for Counted {
             counted.upstream_durations.clone(),
         );
         drop(registry);
+        counted.of_calls.register(CALLS, "", counted.calls.clone());
+        counted.of_calls.register(DURATIONS, "", counted.durations.clone());
         counted
     }
 }
 
 impl Meters {
+    /// The last calls that failed.
+    pub fn failures(&self) -> &Failures {
+        &self.0.failures
+    }
+
     /// Counts what somebody else knows, whenever it is asked for.
     pub fn register(&self, collector: impl Collector + 'static) {
         let mut registry = self.0.registry.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,6 +180,35 @@ impl Meters {
         self.0.upstream_durations.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
+    /// Tells of each tool what is counted of its calls.
+    ///
+    /// The numbers are read from their text, since a family gives its members to nobody else.
+    pub(super) fn read(&self, mut tell: impl FnMut(&str, Reading<'_>)) {
+        let mut text = String::new();
+        encode(&mut text, &self.0.of_calls).expect("a String takes everything");
+        // Buckets come in order, and count all that are below them, too.
+        let (mut bucket, mut below) = (0, 0);
+        for line in text.lines() {
+            let Some((name, rest)) = line.split_once('{') else { continue };
+            let Some((labels, value)) = rest.split_once("} ") else { continue };
+            let Some(tool) = label(labels, "tool=\"") else { continue };
+            let Some(count) = value.split(' ').next().and_then(|count| count.parse::<u64>().ok()) else {
+                continue;
+            };
+            match name.split_once('_') {
+                Some((CALLS, "total")) => {
+                    let outcome = label(labels, "outcome=\"").unwrap_or_default();
+                    tell(tool, Reading::Calls { outcome, count });
+                }
+                Some((DURATIONS, "bucket")) => {
+                    tell(tool, Reading::Took { bucket, count: count.saturating_sub(below) });
+                    (bucket, below) = if bucket + 1 == BUCKETS { (0, 0) } else { (bucket + 1, count) };
+                }
+                Some(_) | None => {}
+            }
+        }
+    }
+
     /// All of it, as text of the media type [`MEDIA_TYPE`](Self::MEDIA_TYPE).
     pub fn to_text(&self) -> String {
         let mut text = String::new();
@@ -167,6 +225,12 @@ impl fmt::Debug for Meters {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Meters")
     }
+}
+
+/// The value of a label. Names of tools have neither quotes nor backslashes.
+fn label<'t>(labels: &'t str, beginning: &str) -> Option<&'t str> {
+    let at = labels.match_indices(beginning).find(|(at, _)| *at == 0 || labels.as_bytes()[at - 1] == b',')?.0;
+    labels[at + beginning.len()..].split('"').next()
 }
 
 impl From<Arc<str>> for Label {

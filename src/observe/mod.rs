@@ -2,18 +2,23 @@
 //!
 //! In reading order: [`log`] sets the subscriber up, [`RequestId`] is the same word in the log, in a tool
 //! error and in `X-Request-Id`, [`Chain`] writes an error with everything behind it,
-//! [`Foreign`] what other people wrote; [`Meters`] count.
+//! [`Foreign`] what other people wrote; [`Meters`] count, [`History`] keeps of that how the last hour went, and
+//! [`Failures`] the last calls that failed.
 //!
 //! Bodies and credentials are never logged.
 
 pub mod log;
 
 mod chain;
+mod failures;
 mod foreign;
+mod history;
 mod meters;
 mod request_id;
 
 pub use chain::Chain;
+pub use failures::{Decided, FAILURES_LIMIT, Failure, Failures};
 pub use foreign::{Foreign, Quoted};
+pub use history::{HISTORY_ROUTES_LIMIT, History, Past, SAMPLE_INTERVAL, SLOTS, Tally};
 pub use meters::{CallLabels, Label, Meters};
 pub use request_id::{RequestId, RequestIdError};

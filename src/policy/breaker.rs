@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tower::Service;
 use tracing::{info, warn};
 
-use super::{Answers, Count};
+use super::{Answers, BreakerView, Count};
 use crate::{
     reply::Reply,
     route::UpstreamName,
@@ -89,6 +89,17 @@ impl Circuit {
     pub fn new(upstream: UpstreamName, settings: BreakerSettings, opened: Count, rested: Count) -> Self {
         let state = Mutex::new(State::Closed { failures: 0 });
         Self { upstream, settings, state, opened, rested }
+    }
+
+    /// What is known now.
+    pub(super) fn view(&self) -> BreakerView {
+        let now = Instant::now();
+        match *self.state() {
+            State::Closed { .. } if self.settings.failures.is_none() => BreakerView::Off,
+            State::Closed { failures } => BreakerView::Closed { failures },
+            State::Open { until } => BreakerView::Open { rest: until.saturating_duration_since(now) },
+            State::HalfOpen { .. } => BreakerView::HalfOpen,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -255,6 +266,7 @@ mod tests {
         one().await.unwrap();
         assert_eq!(rest(&one().await), Some(5 * SECOND));
         tokio::time::advance(4 * SECOND).await;
+        assert_eq!(service.circuit.view(), BreakerView::Open { rest: SECOND });
         assert_eq!((rest(&one().await), script.asked()), (Some(SECOND), 2));
         tokio::time::advance(SECOND).await;
         one().await.unwrap_err();
@@ -263,6 +275,7 @@ mod tests {
         one().await.unwrap();
         one().await.unwrap();
         assert_eq!(script.asked(), 5);
+        assert_eq!(service.circuit.view(), BreakerView::Closed { failures: 0 });
         assert_eq!((service.circuit.opened.get(), service.circuit.rested.get()), (2, 3));
     }
 

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use tower::{ServiceBuilder, layer::layer_fn};
 
 use super::{
-    Attempt, Breaker, Budget, Cache, Circuit, Coalesce, Count, Deadline, Gate, Guarded, Hedge, InFlight,
-    Over, Passthrough, PassthroughSettings, PolicySettings, Rate, RateLimitLayer, Retries, Retry,
+    Attempt, Breaker, Budget, Cache, Circuit, Coalesce, Count, Deadline, Gate, Guarded, GuardsView, Hedge,
+    InFlight, Over, Passthrough, PassthroughSettings, PolicySettings, Rate, RateLimitLayer, Retries, Retry,
     RouteCounts, RoutePolicySettings, SameAtOnce, Store, UpstreamCounts, cache,
     coalesce::Flights,
     hedge::{Hedging, Times},
     key::Whom,
+    view,
 };
-use crate::upstream::{Upstream, Whose};
+use crate::upstream::{Upstream, Whose, http::HttpUpstream};
 
 /// What all that ask one upstream share: its limits, and what is known of it. Clones share it, too.
 #[derive(Debug, Clone)]
@@ -116,6 +117,20 @@ impl Guards {
     /// How often each of them did something.
     pub fn counts(&self) -> &UpstreamCounts {
         &self.counts
+    }
+
+    /// What they know of their upstream now.
+    pub fn view(&self) -> GuardsView {
+        let (in_flight, waiting) = self.gate.taken();
+        GuardsView {
+            kind: view::kind_of(&self.upstream),
+            breaker: self.circuit.view(),
+            in_flight,
+            in_flight_limit: self.settings.in_flight_limit,
+            waiting,
+            waiting_limit: self.settings.waiting_limit,
+            addresses: self.upstream.http().map(HttpUpstream::addresses).unwrap_or_default(),
+        }
     }
 
     /// The way for calls of a route.

@@ -48,6 +48,15 @@ impl Gate {
         Self { upstream, settings, places, seats, busy }
     }
 
+    /// How many are inside, and how many wait.
+    pub(super) fn taken(&self) -> (usize, usize) {
+        let taken = |semaphore: &Semaphore, limit: usize| {
+            limit.min(Semaphore::MAX_PERMITS).saturating_sub(semaphore.available_permits())
+        };
+        let PolicySettings { in_flight_limit, waiting_limit, .. } = self.settings;
+        (taken(&self.places, in_flight_limit), taken(&self.seats, waiting_limit))
+    }
+
     /// Finds a place, or waits for one. Dropping the future leaves the queue.
     pub(super) async fn enter(&self) -> Result<OwnedSemaphorePermit, UpstreamError> {
         if let Ok(place) = self.places.clone().try_acquire_owned() {
@@ -118,6 +127,7 @@ mod tests {
         let begun = tokio::time::Instant::now();
         let (first, second, third) =
             tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)), async {
+                assert_eq!(service.gate.taken(), (1, 1));
                 let third = call(&service, ask(SECOND)).await;
                 (third, begun.elapsed())
             },);

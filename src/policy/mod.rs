@@ -47,6 +47,7 @@ mod passthrough;
 mod rate;
 mod retry;
 mod spread;
+mod view;
 
 use std::time::Duration;
 
@@ -71,6 +72,7 @@ pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
 pub use rate::{Over, Rate, RateLimit, RateLimitLayer, RateSettings};
 pub use retry::{Retries, Retry, RetrySettings};
 pub use spread::spread;
+pub use view::{BreakerView, GuardsView};
 
 /// A service that answers an [`Ask`] with a [`Reply`]: what a guard stands round, and is itself.
 pub trait Answers: Service<Ask, Response = Reply, Error = UpstreamError, Future: Send + 'static> {}

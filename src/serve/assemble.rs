@@ -268,11 +268,13 @@ impl Written {
                 .collect(),
             routes: written().map(|(name, way)| (name.clone(), way.guards.counts().clone())).collect(),
         };
+        let guards = upstreams.iter().map(|(name, asked)| (name.clone(), asked.guards.clone())).collect();
         let passthrough = self.passthrough.as_ref();
         let passthrough =
             passthrough.and_then(|(name, settings)| upstreams.get(name)?.guards.passthrough(*settings));
         let prompts = self.prompts.iter().map(|file| Arc::clone(&file.prompt)).collect();
-        let snapshot = Snapshot::new(table, following, passthrough).with_ways(ways, counts);
+        let snapshot =
+            Snapshot::new(table, following, passthrough).with_ways(ways, counts).guarded_by(guards);
         Ok(snapshot.with_prompts(PromptTable::new(prompts)))
     }
 }

@@ -2,14 +2,18 @@
 
 use axum::{Router, body::Body, routing::any};
 use http::Request;
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{
+    net::TcpListener,
+    task::JoinHandle,
+    time::{MissedTickBehavior, interval},
+};
 use tracing::{info, warn};
 
 use super::{ServeError, bind, serve};
 use crate::{
     config::{AdminFile, ListenerSettings},
     face::admin::Admin,
-    observe::Chain,
+    observe::{Chain, SAMPLE_INTERVAL},
 };
 
 /// How many operators, probes and scrapers may be connected at once.
@@ -44,10 +48,23 @@ impl OperatorsPort {
             info!(%address, "operators are served");
         }
         let settings = ListenerSettings { connection_limit: CONNECTION_LIMIT, ..ListenerSettings::default() };
+        let sampling = admin.clone();
+        let sampled = async move {
+            let mut times = interval(SAMPLE_INTERVAL);
+            times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                times.tick().await;
+                sampling.sample();
+            }
+        };
         let router = Router::new()
             .fallback(any(move |request: Request<Body>| async move { admin.handle(request).await }));
         Self(tokio::spawn(async move {
-            let _ = serve(listener, settings, router, std::future::pending()).await;
+            let served = serve(listener, settings, router, std::future::pending());
+            tokio::select! {
+                _ = served => {}
+                () = sampled => {}
+            }
         }))
     }
 }

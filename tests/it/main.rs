@@ -24,6 +24,7 @@ mod log;
 mod mcp;
 mod mcp_servers;
 mod operators;
+mod operators_page;
 mod pages;
 mod passthrough;
 mod policies;

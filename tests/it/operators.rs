@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::support::{Client, Program, Scripted, reply, soon};
 
 /// The operators' face of a configuration that nobody serves.
-fn admin(text: &str) -> (Admin, serve::Assembled) {
+pub(crate) fn admin(text: &str) -> (Admin, serve::Assembled) {
     let loaded =
         config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
     let assembled = serve::assemble(&loaded).unwrap();
@@ -24,7 +24,7 @@ fn admin(text: &str) -> (Admin, serve::Assembled) {
     (Admin::new(gateway, meters, operations, &loaded.admin.settings), assembled)
 }
 
-async fn ask(admin: &Admin, line: &str, headers: &[(&str, &str)]) -> (u16, String) {
+pub(crate) async fn ask(admin: &Admin, line: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let (method, path) = line.split_once(' ').unwrap();
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
@@ -36,7 +36,7 @@ async fn ask(admin: &Admin, line: &str, headers: &[(&str, &str)]) -> (u16, Strin
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-const HERE: (&str, &str) = ("host", "localhost:9901");
+pub(crate) const HERE: (&str, &str) = ("host", "localhost:9901");
 
 const ROUTES: &str = "upstreams: { old: { url: http://127.0.0.1:1, headers: { X-Api-Key: hunter2, Authorization: 'Bearer ${TOKEN:-}' } } }\n\
                       routes: { a: { description: A., request: GET old/a, rest: GET /a } }\n";
@@ -48,7 +48,17 @@ async fn probes_ask_by_any_name_and_everybody_else_by_one_that_is_allowed() {
         assert_eq!(ask(&admin, &format!("GET {path}"), &[("host", "10.1.2.3:9901")]).await.0, 200);
         assert_eq!(ask(&admin, &format!("POST {path}"), &[HERE]).await.0, 405);
     }
-    for path in ["GET /metrics", "GET /config", "GET /routes", "POST /reload", "GET /nothing"] {
+    for path in [
+        "GET /metrics",
+        "GET /config",
+        "GET /routes",
+        "POST /reload",
+        "GET /nothing",
+        "GET /status",
+        "GET /history",
+        "GET /failures",
+        "GET /upstreams",
+    ] {
         let (status, told) = ask(&admin, path, &[("host", "evil.example")]).await;
         assert!(status == 403 && told.contains("admin.allowed_hosts"), "{path}: {told}");
         let page = [HERE, ("origin", "http://evil.example")];

@@ -5,17 +5,24 @@
 //! | `GET /healthz` | 200 as long as the process answers |
 //! | `GET /readyz` | 200 while calls are taken, 503 from the moment on when it is told to stop; with how the last reload went |
 //! | `GET /metrics` | what is counted, for Prometheus |
+//! | `GET /status` | how the process stands, with the problems of a change that was refused |
 //! | `GET /config` | the configuration in force, without secrets |
 //! | `GET /routes` | the routes in force |
+//! | `GET /history`, `GET /history/ROUTE` | how the calls of the last hour went |
+//! | `GET /failures` | the last calls that failed |
+//! | `GET /upstreams` | the legacy servers, and what stands before them |
 //! | `POST /reload` | reads the configuration again: 200 when it is in force, 422 with its problems when it is not |
 //!
 //! The first two are for probes, which know neither host names nor a token. In reading order: [`Admin`] answers,
-//! `routes` tells of routes, [`Operations`] is the way to the process,
+//! `routes`, `history`, `failures` and `upstreams` tell of what their names say, [`Operations`] is the way to the process,
 //! `collected` counts what it is at the moment.
 
 mod collected;
+mod failures;
+mod history;
 mod operations;
 mod routes;
+mod upstreams;
 
 use std::time::SystemTime;
 
@@ -23,9 +30,13 @@ use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
 
-use self::collected::Collected;
+use self::{collected::Collected, failures::Wanted};
 use super::door::{Door, DoorSettings, Refused};
-use crate::{gateway::Gateway, observe::Meters, seal::Secret};
+use crate::{
+    gateway::Gateway,
+    observe::{History, Meters, Past},
+    seal::Secret,
+};
 
 pub use operations::{Asked, Operations, ReloadFailure, Standing, Teller, operations};
 
@@ -43,6 +54,7 @@ pub struct AdminSettings {
 pub struct Admin {
     gateway: Gateway,
     meters: Meters,
+    history: History,
     operations: Operations,
     door: Door,
     token: Option<Secret>,
@@ -50,23 +62,39 @@ pub struct Admin {
 
 /// What stands at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Place<'p> {
     Health,
     Ready,
     Metrics,
+    Status,
     Config,
     Routes,
+    History,
+    HistoryOf(&'p str),
+    Failures,
+    Upstreams,
     Reload,
 }
 
-impl Place {
-    fn of(path: &str) -> Option<Self> {
+/// What is said where there is nothing.
+const NOTHING_HERE: &str = "operators find `/healthz`, `/readyz`, `/metrics`, `/status`, `/config`, `/routes`, `/history`, \
+                            `/failures`, `/upstreams` and `/reload` here";
+
+impl<'p> Place<'p> {
+    fn of(path: &'p str) -> Option<Self> {
+        if let Some(route) = path.strip_prefix("/history/") {
+            return Some(Self::HistoryOf(route));
+        }
         Some(match path {
             "/healthz" => Self::Health,
             "/readyz" => Self::Ready,
             "/metrics" => Self::Metrics,
+            "/status" => Self::Status,
             "/config" => Self::Config,
             "/routes" => Self::Routes,
+            "/history" => Self::History,
+            "/failures" => Self::Failures,
+            "/upstreams" => Self::Upstreams,
             "/reload" => Self::Reload,
             _ => return None,
         })
@@ -79,9 +107,16 @@ impl Place {
     fn takes(self, method: &Method) -> bool {
         match self {
             Self::Reload => method == Method::POST,
-            Self::Health | Self::Ready | Self::Metrics | Self::Config | Self::Routes => {
-                method == Method::GET || method == Method::HEAD
-            }
+            Self::Health
+            | Self::Ready
+            | Self::Metrics
+            | Self::Status
+            | Self::Config
+            | Self::Routes
+            | Self::History
+            | Self::HistoryOf(_)
+            | Self::Failures
+            | Self::Upstreams => method == Method::GET || method == Method::HEAD,
         }
     }
 }
@@ -96,13 +131,21 @@ impl Admin {
             ..DoorSettings::default()
         });
         meters.register(Collected { operations: operations.clone(), gateway: gateway.clone() });
-        Self { gateway, meters, operations, door, token: settings.token.clone() }
+        Self { gateway, meters, history: History::default(), operations, door, token: settings.token.clone() }
+    }
+
+    /// Reads what is counted, for the history; somebody has to do it every
+    /// [`SAMPLE_INTERVAL`](crate::observe::SAMPLE_INTERVAL).
+    pub fn sample(&self) {
+        self.history.sample(&self.meters, SystemTime::now());
     }
 
     /// Answers one request.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, _) = request.into_parts();
-        let place = Place::of(head.uri.path());
+        // What stands in the head is asked for while it is looked at and changed at the door.
+        let uri = head.uri.clone();
+        let place = Place::of(uri.path());
         if !place.is_some_and(Place::is_for_probes) {
             if let Err(refused) = self.door.admit(&mut head) {
                 let message = match refused {
@@ -122,9 +165,7 @@ impl Admin {
             }
         }
         let Some(place) = place else {
-            let message =
-                "operators find `/healthz`, `/readyz`, `/metrics`, `/config`, `/routes` and `/reload` here";
-            return error(StatusCode::NOT_FOUND, message);
+            return error(StatusCode::NOT_FOUND, NOTHING_HERE);
         };
         if !place.takes(&head.method) {
             let allowed = if place == Place::Reload { "POST" } else { "GET, HEAD" };
@@ -136,8 +177,19 @@ impl Admin {
             Place::Health => json_of(StatusCode::OK, &json!({ "status": "ok" })),
             Place::Ready => self.ready(),
             Place::Metrics => typed(StatusCode::OK, self.meters.to_text(), Meters::MEDIA_TYPE),
+            Place::Status => json_of(StatusCode::OK, &self.status()),
             Place::Config => json_of(StatusCode::OK, &self.operations.standing().shown),
             Place::Routes => json_of(StatusCode::OK, &routes::of(&self.gateway.snapshot())),
+            Place::History => json_of(StatusCode::OK, &history::of_all(&self.past())),
+            Place::HistoryOf(route) => match history::of_one(&self.past(), route) {
+                Some(told) => json_of(StatusCode::OK, &told),
+                None => error(StatusCode::NOT_FOUND, "no route of that name was called during the last hour"),
+            },
+            Place::Failures => match Wanted::of(uri.query().unwrap_or_default()) {
+                Ok(wanted) => json_of(StatusCode::OK, &failures::of(self.meters.failures(), &wanted)),
+                Err(message) => error(StatusCode::BAD_REQUEST, &message),
+            },
+            Place::Upstreams => json_of(StatusCode::OK, &upstreams::of(&self.gateway.snapshot())),
             Place::Reload => self.reload().await,
         }
     }
@@ -148,6 +200,18 @@ impl Admin {
         shown.is_some_and(|(scheme, shown): (&[u8; 7], _)| {
             scheme.eq_ignore_ascii_case(b"bearer ") && token.is(shown)
         })
+    }
+
+    fn past(&self) -> Past {
+        self.history.read(&self.meters, SystemTime::now())
+    }
+
+    fn status(&self) -> Value {
+        let mut status = told(&self.operations.standing(), true);
+        status["version"] = env!("CARGO_PKG_VERSION").into();
+        status["started"] = seconds(self.operations.started()).into();
+        status["now"] = seconds(SystemTime::now()).into();
+        status
     }
 
     fn ready(&self) -> Response<Body> {

@@ -37,6 +37,7 @@ pub struct ReloadFailure {
 /// The operators' way to the process. Clones are the same one.
 #[derive(Debug, Clone)]
 pub struct Operations {
+    started: SystemTime,
     standing: watch::Receiver<Standing>,
     reloads: mpsc::Sender<oneshot::Sender<Standing>>,
 }
@@ -61,10 +62,19 @@ pub fn operations(shown: Arc<Value>) -> (Operations, Teller, Asked) {
     };
     let (standing, told) = watch::channel(standing);
     let (ask, reloads) = mpsc::channel(WAITING_LIMIT);
-    (Operations { standing: told, reloads: ask }, Teller(Arc::new(standing)), Asked(reloads))
+    (
+        Operations { started: SystemTime::now(), standing: told, reloads: ask },
+        Teller(Arc::new(standing)),
+        Asked(reloads),
+    )
 }
 
 impl Operations {
+    /// Since when the process runs.
+    pub fn started(&self) -> SystemTime {
+        self.started
+    }
+
     /// How the process stands.
     pub fn standing(&self) -> Standing {
         self.standing.borrow().clone()

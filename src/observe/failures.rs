@@ -1,0 +1,149 @@
+//! The last calls that failed, for an operator who asks.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use super::RequestId;
+
+/// How many are kept; the oldest goes first.
+pub const FAILURES_LIMIT: usize = 500;
+
+/// How much is kept of why one failed, in bytes.
+const REASON_LIMIT_BYTES: usize = 600;
+
+/// A call that failed. No word of its arguments, and none of the reply's body.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// When it ended.
+    pub at: SystemTime,
+    /// The tool.
+    pub tool: Arc<str>,
+    /// Whom it asks.
+    pub upstream: Arc<str>,
+    /// The way in.
+    pub face: &'static str,
+    /// The name of the call in the log.
+    pub request_id: RequestId,
+    /// How it ended: `error`, or `cancelled`.
+    pub outcome: &'static str,
+    /// Why there was an error, in a word; empty where there was none.
+    pub fault: &'static str,
+    /// What the upstream answered, where it did.
+    pub upstream_status: Option<u16>,
+    /// Which rule decided, where a reply came so far.
+    pub decided: Option<Decided>,
+    /// What is in the log of it, where there is something.
+    pub reason: Option<Box<str>>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What decided what a reply means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decided {
+    /// A rule of the route, from 0.
+    Rule(usize),
+    /// None of them: the default rules.
+    Default,
+}
+
+impl From<Option<usize>> for Decided {
+    fn from(rule: Option<usize>) -> Self {
+        rule.map_or(Self::Default, Self::Rule)
+    }
+}
+
+/// The last of them. Clones keep the same ones.
+///
+/// Only a call that failed takes the lock, and for no longer than it takes to put a line down.
+#[derive(Clone, Default)]
+pub struct Failures(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    last: VecDeque<Failure>,
+    all: u64,
+}
+
+impl Failures {
+    /// Keeps one.
+    pub fn keep(&self, mut failure: Failure) {
+        failure.reason = failure.reason.map(|reason| cut(&reason, REASON_LIMIT_BYTES).into());
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.all += 1;
+        if kept.last.len() >= FAILURES_LIMIT {
+            kept.last.pop_front();
+        }
+        kept.last.push_back(failure);
+    }
+
+    /// Those that are kept and wanted, the newest first, at most so many; and how many there have been in all.
+    pub fn last(&self, limit: usize, is_wanted: impl Fn(&Failure) -> bool) -> (Vec<Failure>, u64) {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = kept.last.iter().rev().filter(|failure| is_wanted(failure));
+        (wanted.take(limit).cloned().collect(), kept.all)
+    }
+}
+
+impl fmt::Debug for Failures {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Failures")
+    }
+}
+
+/// A text of at most so many bytes, with a mark where some is missing.
+fn cut(text: &str, limit_bytes: usize) -> String {
+    if text.len() <= limit_bytes {
+        return text.to_owned();
+    }
+    let mark = "…";
+    let end = (0..=limit_bytes - mark.len()).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}{mark}", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(tool: &str, reason: &str) -> Failure {
+        Failure {
+            at: SystemTime::UNIX_EPOCH,
+            tool: tool.into(),
+            upstream: "old".into(),
+            face: "rest",
+            request_id: RequestId::next(),
+            outcome: "error",
+            fault: "unreadable",
+            upstream_status: Some(200),
+            decided: Some(Decided::Rule(0)),
+            reason: Some(reason.into()),
+            took: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn the_last_are_kept_and_the_first_forgotten() {
+        let failures = Failures::default();
+        for number in 0..=FAILURES_LIMIT {
+            failures.keep(failure(&format!("t{number}"), "why"));
+        }
+        let (last, all) = failures.last(usize::MAX, |_| true);
+        assert_eq!((last.len(), all), (FAILURES_LIMIT, FAILURES_LIMIT as u64 + 1));
+        assert_eq!((&*last[0].tool, &*last[FAILURES_LIMIT - 1].tool), ("t500", "t1"));
+        let (wanted, _) = failures.last(1, |failure| &*failure.tool == "t7");
+        assert_eq!(wanted.len(), 1);
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        let failures = Failures::default();
+        failures.keep(failure("t", &"ü".repeat(REASON_LIMIT_BYTES)));
+        let (last, _) = failures.last(1, |_| true);
+        let reason = last[0].reason.as_deref().unwrap();
+        assert!(reason.len() <= REASON_LIMIT_BYTES && reason.ends_with("ü…"), "{reason}");
+    }
+}
