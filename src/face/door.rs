@@ -17,6 +17,10 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
 use super::{Network, Peer, proxies};
+use crate::observe::{MeterSource, Reading, Words};
+
+const REFUSED_HOST: &str = "host";
+const REFUSED_ORIGIN: &str = "origin";
 
 /// What the door lets in. Made by [`DoorSettings::default`] it serves this machine only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +70,11 @@ impl Default for DoorSettings {
 
 /// The shared checks, ready to run. Clones are the same door.
 #[derive(Debug, Clone)]
-pub struct Door(Arc<ArcSwap<Checks>>);
+pub struct Door {
+    checks: Arc<ArcSwap<Checks>>,
+    /// How often somebody was not let in, by why.
+    refused: Words,
+}
 
 #[derive(Debug)]
 struct Checks {
@@ -118,6 +126,14 @@ pub enum BodyError {
 }
 
 impl BodyError {
+    fn as_word(&self) -> &'static str {
+        match self {
+            Self::TooLong { .. } => "body_too_long",
+            Self::Slow { .. } => "body_slow",
+            Self::CutOff(_) => "body_cut_off",
+        }
+    }
+
     /// The HTTP status that says so.
     pub fn status(&self) -> StatusCode {
         match self {
@@ -188,12 +204,16 @@ impl HostAndPort {
 impl Door {
     /// A door with these settings. What is no host or origin lets nobody in.
     pub fn new(settings: &DoorSettings) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(Checks::new(settings))))
+        let refused = Words::default();
+        for reason in [REFUSED_HOST, REFUSED_ORIGIN, "body_too_long", "body_slow", "body_cut_off"] {
+            refused.expect(reason);
+        }
+        Self { checks: Arc::new(ArcSwap::from_pointee(Checks::new(settings))), refused }
     }
 
     /// Lets in by other settings from now on.
     pub fn replace(&self, settings: &DoorSettings) {
-        self.0.store(Arc::new(Checks::new(settings)));
+        self.checks.store(Arc::new(Checks::new(settings)));
     }
 
     /// Lets a request in that may come in, and says who sends it: calls learn it from its extensions.
@@ -202,7 +222,18 @@ impl Door {
     ///
     /// [`Refused`], to be answered with HTTP 403.
     pub fn admit(&self, head: &mut Parts) -> Result<Page, Refused> {
-        let checks = self.0.load();
+        let admitted = self.try_admit(head);
+        if let Err(refused) = &admitted {
+            self.refused.add(match refused {
+                Refused::Host { .. } => REFUSED_HOST,
+                Refused::Origin { .. } => REFUSED_ORIGIN,
+            });
+        }
+        admitted
+    }
+
+    fn try_admit(&self, head: &mut Parts) -> Result<Page, Refused> {
+        let checks = self.checks.load();
         let host = checks.check_host(&head.uri, &head.headers)?;
         let page = checks.check_origin(&head.headers, host.as_ref())?;
         if let Some(Peer(peer)) = head.extensions.get() {
@@ -223,8 +254,16 @@ impl Door {
     ///
     /// [`BodyError`] when it is longer, too slow, or breaks off.
     pub async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, BodyError> {
+        let read = self.try_read(headers, body).await;
+        if let Err(error) = &read {
+            self.refused.add(error.as_word());
+        }
+        read
+    }
+
+    async fn try_read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, BodyError> {
         let (limit_bytes, after) = {
-            let checks = self.0.load();
+            let checks = self.checks.load();
             (checks.body_limit_bytes, checks.body_timeout)
         };
         let announced =
@@ -240,6 +279,16 @@ impl Door {
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLong { limit_bytes }),
             Ok(Err(error)) => Err(BodyError::CutOff(error)),
             Err(_) => Err(BodyError::Slow { after }),
+        }
+    }
+}
+
+impl MeterSource for Door {
+    fn tell(&self, reading: &mut Reading) {
+        let help = "Requests that were not let in, by why";
+        let family = reading.counter("glossator_refused_requests", help);
+        for (reason, count) in self.refused.read() {
+            family.add(vec![("reason", reason.into())], count);
         }
     }
 }

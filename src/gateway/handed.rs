@@ -81,7 +81,7 @@ impl Snapshot {
         asker: &mut dyn Asker,
     ) -> Called {
         let request_id = call.request_id.clone();
-        let mut record = Record::begin(&self.meters, route, &call, &request_id);
+        let mut record = Record::begin(self.meters_of(route), route, &call, &request_id);
         let after = route.job.as_ref().map(|job| job.task.after);
         match self.answer(route, call, asker, &mut record, after, &mut None).await {
             Ok(Answered::Job(job)) => {
@@ -103,7 +103,7 @@ impl Snapshot {
     ) -> JobState {
         let Some(job) = &route.job else { return JobState::Lost { why: sentences::JOB_LOST.to_owned() } };
         let request_id = call.request_id.clone();
-        let mut record = Record::begin(&self.meters, route, &call, &request_id);
+        let mut record = Record::begin(self.meters_of(route), route, &call, &request_id);
         let mut telling = Telling::new(None, route.definition.name.as_str());
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
         let arguments = Arguments::from(call.arguments).with_answers(answers);

@@ -36,7 +36,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 
 use crate::{
-    observe::{Meters, RequestId},
+    observe::{Meters, RequestId, RouteMeters},
     policy::{Guarded, Guards, Passthrough, PolicyCounts},
     prompt::PromptTable,
     reply::Reply,
@@ -161,6 +161,7 @@ pub struct Snapshot {
     completes: OnceLock<bool>,
     written: OnceLock<Bytes>,
     translating: Translating,
+    measured: HashMap<ToolName, Arc<RouteMeters>>,
     meters: Meters,
 }
 
@@ -233,8 +234,10 @@ impl Snapshot {
             completes: OnceLock::new(),
             written,
             translating,
+            measured: HashMap::new(),
             meters: Meters::default(),
         }
+        .counted_by(Meters::default())
     }
 
     /// The same with routes whose calls take a way of their own.
@@ -261,7 +264,16 @@ impl Snapshot {
     /// The same, counted by these.
     #[must_use]
     pub fn counted_by(self, meters: Meters) -> Self {
-        Self { meters, ..self }
+        let routes = self.table.in_order().iter();
+        let measured =
+            routes.map(|route| (route.definition.name.clone(), meters_of(&meters, route))).collect();
+        Self { meters, measured, ..self }
+    }
+
+    /// What counts the calls of a route.
+    fn meters_of(&self, route: &Route) -> Arc<RouteMeters> {
+        let known = self.measured.get(&route.definition.name);
+        known.map_or_else(|| meters_of(&self.meters, route), Arc::clone)
     }
 
     /// What a client that has read the lists of another one would read again.
@@ -315,7 +327,7 @@ impl Snapshot {
         head: &mut Option<ReplyHead>,
     ) -> ToolResult {
         let request_id = call.request_id.clone();
-        let mut record = Record::begin(&self.meters, route, &call, &request_id);
+        let mut record = Record::begin(self.meters_of(route), route, &call, &request_id);
         let result = match self.answer(route, call, asker, &mut record, None, head).await {
             Ok(Answered::Result(result)) => Ok(result),
             // A job is handed over only to those who ask for it.
@@ -526,6 +538,10 @@ fn tell_lines(route: &Route, arguments: &Arguments, status: Option<StatusCode>, 
         };
         telling.line(line.level, text);
     }
+}
+
+fn meters_of(meters: &Meters, route: &Route) -> Arc<RouteMeters> {
+    meters.route(route.definition.name.shared(), route.upstream.shared(), route.translator.rules.len())
 }
 
 fn check(route: &Route, arguments: Map<String, Value>) -> Result<Arguments, Box<ToolResult>> {

@@ -1,13 +1,17 @@
 //! The log of one call.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
 
 use http::StatusCode;
 use tracing::{debug, error, info, warn};
 
 use super::{Call, Face};
 use crate::{
-    observe::{CallLabels, Chain, Decided, Failure, Meters, Quoted, RequestId},
+    observe::{CallEnd, Chain, Decided, Failure, Quoted, RequestId, RouteMeters, Strange},
+    policy::result_word,
     reply::{End, Exit, Reply},
     route::{Route, UpstreamName},
     rule::{Note, Redaction},
@@ -19,7 +23,7 @@ use crate::{
 /// `cancelled`.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
-    meters: &'a Meters,
+    meters: Arc<RouteMeters>,
     tool: &'a ToolName,
     upstream: &'a UpstreamName,
     face: Face,
@@ -41,12 +45,12 @@ pub(super) struct Record<'a> {
 
 impl<'a> Record<'a> {
     pub(super) fn begin(
-        meters: &'a Meters,
+        meters: Arc<RouteMeters>,
         route: &'a Route,
         call: &Call<'_>,
         request_id: &'a RequestId,
     ) -> Self {
-        meters.call_began(call.face.as_str());
+        meters.began(call.face.as_str());
         Self {
             meters,
             tool: &route.definition.name,
@@ -66,20 +70,14 @@ impl<'a> Record<'a> {
     }
 
     pub(super) fn replied(&mut self, reply: &Reply, took: Duration, redaction: &Redaction) {
-        let result = match &reply.exit {
-            None => {
-                self.upstream_status = Some(reply.status);
-                class_of(reply.status)
-            }
-            Some(exit) => {
-                self.exit = Some(exit.end);
-                if exit.end.is_success() { "exit_success" } else { "exit_failure" }
-            }
-        };
+        match &reply.exit {
+            None => self.upstream_status = Some(reply.status),
+            Some(exit) => self.exit = Some(exit.end),
+        }
         if let Some(exit) = reply.exit.as_ref().or(reply.beside.as_ref()) {
             self.program_ended(exit, redaction);
         }
-        self.meters.upstream_replied(&self.upstream.shared().into(), result, took);
+        self.meters.upstream_replied(result_word(reply), took);
     }
 
     /// What a program said of its failure is told here, because clients are not told it.
@@ -101,13 +99,13 @@ impl<'a> Record<'a> {
 
     /// Which rule of the route has decided; the default rules where there is none.
     pub(super) fn decided(&mut self, rule: Option<usize>) {
+        self.meters.decided(rule);
         self.decided = Some(rule.into());
-        self.meters.rule_decided(&self.tool.shared().into(), rule);
     }
 
     pub(super) fn upstream_failed(&mut self, error: &UpstreamError, took: Duration, redaction: &Redaction) {
         if !error.is_our_own_word() {
-            self.meters.upstream_replied(&self.upstream.shared().into(), error.as_word(), took);
+            self.meters.upstream_replied(error.as_word(), took);
         }
         let chain = Chain(error).to_string();
         let chain = redaction.hide_long(&chain);
@@ -171,15 +169,15 @@ impl Drop for Record<'_> {
             None => ("cancelled", None),
         };
         let took = self.begun.elapsed();
-        let labels = CallLabels {
-            tool: self.tool.shared().into(),
-            upstream: self.upstream.shared().into(),
-            face: self.face.as_str(),
-            protocol: self.protocol,
-            outcome,
-            fault: fault.unwrap_or_default(),
-        };
-        self.meters.call_ended(&labels, took);
+        let (face, protocol) = (self.face.as_str(), self.protocol);
+        self.meters.ended(CallEnd { face, protocol, outcome, fault }, took);
+        // A failure is nothing that a route has to have a rule for.
+        let replied_well = self.upstream_status.is_none_or(|status| status.is_success());
+        if self.decided == Some(Decided::Default) && self.meters.rules() > 0 && replied_well {
+            self.meters.strange(Strange::NoRule);
+        } else if self.outcome == Some(Outcome::Error(Fault::Unreadable)) {
+            self.meters.strange(Strange::Unreadable);
+        }
         if matches!(outcome, "error" | "cancelled") {
             self.meters.failures().keep(Failure {
                 at: SystemTime::now(),
@@ -188,7 +186,7 @@ impl Drop for Record<'_> {
                 face: self.face.as_str(),
                 request_id: self.request_id.clone(),
                 outcome,
-                fault: labels.fault,
+                fault: fault.unwrap_or_default(),
                 upstream_status: self.upstream_status.map(|status| status.as_u16()),
                 decided: self.decided,
                 reason: self.reason.take().map(Into::into),
@@ -207,17 +205,6 @@ impl Drop for Record<'_> {
             face = self.face.as_str(),
             "call"
         );
-    }
-}
-
-/// The first digit of a status.
-fn class_of(status: StatusCode) -> &'static str {
-    match status.as_u16() / 100 {
-        1 => "1xx",
-        2 => "2xx",
-        3 => "3xx",
-        4 => "4xx",
-        _ => "5xx",
     }
 }
 

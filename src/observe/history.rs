@@ -10,7 +10,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::meters::{BUCKETS, DURATION_BOUNDS, Meters, Reading};
+use super::meters::{BOUNDS, Meters};
+
+/// One for each range of durations.
+const BUCKETS: usize = BOUNDS.len() + 1;
 
 /// How often is to be read what is counted.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(15);
@@ -153,24 +156,14 @@ impl Kept {
 impl Counted {
     fn read(meters: &Meters) -> Self {
         let mut counted = Self::default();
-        meters.read(|tool, reading| {
-            let tally = match counted.routes.get_mut(tool) {
-                Some(tally) => tally,
-                None => counted.routes.entry(tool.into()).or_default(),
-            };
-            match reading {
-                Reading::Calls { outcome, count } => {
-                    tally.calls += count;
-                    if outcome == "error" {
-                        tally.errors += count;
-                    }
-                }
-                Reading::Took { bucket, count } => {
-                    let count = u32::try_from(count).unwrap_or(u32::MAX);
-                    tally.took[bucket] = tally.took[bucket].wrapping_add(count);
-                }
+        for route in meters.routes() {
+            let (calls, errors, took) = route.over();
+            if calls > 0 {
+                let took = took.ranges.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+                let tally = Tally { calls, errors, took };
+                counted.routes.entry(Arc::clone(route.tool())).or_default().add(&tally);
             }
-        });
+        }
         counted.routes.values().for_each(|tally| counted.all.add(tally));
         counted
     }
@@ -216,8 +209,8 @@ impl Tally {
         let (mut below, mut lower) = (0.0, 0.0);
         for (index, count) in self.took.iter().enumerate().filter(|(_, count)| **count > 0) {
             let count = f64::from(*count);
-            lower = index.checked_sub(1).map_or(0.0, |before| DURATION_BOUNDS[before]).max(lower);
-            let upper = DURATION_BOUNDS.get(index).copied().unwrap_or(lower);
+            lower = index.checked_sub(1).map_or(0.0, |before| BOUNDS[before]).max(lower);
+            let upper = BOUNDS.get(index).copied().unwrap_or(lower);
             if below + count >= wanted {
                 let inside = ((wanted - below) / count).clamp(0.0, 1.0);
                 return Some(Duration::from_secs_f64(lower + (upper - lower) * inside));
@@ -237,19 +230,14 @@ impl fmt::Debug for History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::{CallLabels, Label};
+    use crate::observe::CallEnd;
 
     fn call(meters: &Meters, tool: &str, outcome: &'static str, milliseconds: u64) {
-        let labels = CallLabels {
-            tool: Label::from(Arc::from(tool)),
-            upstream: Label::from(Arc::from("old")),
-            face: "rest",
-            protocol: "",
-            outcome,
-            fault: if outcome == "error" { "unreadable" } else { "" },
-        };
-        meters.call_began("rest");
-        meters.call_ended(&labels, Duration::from_millis(milliseconds));
+        let route = meters.route(tool.into(), "old".into(), 0);
+        route.began("rest");
+        let fault = (outcome == "error").then_some("unreadable");
+        let end = CallEnd { face: "rest", protocol: "", outcome, fault };
+        route.ended(end, Duration::from_millis(milliseconds));
     }
 
     fn at(slot: usize) -> SystemTime {

@@ -20,5 +20,8 @@ pub use chain::Chain;
 pub use failures::{Decided, FAILURES_LIMIT, Failure, Failures};
 pub use foreign::{Foreign, Quoted};
 pub use history::{HISTORY_ROUTES_LIMIT, History, Past, SAMPLE_INTERVAL, SLOTS, Tally};
-pub use meters::{CallLabels, Label, Meters};
+pub use meters::{
+    BOUNDS, CallEnd, Durations, Family, Kind, Labels, MeterSource, Meters, Reading, RouteMeters, Strange,
+    TextFormat, UpstreamMeters, Value, Words,
+};
 pub use request_id::{RequestId, RequestIdError};

@@ -8,7 +8,8 @@ use std::{
     },
 };
 
-use crate::{route::UpstreamName, tool::ToolName};
+use super::Store;
+use crate::{observe::Words, route::UpstreamName, tool::ToolName};
 
 /// A number that only grows. Clones are the same one.
 #[derive(Debug, Clone, Default)]
@@ -30,8 +31,10 @@ impl Count {
 pub struct PolicyCounts {
     /// Those of each upstream.
     pub upstreams: HashMap<UpstreamName, UpstreamCounts>,
-    /// Those of each route that asks for some.
+    /// What those of each route did that asks for some.
     pub routes: HashMap<ToolName, RouteCounts>,
+    /// What is kept of replies; nothing where nobody can keep any.
+    pub store: Option<Store>,
 }
 
 /// What the guards of one upstream did. Clones are the same numbers.
@@ -53,6 +56,10 @@ pub struct UpstreamCounts {
     pub too_often: Count,
     /// Calls over what one caller may ask of it.
     pub caller_too_often: Count,
+    /// What came of every single attempt: `2xx`, or a word for what went wrong.
+    pub attempts: Words,
+    /// What came of requests that were handed through, in the same words.
+    pub handed_through: Words,
 }
 
 /// What the guards of one route did. Clones are the same numbers.

@@ -6,8 +6,8 @@ use tower::{ServiceBuilder, layer::layer_fn};
 
 use super::{
     Attempt, Breaker, Budget, Cache, Circuit, Coalesce, Count, Deadline, Gate, Guarded, GuardsView, Hedge,
-    InFlight, Over, Passthrough, PassthroughSettings, PolicySettings, Rate, RateLimitLayer, Retries, Retry,
-    RouteCounts, RoutePolicySettings, SameAtOnce, Store, UpstreamCounts, cache,
+    InFlight, Measured, Over, Passthrough, PassthroughSettings, PolicySettings, Rate, RateLimitLayer,
+    Retries, Retry, RouteCounts, RoutePolicySettings, SameAtOnce, Store, UpstreamCounts, cache,
     coalesce::Flights,
     hedge::{Hedging, Times},
     key::Whom,
@@ -146,7 +146,8 @@ impl Guards {
     /// The way for requests that are handed through; `None` where the upstream does not speak HTTP.
     pub fn passthrough(&self, settings: PassthroughSettings) -> Option<Passthrough> {
         let upstream = self.upstream.http()?.clone();
-        Some(Passthrough::new(upstream, self.gate.clone(), self.rate.clone(), settings))
+        let counted = self.counts.handed_through.clone();
+        Some(Passthrough::new(upstream, self.gate.clone(), self.rate.clone(), settings, counted))
     }
 
     /// The guards in their order (see the room's own words), without those that are off.
@@ -159,6 +160,7 @@ impl Guards {
         let limit = |rate: Option<Arc<Rate>>, over| rate.map(|rate| RateLimitLayer::new(rate, over));
         let name = upstream.name().clone();
         let (called, attempted) = (name.clone(), name);
+        let attempts = counts.attempts.clone();
         let breaker = (settings.breaker.failures.is_some())
             .then(|| layer_fn(move |service| Breaker::new(service, circuit.clone())));
         let attempt = settings.attempt_timeout.map(|after| {
@@ -170,6 +172,7 @@ impl Guards {
             .option_layer(limit(rate, over))
             .layer_fn(move |service| InFlight::new(service, gate.clone()))
             .option_layer(attempt)
+            .layer_fn(move |service| Measured::new(service, attempts.clone()))
             .service(upstream);
         let (hedging, cache, flights) = match &route {
             Some(route) => (route.hedging.clone(), route.cache.clone(), route.flights.clone()),

@@ -19,6 +19,7 @@
 //! 10. [`InFlight`]: protects the upstream. Inside the deadline, so that a call that gives up leaves the queue;
 //!     round the upstream, so that a place is held exactly as long as a connection is.
 //! 11. [`Attempt`]: the time of one attempt, in which waiting for a place does not count.
+//! 12. [`Measured`]: counts what came of each attempt.
 //!
 //! [`Guards`] puts them together, without those that are off. Calls of a route have them all. What follows from a call
 //! that has begun (the questions about a job), and what no caller asked for (a look at a watched resource), has those
@@ -41,6 +42,7 @@ mod guards;
 mod hedge;
 mod in_flight;
 mod key;
+mod measured;
 #[cfg(test)]
 mod mock;
 mod passthrough;
@@ -68,6 +70,7 @@ pub use deadline::Deadline;
 pub use guards::{Guards, RouteGuards};
 pub use hedge::{Hedge, HedgeSettings};
 pub use in_flight::{Gate, InFlight};
+pub use measured::{Measured, result_word};
 pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
 pub use rate::{Over, Rate, RateLimit, RateLimitLayer, RateSettings};
 pub use retry::{Retries, Retry, RetrySettings};

@@ -16,8 +16,9 @@ use tokio::{
     time::{Instant, Sleep, sleep, sleep_until},
 };
 
-use super::{Gate, Rate};
+use super::{Gate, Rate, measured::status_word};
 use crate::{
+    observe::Words,
     route::UpstreamName,
     upstream::{
         Caller, UpstreamError,
@@ -35,6 +36,7 @@ pub struct Passthrough {
     gate: Arc<Gate>,
     rate: Option<Arc<Rate>>,
     settings: PassthroughSettings,
+    counted: Words,
 }
 
 /// How patiently requests are handed through.
@@ -58,8 +60,9 @@ impl Passthrough {
         gate: Arc<Gate>,
         rate: Option<Arc<Rate>>,
         settings: PassthroughSettings,
+        counted: Words,
     ) -> Self {
-        Self { upstream, gate, rate, settings }
+        Self { upstream, gate, rate, settings, counted }
     }
 
     /// Who gets the requests.
@@ -74,6 +77,19 @@ impl Passthrough {
     ///
     /// [`UpstreamError`], when no head of a reply comes. What goes wrong later breaks the body off.
     pub async fn stream<B>(&self, request: Request<B>) -> Result<Response<StreamedBody>, UpstreamError>
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let reply = self.try_stream(request).await;
+        self.counted.add(match &reply {
+            Ok(reply) => status_word(reply.status()),
+            Err(error) => error.as_word(),
+        });
+        reply
+    }
+
+    async fn try_stream<B>(&self, request: Request<B>) -> Result<Response<StreamedBody>, UpstreamError>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,

@@ -117,8 +117,9 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     let snapshot = written.snapshot(&mut upstreams, &mut lists, &store)?;
     let gateway = Gateway::new(snapshot.counted_by(meters.clone()));
     let door = Door::new(&loaded.door);
+    meters.register(door.clone());
     let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), door.clone());
-    let router = router(Rest::new(gateway.clone(), door.clone()), mcp.clone());
+    let router = router(Rest::new(gateway.clone(), door.clone()), mcp.clone(), &meters);
     let fixed = Fixed {
         admin: loaded.admin.clone(),
         listener: loaded.listener,
@@ -267,6 +268,7 @@ impl Written {
                 .map(|(name, asked)| (name.clone(), asked.guards.counts().clone()))
                 .collect(),
             routes: written().map(|(name, way)| (name.clone(), way.guards.counts().clone())).collect(),
+            store: Some(store.clone()),
         };
         let guards = upstreams.iter().map(|(name, asked)| (name.clone(), asked.guards.clone())).collect();
         let passthrough = self.passthrough.as_ref();

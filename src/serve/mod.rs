@@ -22,10 +22,17 @@ mod tools;
 mod stdio;
 mod stop;
 
-use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{Router, body::Body, routing::any};
-use http::Request;
+use http::{Method, Request, Response, uri::Scheme};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
@@ -36,6 +43,7 @@ use tracing::{info, warn};
 use crate::{
     config::ListenerSettings,
     face::{Ending, MCP_PATHS, mcp::Mcp, rest::Rest},
+    observe::Meters,
 };
 use connection::{Phase, Serving};
 
@@ -93,15 +101,43 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
 }
 
 /// Every path to its face: [`MCP_PATHS`] to the one, all others to the other.
-pub fn router(rest: Rest, mcp: Mcp) -> Router {
+pub fn router(rest: Rest, mcp: Mcp, meters: &Meters) -> Router {
     let mut router = Router::new();
     for path in MCP_PATHS {
-        let mcp = mcp.clone();
-        let endpoint = any(move |request: Request<Body>| async move { mcp.handle(request).await });
+        let (mcp, meters) = (mcp.clone(), meters.clone());
+        let endpoint = any(move |request: Request<Body>| async move {
+            let asked = Asked::of(&request, &meters);
+            asked.answered(mcp.handle(request).await)
+        });
         // Clients are given the address with a slash at its end, too.
         router = router.route(path, endpoint.clone()).route(&format!("{path}/"), endpoint);
     }
-    router.fallback(any(move |request: Request<Body>| async move { rest.handle(request).await }))
+    let meters = meters.clone();
+    router.fallback(any(move |request: Request<Body>| async move {
+        let asked = Asked::of(&request, &meters);
+        asked.answered(rest.handle(request).await)
+    }))
+}
+
+/// A request that is being answered, to be counted then.
+struct Asked<'a> {
+    meters: &'a Meters,
+    method: Method,
+    scheme: &'static str,
+    begun: Instant,
+}
+
+impl<'a> Asked<'a> {
+    fn of(request: &Request<Body>, meters: &'a Meters) -> Self {
+        let is_tls = request.extensions().get() == Some(&Scheme::HTTPS);
+        let scheme = if is_tls { "https" } else { "http" };
+        Self { meters, method: request.method().clone(), scheme, begun: Instant::now() }
+    }
+
+    fn answered(self, response: Response<Body>) -> Response<Body> {
+        self.meters.http_answered(self.scheme, &self.method, response.status(), self.begun.elapsed());
+        response
+    }
 }
 
 /// Serves until `stop` is ready, then accepts no more, finishes what is in flight within the drain timeout, and

@@ -230,6 +230,7 @@ impl Reloader {
             // Since the first of a series.
             let at = standing.failure.as_ref().map_or_else(SystemTime::now, |failure| failure.at);
             standing.failure = Some(ReloadFailure { at, report });
+            standing.failures += 1;
         })
     }
 }

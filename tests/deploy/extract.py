@@ -127,7 +127,7 @@ alerts = (deploy / "prometheus-alerts.yaml").read_text()
 board = json.loads((deploy / "grafana-dashboard.json").read_text())
 expressions = [rule["expr"] for group in yaml.safe_load(alerts)["groups"] for rule in group["rules"]]
 expressions += [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-metrics = sorted({name for expression in expressions for name in re.findall(r"glossator_\w+", expression)})
+metrics = sorted({name for expression in expressions for name in re.findall(r"(?:glossator|process)_\w+", expression)})
 (out / "metrics.names").write_text("".join(f"{name}\n" for name in metrics))
 ids = [panel["id"] for panel in board["panels"]]
 report("grafana: every panel has an id of its own", len(ids) == len(set(ids)), ids)

@@ -119,8 +119,73 @@ async fn calls_are_counted_by_what_came_of_them() {
         r#"glossator_calls_total{tool="a",upstream="old",face="rest",protocol="",outcome="error",fault="upstream"} 1"#,
         r#"glossator_rules_total{tool="a",rule="1"} 1"#,
         r#"glossator_upstream_replies_total{upstream="old",result="4xx"} 1"#,
-        r#"glossator_calls_in_flight{face="rest"} 0"#,
+        r#"glossator_calls_in_flight{tool="a",face="rest"} 0"#,
+        r#"glossator_upstream_attempts_total{upstream="old",result="4xx"} 1"#,
+        r#"glossator_upstream_breaker_state{upstream="old",state="closed"} 1"#,
+        r#"glossator_upstream_breaker_state{upstream="old",state="open"} 0"#,
+        r#"glossator_upstream_in_flight{upstream="old"} 0"#,
+        r#"glossator_upstream_in_flight_limit{upstream="old"} 128"#,
+        r#"glossator_upstream_waiting{upstream="old"} 0"#,
+        r#"glossator_upstream_addresses{upstream="old",state="up"} 1"#,
+        r#"glossator_http_request_duration_seconds_count{scheme="http",method="POST",status="400"} 1"#,
+        r#"glossator_refused_requests_total{reason="host"} 0"#,
+        "glossator_cache_entries 0",
         "glossator_configuration_good 1",
+        "glossator_configuration_failures_total 0",
+    ] {
+        assert!(text.contains(line), "no {line} in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_upstream_says_that_no_rule_is_for_rises() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "temp: 5")).await;
+    let routes = format!(
+        "upstreams: {{ old: 'http://{}' }}\nroutes:\n\
+         \x20 a: {{ description: A., request: GET old/a, reply: [{{ when: {{ text: ^OK }}, content: fine }}] }}\n\
+         \x20 b: {{ description: B., request: GET old/b, reply: [{{ extract: {{ regex: {{ pattern: '^x (?<x>.*)' }} }} }}] }}\n\
+         \x20 c: {{ description: C., request: GET old/c }}\n",
+        upstream.address
+    );
+    let (admin, assembled) = admin(&routes);
+    let mut router = assembled.router.clone();
+    for tool in ["a", "b", "c"] {
+        let call =
+            Request::post(format!("/tools/{tool}")).header("host", "localhost").body(Body::empty()).unwrap();
+        let _ = tower::Service::call(&mut router, call).await.unwrap();
+    }
+    let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
+    for line in [
+        r#"glossator_strange_replies_total{tool="a",reason="no_rule"} 1"#,
+        r#"glossator_strange_replies_total{tool="a",reason="unreadable"} 0"#,
+        r#"glossator_strange_replies_total{tool="b",reason="unreadable"} 1"#,
+        r#"glossator_strange_replies_total{tool="c",reason="unreadable"} 0"#,
+    ] {
+        assert!(text.contains(line), "no {line} in\n{text}");
+    }
+    assert!(!text.contains(r#"tool="c",reason="no_rule""#), "it has no rules, so none is missing\n{text}");
+}
+
+#[tokio::test]
+async fn a_breaker_that_opens_and_a_request_that_is_not_let_in_are_seen() {
+    let (admin, assembled) = admin(
+        "upstreams: { old: { url: 'http://127.0.0.1:1', retry: off, breaker: { failures: 1, rest: 1h } } }\n\
+         routes: { a: { description: A., request: GET old/a } }\n",
+    );
+    let mut router = assembled.router.clone();
+    for host in ["localhost", "localhost", "evil.example"] {
+        let call = Request::post("/tools/a").header("host", host).body(Body::empty()).unwrap();
+        let _ = tower::Service::call(&mut router, call).await.unwrap();
+    }
+    let openmetrics = ("accept", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5");
+    let (_, text) = ask(&admin, "GET /metrics", &[HERE, openmetrics]).await;
+    for line in [
+        r#"glossator_upstream_breaker_state{upstream="old",state="open"} 1"#,
+        r#"glossator_upstream_breaker_state{upstream="old",state="closed"} 0"#,
+        r#"glossator_upstream_attempts_total{upstream="old",result="unreachable"} 1"#,
+        r#"glossator_upstream_guards_total{upstream="old",action="breaker_rejected"} 1"#,
+        r#"glossator_refused_requests_total{reason="host"} 1"#,
+        r#"glossator_http_request_duration_seconds_count{scheme="http",method="POST",status="403"} 1"#,
         "# EOF",
     ] {
         assert!(text.contains(line), "no {line} in\n{text}");

@@ -1,122 +1,141 @@
-//! What is counted when somebody asks: how the configuration stands, and what the process takes.
+//! What is told when somebody asks: how the configuration stands, and what guards and upstreams do at the moment.
 
-use std::{fmt, fs, time::SystemTime};
-
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
-    registry::Unit,
-};
+use std::time::SystemTime;
 
 use super::Operations;
-use crate::gateway::Gateway;
+use crate::{
+    gateway::Gateway,
+    observe::{MeterSource, Reading},
+    policy::{BreakerView, Guards, PolicyCounts},
+    route::UpstreamName,
+    upstream::http::State,
+};
 
-/// Tells of the configuration in force, and of the process.
+/// Tells of the configuration in force, and of the guards of its upstreams and routes.
 #[derive(Debug)]
 pub(super) struct Collected {
     pub(super) operations: Operations,
     pub(super) gateway: Gateway,
 }
 
-impl Collector for Collected {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let standing = self.operations.standing();
-        let since = standing.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let mut tell = |name: &str, help: &str, unit: Option<Unit>, kind, metric: &dyn Encoded| {
-            metric.encode(encoder.encode_descriptor(name, help, unit.as_ref(), kind)?)
-        };
-        let counter = MetricType::Counter;
-        let gauge = MetricType::Gauge;
-        let (generation, good) = (ConstCounter::new(standing.generation), standing.failure.is_none());
-        tell("configurations", "Configurations that have been in force", None, counter, &generation)?;
-        let good = ConstGauge::new(i64::from(good));
-        tell(
-            "configuration_good",
-            "Whether the last configuration that was read is in force",
-            None,
-            gauge,
-            &good,
-        )?;
-        let since = ConstGauge::new(since.as_secs_f64());
-        let help = "Since when the configuration in force is";
-        tell("configuration_timestamp", help, Some(Unit::Seconds), gauge, &since)?;
-        if let Some(resident) = resident_bytes() {
-            let resident = ConstGauge::new(i64::try_from(resident).unwrap_or(i64::MAX));
-            tell("process_resident", "Memory of this process", Some(Unit::Bytes), gauge, &resident)?;
+impl MeterSource for Collected {
+    fn tell(&self, reading: &mut Reading) {
+        self.configuration(reading);
+        let snapshot = self.gateway.snapshot();
+        for (name, guards) in &snapshot.guards {
+            upstream(reading, name, guards);
         }
-        if let Some(open) = open_files() {
-            let open = ConstGauge::new(i64::try_from(open).unwrap_or(i64::MAX));
-            tell("process_open_files", "Files and sockets of this process", None, gauge, &open)?;
+        routes(reading, &snapshot.counts);
+        if let Some(store) = &snapshot.counts.store {
+            reading.gauge("glossator_cache_entries", "Replies that are kept").set(store.entries());
+            reading.gauge("glossator_cache_bytes", "How many bytes they take").set(store.bytes());
+            let help = "How many bytes they may take";
+            reading.gauge("glossator_cache_limit_bytes", help).set(store.limit_bytes());
         }
-        self.guards(encoder)
     }
 }
 
 impl Collected {
-    /// What the guards of upstreams and routes did since they are in force.
-    fn guards(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let counts = self.gateway.snapshot().counts.clone();
-        let kind = MetricType::Counter;
-        let help = "How often a guard of an upstream did something";
-        let mut descriptor = encoder.encode_descriptor("upstream_guards", help, None, kind)?;
-        for (upstream, counts) in &counts.upstreams {
-            let told = [
-                ("deadline", &counts.late),
-                ("attempt_deadline", &counts.attempts_late),
-                ("retry", &counts.again),
-                ("breaker_opened", &counts.opened),
-                ("breaker_rejected", &counts.rested),
-                ("queue_rejected", &counts.busy),
-                ("rate_rejected", &counts.too_often),
-                ("caller_rate_rejected", &counts.caller_too_often),
-            ];
-            for (action, count) in told {
-                let labels = [("upstream", upstream.as_str()), ("action", action)];
-                EncodeMetric::encode(&ConstCounter::new(count.get()), descriptor.encode_family(&labels)?)?;
-            }
-        }
-        let help = "How often a guard of a route did something";
-        let mut descriptor = encoder.encode_descriptor("route_guards", help, None, kind)?;
-        for (tool, counts) in &counts.routes {
-            let told = [
-                ("rate_rejected", &counts.too_often),
-                ("caller_rate_rejected", &counts.caller_too_often),
-                ("cache_hit", &counts.kept),
-                ("cache_miss", &counts.fetched),
-                ("cache_revalidated", &counts.still_good),
-                ("cache_stale", &counts.old),
-                ("coalesced", &counts.joined),
-                ("hedged", &counts.hedged),
-                ("hedge_won", &counts.hedges_won),
-            ];
-            for (action, count) in told {
-                let labels = [("tool", tool.as_str()), ("action", action)];
-                EncodeMetric::encode(&ConstCounter::new(count.get()), descriptor.encode_family(&labels)?)?;
-            }
-        }
-        Ok(())
+    fn configuration(&self, reading: &mut Reading) {
+        let standing = self.operations.standing();
+        let since = standing.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let version = vec![("version", env!("CARGO_PKG_VERSION").into())];
+        reading.gauge("glossator_build_info", "Which program this is").add(version, 1_u64);
+        let help = "Configurations that have been in force";
+        reading.counter("glossator_configurations", help).set(standing.generation);
+        let help = "Configurations that were read and not put in force";
+        reading.counter("glossator_configuration_failures", help).set(standing.failures);
+        let help = "Whether the last configuration that was read is in force";
+        reading.gauge("glossator_configuration_good", help).set(standing.failure.is_none());
+        let help = "Since when the configuration in force is";
+        reading.gauge("glossator_configuration_timestamp_seconds", help).set(since.as_secs_f64());
     }
 }
 
-/// A metric whose kind does not matter here.
-trait Encoded {
-    fn encode(&self, encoder: prometheus_client::encoding::MetricEncoder<'_>) -> fmt::Result;
-}
-
-impl<M: EncodeMetric> Encoded for M {
-    fn encode(&self, encoder: prometheus_client::encoding::MetricEncoder<'_>) -> fmt::Result {
-        EncodeMetric::encode(self, encoder)
+/// What the guards of an upstream did since it is in force, and how it stands.
+fn upstream(reading: &mut Reading, name: &UpstreamName, guards: &Guards) {
+    let label = || ("upstream", name.as_str().to_owned().into());
+    let counts = guards.counts();
+    let told = [
+        ("deadline", &counts.late),
+        ("attempt_deadline", &counts.attempts_late),
+        ("retry", &counts.again),
+        ("breaker_opened", &counts.opened),
+        ("breaker_rejected", &counts.rested),
+        ("queue_rejected", &counts.busy),
+        ("rate_rejected", &counts.too_often),
+        ("caller_rate_rejected", &counts.caller_too_often),
+    ];
+    let help = "How often a guard of an upstream did something";
+    let family = reading.counter("glossator_upstream_guards", help);
+    for (action, count) in told {
+        family.add(vec![label(), ("action", action.into())], count.get());
+    }
+    let help = "Attempts to ask an upstream by what came of them, each of a call's own";
+    let family = reading.counter("glossator_upstream_attempts", help);
+    for (result, count) in counts.attempts.read() {
+        family.add(vec![label(), ("result", result.into())], count);
+    }
+    let help = "Requests that were handed through unread, by what came of them";
+    let family = reading.counter("glossator_passthrough_replies", help);
+    for (result, count) in counts.handed_through.read() {
+        family.add(vec![label(), ("result", result.into())], count);
+    }
+    let view = guards.view();
+    let help = "Requests that an upstream has now";
+    reading.gauge("glossator_upstream_in_flight", help).add(vec![label()], view.in_flight);
+    let help = "How many requests it may have at a time";
+    reading.gauge("glossator_upstream_in_flight_limit", help).add(vec![label()], view.in_flight_limit);
+    let help = "Requests that wait for a place";
+    reading.gauge("glossator_upstream_waiting", help).add(vec![label()], view.waiting);
+    if view.breaker != BreakerView::Off {
+        let help = "1 for the state that the breaker of an upstream is in";
+        let family = reading.gauge("glossator_upstream_breaker_state", help);
+        for state in ["closed", "open", "half_open"] {
+            family.add(vec![label(), ("state", state.into())], state == view.breaker.as_word());
+        }
+    }
+    if view.kind == "http" {
+        let addresses = &view.addresses;
+        let help = "Addresses of an upstream by how they do";
+        let family = reading.gauge("glossator_upstream_addresses", help);
+        for state in ["up", "left_out", "to_be_tried", "unhealthy"] {
+            let count = addresses.iter().filter(|address| word(address.state) == state).count();
+            family.add(vec![label(), ("state", state.into())], count);
+        }
     }
 }
 
-/// Memory that is really there, in bytes. `None` where the system does not say it this way.
-fn resident_bytes() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+fn word(state: State) -> &'static str {
+    match state {
+        State::Up => "up",
+        State::LeftOut { .. } => "left_out",
+        State::ToBeTried => "to_be_tried",
+        State::Unhealthy => "unhealthy",
+    }
 }
 
-fn open_files() -> Option<u64> {
-    u64::try_from(fs::read_dir("/proc/self/fd").ok()?.count()).ok()
+/// What the guards of routes did since they are in force.
+fn routes(reading: &mut Reading, counts: &PolicyCounts) {
+    let help = "How often a guard of a route did something";
+    let family = reading.counter("glossator_route_guards", help);
+    let mut routes: Vec<_> = counts.routes.iter().collect();
+    routes.sort_by_key(|(tool, _)| tool.as_str());
+    for (tool, counts) in routes {
+        let told = [
+            ("rate_rejected", &counts.too_often),
+            ("caller_rate_rejected", &counts.caller_too_often),
+            ("cache_hit", &counts.kept),
+            ("cache_miss", &counts.fetched),
+            ("cache_revalidated", &counts.still_good),
+            ("cache_stale", &counts.old),
+            ("coalesced", &counts.joined),
+            ("hedged", &counts.hedged),
+            ("hedge_won", &counts.hedges_won),
+        ];
+        for (action, count) in told {
+            let labels = vec![("tool", tool.as_str().to_owned().into()), ("action", action.into())];
+            family.add(labels, count.get());
+        }
+    }
 }

@@ -34,7 +34,7 @@ use self::{collected::Collected, failures::Wanted};
 use super::door::{Door, DoorSettings, Refused};
 use crate::{
     gateway::Gateway,
-    observe::{History, Meters, Past},
+    observe::{History, Meters, Past, TextFormat},
     seal::Secret,
 };
 
@@ -176,7 +176,7 @@ impl Admin {
         match place {
             Place::Health => json_of(StatusCode::OK, &json!({ "status": "ok" })),
             Place::Ready => self.ready(),
-            Place::Metrics => typed(StatusCode::OK, self.meters.to_text(), Meters::MEDIA_TYPE),
+            Place::Metrics => self.metrics(head.headers.get(header::ACCEPT)),
             Place::Status => json_of(StatusCode::OK, &self.status()),
             Place::Config => json_of(StatusCode::OK, &self.operations.standing().shown),
             Place::Routes => json_of(StatusCode::OK, &routes::of(&self.gateway.snapshot())),
@@ -212,6 +212,11 @@ impl Admin {
         status["started"] = seconds(self.operations.started()).into();
         status["now"] = seconds(SystemTime::now()).into();
         status
+    }
+
+    fn metrics(&self, accept: Option<&HeaderValue>) -> Response<Body> {
+        let format = TextFormat::accepted(accept.and_then(|accept| accept.to_str().ok()));
+        typed(StatusCode::OK, format.write(&self.meters.read()), format.media_type())
     }
 
     fn ready(&self) -> Response<Body> {

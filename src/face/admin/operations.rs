@@ -19,6 +19,8 @@ pub struct Standing {
     pub since: SystemTime,
     /// What was wrong with the last one that was read after it; nothing where that is in force.
     pub failure: Option<ReloadFailure>,
+    /// How many were read and not put in force.
+    pub failures: u64,
     /// The present one, without secrets.
     pub shown: Arc<Value>,
     /// Settings of the present one that hold only from the next start.
@@ -57,6 +59,7 @@ pub fn operations(shown: Arc<Value>) -> (Operations, Teller, Asked) {
         generation: 1,
         since: SystemTime::now(),
         failure: None,
+        failures: 0,
         shown,
         later: Vec::new(),
     };

@@ -275,8 +275,11 @@ mod tests {
         let listener = crate::serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let own = PeerAddress::parse(&format!("http://{}", listener.local_addr().unwrap()));
         let (asker, gateway) = replica(own);
-        let router =
-            crate::serve::router(Rest::new(gateway, Door::new(&DoorSettings::default())), asker.clone());
+        let router = crate::serve::router(
+            Rest::new(gateway, Door::new(&DoorSettings::default())),
+            asker.clone(),
+            &crate::observe::Meters::default(),
+        );
         tokio::spawn(async move {
             let _ =
                 crate::serve::serve(listener, Default::default(), router, std::future::pending::<()>()).await;

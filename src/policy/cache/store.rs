@@ -54,6 +54,16 @@ impl Store {
         self.kept().bytes
     }
 
+    /// How many replies are kept.
+    pub fn entries(&self) -> usize {
+        self.kept().pages.len()
+    }
+
+    /// How many bytes may be.
+    pub fn limit_bytes(&self) -> usize {
+        self.kept().limit_bytes
+    }
+
     pub(super) fn get(&self, key: &Key) -> Option<Arc<Page>> {
         let mut kept = self.kept();
         let Kept { pages, order, now, .. } = &mut *kept;

@@ -10,6 +10,7 @@ use glossator::{
         rest::Rest,
     },
     gateway::{Gateway, Snapshot},
+    observe::Meters,
     policy::{Guards, PassthroughSettings, PolicySettings},
     route::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, Offer, PathTemplate, RequestTemplate, RestEndpoint,
@@ -157,10 +158,15 @@ impl Proxy {
         let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let ended = tokio::spawn(serve::serve(listener, setup.server, serve::router(rest, mcp), async {
-            // A test that is over drops its end, which stops the server as well.
-            let _ = stopped.await;
-        }));
+        let ended = tokio::spawn(serve::serve(
+            listener,
+            setup.server,
+            serve::router(rest, mcp, &Meters::default()),
+            async {
+                // A test that is over drops its end, which stops the server as well.
+                let _ = stopped.await;
+            },
+        ));
         Self { address, stop: Some(stop), ended }
     }
 

@@ -1,0 +1,237 @@
+//! The calls of one route, and the requests to one upstream.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{
+    super::Failures,
+    histogram::{Durations, Histogram},
+    reading::Reading,
+    words::{ByWord, Words},
+};
+
+/// What is counted of the calls of one route. It is looked up when a configuration is put in force, not by each call.
+pub struct RouteMeters {
+    tool: Arc<str>,
+    upstream: Arc<str>,
+    faces: ByWord<OfFace, 8>,
+    /// Replies that each rule has decided; the last are those that none of them did.
+    rules: Box<[AtomicU64]>,
+    strange: Words,
+    replies: Arc<UpstreamMeters>,
+    failures: Failures,
+}
+
+#[derive(Default)]
+struct OfFace {
+    in_flight: AtomicUsize,
+    /// By the revision of MCP, and by what came of the call.
+    ended: ByWord<Words, 12>,
+    durations: ByWord<Histogram, 6>,
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallEnd {
+    /// The way in.
+    pub face: &'static str,
+    /// The revision of MCP; empty for other ways in.
+    pub protocol: &'static str,
+    /// How it ended: `success`, `error`, `task` or `cancelled`.
+    pub outcome: &'static str,
+    /// Why there was an error.
+    pub fault: Option<&'static str>,
+}
+
+/// Why a reply is not one that a route was written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strange {
+    /// The route has rules, and none of them is for it.
+    NoRule,
+    /// The rule that is for it could not read it.
+    Unreadable,
+}
+
+/// What is counted of the requests to one upstream.
+pub struct UpstreamMeters {
+    name: Arc<str>,
+    replies: Words,
+    durations: Histogram,
+}
+
+const RULES: (&str, &str) = ("glossator_rules", "Replies by the rule of the route that decided");
+
+impl RouteMeters {
+    pub(super) fn new(
+        tool: Arc<str>,
+        upstream: Arc<str>,
+        rules: usize,
+        replies: Arc<UpstreamMeters>,
+        failures: Failures,
+    ) -> Self {
+        let strange = Words::default();
+        if rules > 0 {
+            strange.expect(Strange::NoRule.as_str());
+        }
+        strange.expect(Strange::Unreadable.as_str());
+        let rules = (0..=rules).map(|_| AtomicU64::new(0)).collect();
+        Self { tool, upstream, faces: ByWord::default(), rules, strange, replies, failures }
+    }
+
+    /// A call has begun.
+    pub fn began(&self, face: &'static str) {
+        self.faces.of(face).in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It is over.
+    pub fn ended(&self, end: CallEnd, took: Duration) {
+        let CallEnd { face, protocol, outcome, fault } = end;
+        let face = self.faces.of(face);
+        face.in_flight.fetch_sub(1, Ordering::Relaxed);
+        face.ended.of(protocol).add(fault.unwrap_or(outcome));
+        face.durations.of(outcome).observe(took);
+    }
+
+    /// A rule of the route has decided what a reply means; the default rules where there is none.
+    pub fn decided(&self, rule: Option<usize>) {
+        let last = self.rules.len() - 1;
+        self.rules[rule.unwrap_or(last).min(last)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The last calls of all routes that failed.
+    pub fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    /// How many rules the route has.
+    pub fn rules(&self) -> usize {
+        self.rules.len() - 1
+    }
+
+    /// A reply came that the route was not written for.
+    pub fn strange(&self, why: Strange) {
+        self.strange.add(why.as_str());
+    }
+
+    /// The upstream has replied, or not: `2xx`, or a word for what went wrong.
+    pub fn upstream_replied(&self, result: &'static str, took: Duration) {
+        self.replies.replies.add(result);
+        self.replies.durations.observe(took);
+    }
+
+    /// The tool.
+    pub(in crate::observe) fn tool(&self) -> &Arc<str> {
+        &self.tool
+    }
+
+    /// How many calls are over, how many of them gave an error, and how long they took.
+    pub(in crate::observe) fn over(&self) -> (u64, u64, Durations) {
+        let (mut calls, mut errors, mut took) = (0, 0, Durations::default());
+        for (_, of_face) in self.faces.iter() {
+            for (word, count) in of_face.ended.iter().flat_map(|(_, ended)| ended.read()) {
+                calls += count;
+                if is_fault(word) {
+                    errors += count;
+                }
+            }
+            of_face.durations.iter().for_each(|(_, histogram)| took.add(&histogram.read()));
+        }
+        (calls, errors, took)
+    }
+
+    pub(super) fn tell(&self, reading: &mut Reading) {
+        let own = |text: &Arc<str>| Cow::Owned(text.to_string());
+        let (tool, upstream) = (("tool", own(&self.tool)), ("upstream", own(&self.upstream)));
+        for (face, of_face) in self.faces.iter() {
+            let face = ("face", Cow::Borrowed(face));
+            let labels = vec![tool.clone(), face.clone()];
+            let in_flight = of_face.in_flight.load(Ordering::Relaxed);
+            reading
+                .gauge("glossator_calls_in_flight", "Calls that are not over")
+                .add(labels.clone(), in_flight);
+            let durations = reading.histogram("glossator_call_duration_seconds", "How long calls took");
+            for (outcome, histogram) in of_face.durations.iter() {
+                let mut labels = labels.clone();
+                labels.push(("outcome", outcome.into()));
+                durations.add(labels, histogram.read());
+            }
+            let calls = reading.counter("glossator_calls", "Calls that are over");
+            for (protocol, ended) in of_face.ended.iter() {
+                for (word, count) in ended.read() {
+                    let (outcome, fault) = if is_fault(word) { ("error", word) } else { (word, "") };
+                    let labels = vec![
+                        tool.clone(),
+                        upstream.clone(),
+                        face.clone(),
+                        ("protocol", protocol.into()),
+                        ("outcome", outcome.into()),
+                        ("fault", fault.into()),
+                    ];
+                    calls.add(labels, count);
+                }
+            }
+        }
+        let rules = reading.counter(RULES.0, RULES.1);
+        for (index, count) in self.rules.iter().enumerate() {
+            let rule = if index < self.rules() { (index + 1).to_string().into() } else { "default".into() };
+            rules.add(vec![tool.clone(), ("rule", rule)], count.load(Ordering::Relaxed));
+        }
+        let help = "Replies that a route was not written for: none of its rules held, or the one that did could not read it";
+        let strange = reading.counter("glossator_strange_replies", help);
+        for (reason, count) in self.strange.read() {
+            strange.add(vec![tool.clone(), ("reason", reason.into())], count);
+        }
+    }
+}
+
+impl UpstreamMeters {
+    pub(super) fn new(name: Arc<str>) -> Self {
+        Self { name, replies: Words::default(), durations: Histogram::default() }
+    }
+
+    pub(super) fn tell(&self, reading: &mut Reading) {
+        let upstream = ("upstream", Cow::Owned(self.name.to_string()));
+        let help = "Requests to upstreams by what came of them, repetitions counted once";
+        let replies = reading.counter("glossator_upstream_replies", help);
+        for (result, count) in self.replies.read() {
+            replies.add(vec![upstream.clone(), ("result", result.into())], count);
+        }
+        let help = "How long upstreams took, waits and repetitions included";
+        reading
+            .histogram("glossator_upstream_duration_seconds", help)
+            .add(vec![upstream], self.durations.read());
+    }
+}
+
+/// Whether a word says why a call gave an error; the others are how a call ends without one.
+fn is_fault(word: &str) -> bool {
+    !matches!(word, "success" | "task" | "cancelled")
+}
+
+impl Strange {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::NoRule => "no_rule",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+impl fmt::Debug for RouteMeters {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "RouteMeters({})", self.tool)
+    }
+}
+
+impl fmt::Debug for UpstreamMeters {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "UpstreamMeters({})", self.name)
+    }
+}

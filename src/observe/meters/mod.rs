@@ -1,0 +1,213 @@
+//! What is counted and timed.
+//!
+//! In reading order: [`Meters`] are all that this process counts; [`RouteMeters`] are those of one route, found once and
+//! counted on without a lock; `http` are requests, `process` is what the process takes. A [`MeterSource`] is whoever
+//! else has something to tell. All of it is told as a [`Reading`], which [`TextFormat`] writes for Prometheus.
+
+mod calls;
+mod histogram;
+mod http;
+mod process;
+mod reading;
+mod text;
+mod words;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use ::http::{Method, StatusCode};
+
+pub use calls::{CallEnd, RouteMeters, Strange, UpstreamMeters};
+pub use histogram::{BOUNDS, Durations};
+pub use reading::{Family, Kind, Labels, Reading, Value};
+pub use text::TextFormat;
+pub use words::Words;
+
+use self::http::HttpMeters;
+use super::Failures;
+
+/// All that this process counts. Clones count the same.
+#[derive(Clone, Default)]
+pub struct Meters(Arc<Counted>);
+
+struct Counted {
+    began: SystemTime,
+    routes: Mutex<HashMap<RouteKey, Arc<RouteMeters>>>,
+    upstreams: Mutex<HashMap<Arc<str>, Arc<UpstreamMeters>>>,
+    http: HttpMeters,
+    failures: Failures,
+    sources: Mutex<Vec<Box<dyn MeterSource>>>,
+}
+
+/// A tool, whom it asks, and how many rules its route has: what is counted by one is not mixed with what is counted by
+/// another, and goes on when a configuration is read again.
+type RouteKey = (Arc<str>, Arc<str>, usize);
+
+/// Somebody who knows something that is told with what is counted here.
+pub trait MeterSource: Send + Sync {
+    /// Tells it.
+    fn tell(&self, reading: &mut Reading);
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        Self {
+            began: SystemTime::now(),
+            routes: Mutex::default(),
+            upstreams: Mutex::default(),
+            http: HttpMeters::default(),
+            failures: Failures::default(),
+            sources: Mutex::default(),
+        }
+    }
+}
+
+impl Meters {
+    /// How many routes are remembered, and how many upstreams: those that are no more are forgotten beyond that. A server
+    /// whose tools have other names every minute does not fill the memory.
+    pub const REMEMBERED_LIMIT: usize = 10_000;
+
+    /// Tells with all that is counted here what somebody else knows.
+    pub fn register(&self, source: impl MeterSource + 'static) {
+        lock(&self.0.sources).push(Box::new(source));
+    }
+
+    /// Those of a route of so many rules.
+    pub fn route(&self, tool: Arc<str>, upstream: Arc<str>, rules: usize) -> Arc<RouteMeters> {
+        let replies = found(&mut lock(&self.0.upstreams), Arc::clone(&upstream), || {
+            UpstreamMeters::new(Arc::clone(&upstream))
+        });
+        let key = (Arc::clone(&tool), Arc::clone(&upstream), rules);
+        let failures = self.0.failures.clone();
+        found(&mut lock(&self.0.routes), key, || RouteMeters::new(tool, upstream, rules, replies, failures))
+    }
+
+    /// The head of the answer to an HTTP request is there.
+    pub fn http_answered(&self, scheme: &'static str, method: &Method, status: StatusCode, took: Duration) {
+        self.0.http.answered(scheme, method, status, took);
+    }
+
+    /// The last calls that failed.
+    pub fn failures(&self) -> &Failures {
+        &self.0.failures
+    }
+
+    /// The routes that are counted; several may have the tool of one name.
+    pub(super) fn routes(&self) -> Vec<Arc<RouteMeters>> {
+        lock(&self.0.routes).values().cloned().collect()
+    }
+
+    /// All of it, at this moment.
+    pub fn read(&self) -> Reading {
+        let mut reading = Reading::default();
+        let mut routes: Vec<_> =
+            lock(&self.0.routes).iter().map(|(key, meters)| (key.clone(), meters.clone())).collect();
+        routes.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (_, meters) in routes {
+            meters.tell(&mut reading);
+        }
+        let mut upstreams: Vec<_> =
+            lock(&self.0.upstreams).iter().map(|(name, meters)| (name.clone(), meters.clone())).collect();
+        upstreams.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (_, meters) in upstreams {
+            meters.tell(&mut reading);
+        }
+        self.0.http.tell(&mut reading);
+        for source in lock(&self.0.sources).iter() {
+            source.tell(&mut reading);
+        }
+        process::tell(&mut reading, self.0.began);
+        reading
+    }
+}
+
+/// What is remembered under a key, made where there is nothing.
+fn found<K: Hash + Eq, M>(known: &mut HashMap<K, Arc<M>>, key: K, make: impl FnOnce() -> M) -> Arc<M> {
+    if known.len() >= Meters::REMEMBERED_LIMIT && !known.contains_key(&key) {
+        known.retain(|_, meters| Arc::strong_count(meters) > 1);
+    }
+    Arc::clone(known.entry(key).or_insert_with(|| Arc::new(make())))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Meters {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Meters")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn what_is_counted_is_told_in_the_format_of_prometheus() {
+        let meters = Meters::default();
+        let route = meters.route("get_x".into(), "old".into(), 2);
+        route.began("mcp");
+        route.began("mcp");
+        let end = CallEnd { face: "mcp", protocol: "2025-11-25", outcome: "error", fault: Some("upstream") };
+        route.ended(end, 3 * MILLISECOND);
+        route.decided(Some(0));
+        route.decided(None);
+        route.strange(Strange::NoRule);
+        route.upstream_replied("2xx", 2 * MILLISECOND);
+        meters.http_answered("http", &Method::POST, StatusCode::OK, 4 * MILLISECOND);
+        meters.http_answered(
+            "http",
+            &Method::from_bytes(b"BREW").unwrap(),
+            StatusCode::IM_A_TEAPOT,
+            MILLISECOND,
+        );
+        let text = TextFormat::OpenMetrics.write(&meters.read());
+        for line in [
+            r#"glossator_calls_total{tool="get_x",upstream="old",face="mcp",protocol="2025-11-25",outcome="error",fault="upstream"} 1"#,
+            r#"glossator_calls_in_flight{tool="get_x",face="mcp"} 1"#,
+            r#"glossator_call_duration_seconds_bucket{tool="get_x",face="mcp",outcome="error",le="0.005"} 1"#,
+            r#"glossator_rules_total{tool="get_x",rule="1"} 1"#,
+            r#"glossator_rules_total{tool="get_x",rule="2"} 0"#,
+            r#"glossator_rules_total{tool="get_x",rule="default"} 1"#,
+            r#"glossator_strange_replies_total{tool="get_x",reason="no_rule"} 1"#,
+            r#"glossator_upstream_replies_total{upstream="old",result="2xx"} 1"#,
+            r#"glossator_http_request_duration_seconds_count{scheme="http",method="POST",status="200"} 1"#,
+            r#"glossator_http_request_duration_seconds_count{scheme="http",method="_OTHER",status="418"} 1"#,
+            "# TYPE glossator_call_duration_seconds histogram",
+            "# UNIT process_start_time_seconds seconds",
+        ] {
+            assert!(text.contains(line), "no {line} in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn a_route_that_is_read_again_counts_on_and_one_that_changed_does_not_mix() {
+        let meters = Meters::default();
+        meters.route("a".into(), "old".into(), 1).decided(Some(0));
+        meters.route("a".into(), "old".into(), 1).decided(Some(0));
+        meters.route("a".into(), "old".into(), 3).decided(None);
+        let text = TextFormat::Prometheus.write(&meters.read());
+        assert!(text.contains("glossator_rules_total{tool=\"a\",rule=\"1\"} 2\n"), "{text}");
+        assert!(text.contains("glossator_rules_total{tool=\"a\",rule=\"default\"} 1\n"), "{text}");
+    }
+
+    #[test]
+    fn routes_that_are_no_more_are_forgotten_before_there_are_too_many() {
+        let meters = Meters::default();
+        let kept = meters.route("kept".into(), "old".into(), 0);
+        for number in 0..2 * Meters::REMEMBERED_LIMIT {
+            meters.route(number.to_string().into(), "old".into(), 0);
+        }
+        assert!(lock(&meters.0.routes).len() <= Meters::REMEMBERED_LIMIT);
+        assert!(Arc::ptr_eq(&kept, &meters.route("kept".into(), "old".into(), 0)));
+    }
+}

@@ -1,0 +1,148 @@
+//! A reading as text, in the formats that Prometheus reads.
+
+use std::fmt::{self, Write};
+
+use super::{
+    histogram::{BOUNDS, Durations},
+    reading::{Family, Kind, Labels, Reading, Value},
+};
+
+/// A format of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextFormat {
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+    /// The older one, which everybody reads, people in browsers too.
+    Prometheus,
+}
+
+impl TextFormat {
+    /// The one for a client with this `Accept`.
+    pub fn accepted(accept: Option<&str>) -> Self {
+        match accept {
+            Some(accept) if accept.contains("application/openmetrics-text") => Self::OpenMetrics,
+            Some(_) | None => Self::Prometheus,
+        }
+    }
+
+    /// What it is called in HTTP.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+
+    /// A reading in this format.
+    pub fn write(self, reading: &Reading) -> String {
+        let mut text = String::new();
+        for family in reading.families() {
+            self.family(&mut text, family).expect("a String takes everything");
+        }
+        if self == Self::OpenMetrics {
+            text.push_str("# EOF\n");
+        }
+        text
+    }
+
+    fn family(self, text: &mut String, family: &Family) -> fmt::Result {
+        let Family { name, help, kind, .. } = family;
+        let (kind, suffix) = match kind {
+            Kind::Counter => ("counter", "_total"),
+            Kind::Gauge => ("gauge", ""),
+            Kind::Histogram => ("histogram", ""),
+        };
+        // OpenMetrics names a counter without its ending here.
+        let ending = if self == Self::Prometheus { suffix } else { "" };
+        writeln!(text, "# HELP {name}{ending} {help}")?;
+        writeln!(text, "# TYPE {name}{ending} {kind}")?;
+        if self == Self::OpenMetrics
+            && let Some(unit) = ["seconds", "bytes"].into_iter().find(|unit| name.ends_with(unit))
+        {
+            writeln!(text, "# UNIT {name} {unit}")?;
+        }
+        for (labels, value) in family.points() {
+            match value {
+                Value::Whole(number) => sample(text, name, suffix, labels, None, format_args!("{number}"))?,
+                Value::Real(number) => sample(text, name, suffix, labels, None, format_args!("{number:?}"))?,
+                Value::Durations(durations) => histogram(text, name, labels, durations)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn histogram(text: &mut String, name: &str, labels: &Labels, durations: &Durations) -> fmt::Result {
+    let mut below = 0;
+    for (bound, count) in BOUNDS.iter().zip(durations.ranges) {
+        below += count;
+        let bound = format!("{bound:?}");
+        sample(text, name, "_bucket", labels, Some(&bound), format_args!("{below}"))?;
+    }
+    let count = durations.count();
+    sample(text, name, "_bucket", labels, Some("+Inf"), format_args!("{count}"))?;
+    sample(text, name, "_sum", labels, None, format_args!("{:?}", durations.seconds()))?;
+    sample(text, name, "_count", labels, None, format_args!("{count}"))
+}
+
+fn sample(
+    text: &mut String,
+    name: &str,
+    suffix: &str,
+    labels: &Labels,
+    bound: Option<&str>,
+    value: fmt::Arguments<'_>,
+) -> fmt::Result {
+    write!(text, "{name}{suffix}")?;
+    let all = labels.iter().map(|(name, value)| (*name, &**value)).chain(bound.map(|bound| ("le", bound)));
+    let mut before = '{';
+    for (name, value) in all {
+        write!(text, "{before}{name}=\"")?;
+        for character in value.chars() {
+            match character {
+                '\\' => text.push_str("\\\\"),
+                '"' => text.push_str("\\\""),
+                '\n' => text.push_str("\\n"),
+                character => text.push(character),
+            }
+        }
+        text.push('"');
+        before = ',';
+    }
+    if before == ',' {
+        text.push('}');
+    }
+    writeln!(text, " {value}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_formats_have_their_own_words_for_a_counter() {
+        let mut reading = Reading::default();
+        let calls = reading.counter("x_calls", "Calls");
+        calls.add(vec![("tool", "get_\"x\"\n\\".into())], 2_u64);
+        calls.add(vec![("tool", "get_\"x\"\n\\".into())], 1_u64);
+        reading.gauge("x_since_seconds", "Since when").set(1.5);
+        assert_eq!(
+            TextFormat::OpenMetrics.write(&reading),
+            "# HELP x_calls Calls\n# TYPE x_calls counter\nx_calls_total{tool=\"get_\\\"x\\\"\\n\\\\\"} 3\n\
+             # HELP x_since_seconds Since when\n# TYPE x_since_seconds gauge\n# UNIT x_since_seconds seconds\n\
+             x_since_seconds 1.5\n# EOF\n"
+        );
+        let text = TextFormat::Prometheus.write(&reading);
+        assert!(text.contains("# TYPE x_calls_total counter\n") && !text.contains('\u{0}'), "{text}");
+        assert!(!text.contains("# UNIT") && !text.contains("# EOF"), "{text}");
+    }
+
+    #[test]
+    fn a_scraper_gets_the_format_that_it_asks_for() {
+        let prometheus =
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        assert_eq!(TextFormat::accepted(Some(prometheus)), TextFormat::OpenMetrics);
+        assert_eq!(TextFormat::accepted(Some("text/html,*/*")), TextFormat::Prometheus);
+        assert_eq!(TextFormat::accepted(None), TextFormat::Prometheus);
+    }
+}
