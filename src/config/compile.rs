@@ -22,6 +22,7 @@ use super::{
     server_tls, shown,
     source::Span,
     upstreams::{self, UpstreamDefaults, UpstreamFile},
+    version,
 };
 use crate::{
     face::mcp::McpSettings,
@@ -37,8 +38,11 @@ pub(super) fn compile(
     trees: Vec<Node>,
     presets: Option<&Node>,
 ) -> Option<Loaded> {
+    version::check(report, &trees)?;
     let root = merge(report, trees)?;
     let file = Section::open(report, root.span, &root, &FILE)?;
+    // It has been looked at in every file.
+    let _ = file.get(version::KEY);
     let server = file.section("server", &SERVER);
     let admin = file.section("admin", &ADMIN);
     let log = file.section("log", &LOG);
@@ -193,6 +197,8 @@ fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections:
         let first = &mut known[index];
         match (&mut first.value.kind, entry.value.kind) {
             (Kind::Map(known), Kind::Map(more)) if sections => join(report, known, more, false),
+            // Each file says for itself what it is written in.
+            _ if sections && first.key.text == version::KEY => {}
             _ => {
                 let message = format!(
                     "`{}` is in two files; the other is {}",

@@ -2,7 +2,7 @@
 //!
 //! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in which
 //! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `cost` is what its repetitions take; `keys` lists every key
-//! there is, `section` reads them; `compile` makes one configuration of the trees, with a file for each part
+//! there is, `section` reads them, `version` knows the languages a file was written in; `compile` makes one configuration of the trees, with a file for each part
 //! (`upstreams` of each kind, with their `policies`, `routes`, `request`, `job`, `resource`, `log_lines`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
 //! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`), `import` makes
 //! routes of what MCP servers list later, and
@@ -58,6 +58,7 @@ mod suggest;
 mod syntax;
 mod units;
 mod upstreams;
+mod version;
 mod watched;
 pub mod yaml;
 mod when;

@@ -5,12 +5,13 @@ use std::time::Duration;
 use std::{cell::RefCell, collections::BTreeSet};
 
 use super::{
-    keys::{Keys, Takes},
+    keys::{ADMIN, DEFAULTS, FILE, Keys, LOG, REQUEST, ROUTE, RULE, SERVER, Takes, UPSTREAM},
     node::{Entry, Key, Kind, Node},
     report::Report,
     source::Span,
     suggest,
     units::{self, UnitError},
+    version,
 };
 
 /// A map of the file with the keys that it may have.
@@ -227,13 +228,21 @@ impl Drop for Section<'_, '_> {
 }
 
 fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
+    if version::report_former(report, key, keys.id, keys.of) {
+        return;
+    }
     let message = format!("unknown key `{}` in {}", key.text, keys.of);
     if let Some(nearest) = suggest::nearest(&key.text, keys.names()) {
         return report.error(key.span, message, format!("did you mean `{nearest}`?"));
     }
-    let elsewhere = [&super::keys::SERVER, &super::keys::LOG, &super::keys::DEFAULTS, &super::keys::ROUTE];
-    let help = match elsewhere.iter().find(|other| other.get(&key.text).is_some()) {
-        Some(other) => format!("`{}` is a key of {}", key.text, other.of),
+    const LARGE: [&Keys; 8] = [&SERVER, &LOG, &ADMIN, &DEFAULTS, &ROUTE, &UPSTREAM, &REQUEST, &RULE];
+    // In a small section, such as one of an extractor, what is to be known is what it has.
+    let is_large = std::ptr::eq(keys, &FILE) || LARGE.iter().any(|large| std::ptr::eq(keys, *large));
+    let elsewhere = || LARGE.into_iter().filter(|_| is_large);
+    let meant = |other: &'static Keys| Some((suggest::meant(&key.text, other.names())?, other.of));
+    let found = elsewhere().find_map(|other| Some((other.get(&key.text)?.name, other.of)));
+    let help = match found.or_else(|| elsewhere().find_map(meant)) {
+        Some((name, of)) => format!("`{name}` is a key of {of}"),
         None => format!("known keys: {}", suggest::listed(keys.names())),
     };
     report.error(key.span, message, help);

@@ -4,7 +4,11 @@
 const SYNONYMS: &[(&str, &str)] = &[
     ("address", "listen"),
     ("address", "url"),
+    ("allow_origins", "allowed_origins"),
+    ("allowed_origin", "allowed_origins"),
     ("annotation", "annotations"),
+    ("api_version", "version"),
+    ("apiVersion", "version"),
     ("args", "input"),
     ("arguments", "input"),
     ("backend", "upstream"),
@@ -12,68 +16,120 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("base_url", "url"),
     ("bind", "listen"),
     ("bool", "boolean"),
+    ("ca_file", "ca"),
+    ("cert", "certificate"),
+    ("circuit_breaker", "breaker"),
+    ("client_max_body_size", "body_limit"),
+    ("cmd", "command"),
     ("comments", "comment"),
+    ("concurrency", "in_flight"),
     ("condition", "when"),
+    ("config_version", "version"),
+    ("connection_limit", "connections"),
     ("continuation", "indented"),
+    ("cors", "allowed_origins"),
+    ("cors_origins", "allowed_origins"),
     ("decimal", "number"),
+    ("default_backend", "passthrough"),
     ("double", "number"),
     ("endpoint", "rest"),
+    ("env", "environment"),
+    ("example", "tests"),
+    ("examples", "tests"),
+    ("exec", "command"),
     ("expected", "expect"),
     ("extractor", "extract"),
+    ("fallback", "passthrough"),
+    ("filter", "structured"),
     ("float", "number"),
+    ("grace_period", "drain"),
+    ("header", "headers"),
     ("host", "listen"),
     ("host", "url"),
+    ("hosts", "allowed_hosts"),
+    ("idle_timeout", "header_timeout"),
     ("if", "when"),
-    ("inputSchema", "input"),
     ("input_schema", "input"),
+    ("inputSchema", "input"),
     ("int", "integer"),
+    ("jq", "structured"),
+    ("keepalive_timeout", "header_timeout"),
+    ("log_format", "format"),
+    ("log_level", "level"),
+    ("logging", "log"),
+    ("management", "admin"),
     ("match", "when"),
     ("max_body", "body_limit"),
+    ("max_body_size", "body_limit"),
+    ("max_concurrency", "in_flight"),
+    ("max_connections", "connections"),
     ("max_in_flight", "in_flight"),
     ("message", "error"),
-    ("mimeType", "media_type"),
+    ("metrics", "admin"),
     ("mime_type", "media_type"),
+    ("mimeType", "media_type"),
     ("nested", "indented"),
     ("nesting", "indented"),
     ("on_miss", "otherwise"),
-    ("outputSchema", "output"),
+    ("origins", "allowed_origins"),
     ("output_schema", "output"),
+    ("outputSchema", "output"),
     ("parameters", "input"),
     ("params", "query"),
     ("port", "listen"),
+    ("prometheus", "admin"),
     ("proxy", "passthrough"),
     ("quotes", "unquote"),
+    ("rate_limit", "rate"),
+    ("rate_limits", "rate"),
     ("replies", "reply"),
     ("response", "reply"),
     ("responses", "reply"),
+    ("retries", "retry"),
     ("rules", "reply"),
+    ("schema_version", "version"),
     ("separator", "block_separator"),
+    ("server_names", "allowed_hosts"),
     ("services", "upstreams"),
+    ("shutdown_timeout", "drain"),
     ("status_code", "status"),
     ("str", "string"),
-    ("structuredContent", "structured"),
     ("structured_content", "structured"),
+    ("structuredContent", "structured"),
     ("summary", "title"),
     ("target", "upstream"),
     ("target", "url"),
+    ("template", "content"),
     ("text", "string"),
     ("timeout", "deadline"),
     ("tools", "routes"),
     ("type", "content_type"),
     ("uri", "url"),
     ("verb", "method"),
+    ("workdir", "cwd"),
+    ("working_dir", "cwd"),
+    ("working_directory", "cwd"),
 ];
+
+fn plain(text: &str) -> String {
+    text.to_ascii_lowercase().replace(['-', ' '], "_")
+}
+
+/// The candidate that is another spelling of `found`, or another word for it.
+pub(super) fn meant<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let wanted = plain(found);
+    let synonym =
+        |candidate: &str| SYNONYMS.iter().any(|(said, meant)| plain(said) == wanted && *meant == candidate);
+    candidates.into_iter().find(|candidate| plain(candidate) == wanted || synonym(candidate))
+}
 
 /// The candidate that was probably meant by `found`.
 pub(super) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let candidates: Vec<&str> = candidates.into_iter().collect();
-    let plain = |text: &str| text.to_ascii_lowercase().replace(['-', ' '], "_");
-    let wanted = plain(found);
-    let synonym =
-        |candidate: &str| SYNONYMS.iter().any(|(said, meant)| plain(said) == wanted && *meant == candidate);
-    if let Some(same) = candidates.iter().find(|candidate| plain(candidate) == wanted || synonym(candidate)) {
+    if let Some(same) = meant(found, candidates.iter().copied()) {
         return Some(same);
     }
+    let wanted = plain(found);
     let most = (found.chars().count() / 3).max(1);
     candidates
         .iter()

@@ -94,6 +94,7 @@ impl std::fmt::Display for Takes {
                 write!(formatter, "duration, `{}` to `{}`", show_duration(*least), show_duration(*most))
             }
             Size(least, most) => write!(formatter, "size, `{}` to `{}`", show_size(*least), show_size(*most)),
+            Count(only, most) if only == most => write!(formatter, "`{only}`"),
             Count(least, most) => write!(formatter, "number, {least} to {most}"),
             Fraction => formatter.write_str("number, 0 to 1"),
             Scalar => formatter.write_str("text, number or flag"),

@@ -1,11 +1,17 @@
 //! The file, and what the process runs with.
 
 use super::*;
+use crate::config::version::VERSION;
 
 pub(in crate::config) static FILE: Keys = Keys {
     of: "the file",
     id: "file",
     list: &[
+        key(
+            "version",
+            Count(VERSION, VERSION),
+            "The language that the file is written in. Default: that of the program.",
+        ),
         key("server", Section(&SERVER), "Where and how the process serves."),
         key("admin", Section(&ADMIN), "Where operators look: probes, metrics, the configuration in force."),
         key("log", Section(&LOG), "What is logged, and how."),
