@@ -7,6 +7,7 @@ use tower::ServiceExt;
 
 use super::{Snapshot, audience::Telling, record::Record};
 use crate::{
+    observe::Ticket,
     policy::Guarded,
     reply::Reply,
     route::{Route, TraceContext, Traces, UpstreamRequest},
@@ -24,6 +25,8 @@ pub(super) struct Asking<'a> {
     pub(super) headers: &'a HeaderMap,
     pub(super) caller: &'a Caller,
     pub(super) trace: Option<&'a TraceContext>,
+    /// Its name, for whatever is said of it.
+    pub(super) ticket: &'a Ticket,
     pub(super) due: Due,
 }
 
@@ -105,7 +108,7 @@ impl Asking<'_> {
             trace.write(headers);
         }
         let ask = Ask::new(request, self.route.reply_limit_bytes, due, repeatable);
-        Ask { caller: self.caller.clone(), ..ask }
+        Ask { caller: self.caller.clone(), ticket: self.ticket.clone(), ..ask }
     }
 
     /// The way for what follows from a call.

@@ -15,6 +15,7 @@ use super::{
     sentences,
 };
 use crate::{
+    observe::Ticket,
     route::{JobPlace, Route, TraceContext},
     tool::{Arguments, Fault, ToolResult},
     upstream::Due,
@@ -108,8 +109,9 @@ impl Snapshot {
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
         let arguments = Arguments::from(call.arguments).with_answers(answers);
         let (headers, caller) = (call.headers, &call.caller);
-        let (trace, due) = (trace.as_ref(), Due::after(route.deadline));
-        let asking = Asking { snapshot: self, route, arguments: &arguments, headers, caller, trace, due };
+        let (trace, ticket, due) = (trace.as_ref(), &record.ticket(), Due::after(route.deadline));
+        let asking =
+            Asking { snapshot: self, route, arguments: &arguments, headers, caller, trace, ticket, due };
         let ended = match (Following { asking, job }).step(place, &mut record, &mut telling).await {
             Ok(Step::Running { stand, wait, .. }) => {
                 record.end_open();
@@ -147,8 +149,10 @@ impl Snapshot {
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
         let arguments = Arguments::from(call.arguments).with_answers(answers);
         let (headers, caller) = (call.headers, &call.caller);
+        let ticket = &Ticket::new(call.request_id);
         let (trace, due) = (trace.as_ref(), Due::after(route.deadline));
-        let asking = Asking { snapshot: self, route, arguments: &arguments, headers, caller, trace, due };
+        let asking =
+            Asking { snapshot: self, route, arguments: &arguments, headers, caller, trace, ticket, due };
         if let Some(ending) = (Following { asking, job }).ending(place) {
             ending.await;
         }

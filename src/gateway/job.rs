@@ -238,14 +238,17 @@ impl Following<'_> {
         let (upstream, tool) = (self.asking.upstream(), route.definition.name.clone());
         let repeatable = request.method.is_idempotent();
         let ask = self.asking.ask_of(request.into(), repeatable, Due::after(END_DEADLINE));
+        let ticket = ask.ticket.clone();
         Some(async move {
             match upstream.oneshot(ask).await {
                 Ok(reply) => {
-                    debug!(%tool, status = reply.status.as_u16(), "a job that nobody waits for was ended")
+                    let (request_id, status) = (ticket.request_id(), reply.status.as_u16());
+                    debug!(%tool, request_id, status, "a job that nobody waits for was ended")
                 }
                 Err(error) => {
                     let error: UpstreamError = error;
-                    warn!(%tool, error = %Chain(&error), "a job that nobody waits for could not be ended");
+                    let request_id = ticket.request_id();
+                    warn!(%tool, request_id, error = %Chain(&error), "a job that nobody waits for could not be ended");
                 }
             }
         })

@@ -365,7 +365,9 @@ impl Snapshot {
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
         let request = build(route, &arguments, call.headers)?;
         let (headers, caller, trace) = (call.headers, &call.caller, trace.as_ref());
-        let asking = Asking { snapshot: self, route, arguments: &arguments, headers, caller, trace, due };
+        let ticket = &record.ticket();
+        let asking =
+            Asking { snapshot: self, route, arguments: &arguments, headers, caller, trace, ticket, due };
         tell_lines(route, &arguments, None, &mut telling);
         // Who says that it may be repeated need not be told to look first.
         let is_safe = route.repeatable.unwrap_or_else(|| request.is_safe());

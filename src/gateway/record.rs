@@ -1,6 +1,7 @@
 //! The log of one call.
 
 use std::{
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
@@ -10,7 +11,7 @@ use tracing::{debug, error, info, warn};
 
 use super::{Call, Face};
 use crate::{
-    observe::{CallEnd, Chain, Decided, Failure, Quoted, RequestId, RouteMeters, Strange},
+    observe::{CallEnd, Chain, Decided, Failure, Quoted, RequestId, RouteMeters, Strange, Ticket},
     policy::result_word,
     reply::{End, Exit, Reply},
     route::{Route, UpstreamName},
@@ -29,7 +30,14 @@ pub(super) struct Record<'a> {
     face: Face,
     protocol: &'static str,
     request_id: &'a RequestId,
+    ticket: Ticket,
+    /// Where its caller is.
+    client: Option<IpAddr>,
     begun: Instant,
+    /// How long its upstream was waited for, in all.
+    waited: Option<Duration>,
+    /// How many bytes came from there, in all.
+    received_bytes: usize,
     upstream_status: Option<StatusCode>,
     /// How the program ended that was asked.
     exit: Option<End>,
@@ -58,7 +66,11 @@ impl<'a> Record<'a> {
             face: call.face,
             protocol: call.protocol,
             request_id,
+            ticket: Ticket::new(request_id.clone()),
+            client: call.caller.address(),
             begun: Instant::now(),
+            waited: None,
+            received_bytes: 0,
             upstream_status: None,
             exit: None,
             age: None,
@@ -69,7 +81,14 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// Its name, for whatever is said of it on the way.
+    pub(super) fn ticket(&self) -> Ticket {
+        self.ticket.clone()
+    }
+
     pub(super) fn replied(&mut self, reply: &Reply, took: Duration, redaction: &Redaction) {
+        self.waited = Some(self.waited.unwrap_or_default() + took);
+        self.received_bytes += reply.body.len();
         match &reply.exit {
             None => self.upstream_status = Some(reply.status),
             Some(exit) => self.exit = Some(exit.end),
@@ -104,6 +123,7 @@ impl<'a> Record<'a> {
     }
 
     pub(super) fn upstream_failed(&mut self, error: &UpstreamError, took: Duration, redaction: &Redaction) {
+        self.waited = Some(self.waited.unwrap_or_default() + took);
         if !error.is_our_own_word() {
             self.meters.upstream_replied(error.as_word(), took);
         }
@@ -197,15 +217,25 @@ impl Drop for Record<'_> {
             tool = %self.tool,
             outcome,
             fault,
+            rule = self.decided.map(tracing::field::display),
             upstream_status = self.upstream_status.map(|status| status.as_u16()),
             reply_age_s = self.age.map(|age| age.as_secs()),
             exit = self.exit.map(tracing::field::display),
-            duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            duration_ms = millis(took),
+            upstream_ms = self.waited.map(millis),
+            attempts = self.ticket.attempts(),
+            reply_bytes = self.received_bytes,
             request_id = %self.request_id,
+            client = self.client.map(tracing::field::display),
             face = self.face.as_str(),
+            protocol = Some(self.protocol).filter(|protocol| !protocol.is_empty()),
             "call"
         );
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn fault_name(fault: Fault) -> &'static str {

@@ -51,6 +51,15 @@ pub enum Decided {
     Default,
 }
 
+impl fmt::Display for Decided {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(index) => write!(formatter, "{}", index + 1),
+            Self::Default => formatter.write_str("default"),
+        }
+    }
+}
+
 impl From<Option<usize>> for Decided {
     fn from(rule: Option<usize>) -> Self {
         rule.map_or(Self::Default, Self::Rule)

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use super::{Answers, BreakerView, Count};
 use crate::{
+    observe::Ticket,
     reply::Reply,
     route::UpstreamName,
     upstream::{Ask, PendingReply, UpstreamError},
@@ -107,7 +108,7 @@ impl Circuit {
     }
 
     /// Lets a call through, or says how long to stay away.
-    fn enter(self: &Arc<Self>, due: Instant) -> Result<Watch, UpstreamError> {
+    fn enter(self: &Arc<Self>, due: Instant, ticket: &Ticket) -> Result<Watch, UpstreamError> {
         let now = Instant::now();
         let mut state = self.state();
         match *state {
@@ -121,10 +122,10 @@ impl Circuit {
                 *state = State::HalfOpen { until: now + self.settings.rest };
             }
         }
-        Ok(Watch { circuit: self.clone(), due, told: false })
+        Ok(Watch { circuit: self.clone(), due, ticket: ticket.clone(), told: false })
     }
 
-    fn learn(&self, outcome: Outcome) {
+    fn learn(&self, outcome: Outcome, ticket: &Ticket) {
         let Some(limit) = self.settings.failures else { return };
         let mut state = self.state();
         let next = match (*state, outcome) {
@@ -133,12 +134,13 @@ impl Circuit {
                 State::Closed { failures: failures + 1 }
             }
             (State::Closed { .. } | State::HalfOpen { .. }, Outcome::Failure) => {
-                warn!(upstream = %self.upstream, rest = ?self.settings.rest, "upstream fails and is left alone");
+                let (upstream, request_id, rest) = (&self.upstream, ticket.request_id(), self.settings.rest);
+                warn!(%upstream, request_id, ?rest, "upstream fails and is left alone");
                 self.opened.add();
                 State::Open { until: Instant::now() + self.settings.rest }
             }
             (State::HalfOpen { .. }, Outcome::Success) => {
-                info!(upstream = %self.upstream, "upstream answers again");
+                info!(upstream = %self.upstream, request_id = ticket.request_id(), "upstream answers again");
                 State::Closed { failures: 0 }
             }
             // Whoever was sent to see has seen nothing: the next one goes.
@@ -155,13 +157,14 @@ impl Circuit {
 struct Watch {
     circuit: Arc<Circuit>,
     due: Instant,
+    ticket: Ticket,
     told: bool,
 }
 
 impl Watch {
     fn tell(mut self, outcome: Outcome) {
         self.told = true;
-        self.circuit.learn(outcome);
+        self.circuit.learn(outcome, &self.ticket);
     }
 }
 
@@ -170,7 +173,7 @@ impl Drop for Watch {
         if !self.told {
             // Dropped at its deadline: no answer came in time. Dropped before: its caller left, or would not wait.
             let late = Instant::now() >= self.due;
-            self.circuit.learn(if late { Outcome::Failure } else { Outcome::Unknown });
+            self.circuit.learn(if late { Outcome::Failure } else { Outcome::Unknown }, &self.ticket);
         }
     }
 }
@@ -217,7 +220,7 @@ impl<S: Answers> Service<Ask> for Breaker<S> {
     }
 
     fn call(&mut self, ask: Ask) -> Self::Future {
-        match self.circuit.enter(ask.due.latest) {
+        match self.circuit.enter(ask.due.latest, &ask.ticket) {
             Err(resting) => Box::pin(std::future::ready(Err(resting))),
             Ok(watch) => {
                 let reply = self.inner.call(ask);

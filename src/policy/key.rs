@@ -44,6 +44,7 @@ impl Key {
             meanwhile: _,
             tried: _,
             kept: _,
+            ticket: _,
         } = ask;
         let mut request = request.clone();
         if let Some(headers) = request.headers_mut() {

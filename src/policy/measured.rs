@@ -41,6 +41,7 @@ impl<S: Answers<Future: Unpin>> Service<Ask> for Measured<S> {
     }
 
     fn call(&mut self, ask: Ask) -> Self::Future {
+        ask.ticket.attempt();
         Measuring { attempt: self.inner.call(ask), counted: Some(self.counted.clone()) }
     }
 }

@@ -165,6 +165,16 @@ impl<S: Answers + Clone + Send + 'static> Service<Ask> for Retry<S> {
             let (repeatable, deadline) = (attempts.ask.repeatable, attempts.ask.due.at);
             for attempt in 1.. {
                 let Some(at) = retries.again_at(&outcome, repeatable, attempt, deadline) else { break };
+                let (upstream, request_id) = (&retries.upstream, attempts.ask.ticket.request_id());
+                let wait_ms = millis(at.saturating_duration_since(Instant::now()));
+                match &outcome {
+                    Ok(reply) => warn!(
+                        %upstream, request_id, attempt, status = reply.status.as_u16(), wait_ms, "the upstream will be asked again"
+                    ),
+                    Err(error) => warn!(
+                        %upstream, request_id, attempt, error = %Chain(error), wait_ms, "the upstream will be asked again"
+                    ),
+                }
                 sleep_until(at).await;
                 if let Some(meanwhile) = &attempts.ask.meanwhile {
                     meanwhile.tell(Happened::Again { attempt: attempt + 1 });
@@ -175,19 +185,15 @@ impl<S: Answers + Clone + Send + 'static> Service<Ask> for Retry<S> {
                     break;
                 }
                 retries.again.add();
-                match &outcome {
-                    Ok(reply) => warn!(
-                        upstream = %retries.upstream, attempt, status = reply.status.as_u16(), "upstream was asked again"
-                    ),
-                    Err(error) => warn!(
-                        upstream = %retries.upstream, attempt, error = %Chain(error), "upstream was asked again"
-                    ),
-                }
                 outcome = next;
             }
             outcome
         })
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The attempts after the first.

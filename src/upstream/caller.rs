@@ -12,6 +12,14 @@ pub enum Caller {
 }
 
 impl Caller {
+    /// Where it is, as far as callers are told apart by that.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Address(address) => Some(*address),
+            Self::Only => None,
+        }
+    }
+
     /// The one at an address. Of an IPv6 address the first half counts: the other half is for its owner to choose, anew
     /// for every request if they like (RFC 8981).
     pub fn at(address: IpAddr) -> Self {

@@ -56,6 +56,7 @@ impl CommandUpstream {
                 input: &request.stdin,
                 limit_bytes: ask.reply_limit_bytes,
                 meanwhile: ask.meanwhile.as_ref(),
+                ticket: &ask.ticket,
             },
         );
         match running.await {

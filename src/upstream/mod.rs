@@ -34,6 +34,7 @@ use self::{
     mcp::{McpSettings, McpUpstream},
 };
 use crate::{
+    observe::Ticket,
     reply::Reply,
     route::{UpstreamName, UpstreamRequest},
 };
@@ -196,6 +197,8 @@ pub struct Ask {
     pub kept: Option<Kept>,
     /// Which addresses it was sent to before; an attempt that follows goes to another.
     pub tried: Tried,
+    /// The call that it is sent for, by its name.
+    pub ticket: Ticket,
 }
 
 impl Ask {
@@ -210,6 +213,7 @@ impl Ask {
             meanwhile: None,
             kept: None,
             tried: Tried::default(),
+            ticket: Ticket::default(),
         }
     }
 }

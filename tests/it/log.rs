@@ -82,3 +82,84 @@ async fn what_a_rule_hides_from_clients_is_in_the_log_for_whoever_asks_for_every
         assert_eq!(log.iter().any(|line| line.to_string().contains("orders is locked")), shown, "{log:?}");
     }
 }
+
+#[tokio::test]
+async fn a_call_has_one_line_that_tells_what_it_took() {
+    let upstream = Scripted::answering(reply("200 OK", "application/json", "{\"a\": 1}")).await;
+    let program = Program::start(&config(&upstream), &[]).await;
+    let mut client = program.connect().await;
+    client.ask("POST /tools/get_thing", &["X-Request-Id: rest"], "").await;
+    let call = r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "get_thing"}}"#;
+    let headers = [
+        "X-Request-Id: mcp",
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+        "MCP-Protocol-Version: 2025-06-18",
+    ];
+    assert_eq!(client.ask("POST /mcp", &headers, call).await.status, 200);
+    let log = program.log().await;
+    let calls = with(&log, "message", "call");
+    assert_eq!(calls.len(), 2, "{log:?}");
+    for (line, (id, face)) in calls.into_iter().zip([("rest", "rest"), ("mcp", "mcp")]) {
+        for (key, expected) in [
+            ("tool", Value::from("get_thing")),
+            ("outcome", "success".into()),
+            ("rule", "1".into()),
+            ("upstream_status", 200.into()),
+            ("attempts", 1.into()),
+            ("reply_bytes", 8.into()),
+            ("request_id", id.into()),
+            ("client", "127.0.0.1".into()),
+            ("face", face.into()),
+        ] {
+            assert_eq!(line[key], expected, "{key} of {line}");
+        }
+        assert!(line["duration_ms"].as_u64() >= line["upstream_ms"].as_u64(), "{line}");
+        assert_eq!(line["protocol"].as_str(), (id == "mcp").then_some("2025-06-18"), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_said_of_a_call_on_its_way_has_its_name() {
+    let config = "server: { listen: '127.0.0.1:0' }\n\
+         upstreams:\n  gone: { url: 'http://127.0.0.1:1', retry: { attempts: 2, backoff: 1ms }, breaker: { failures: 2 } }\n  \
+         slow: { command: [/bin/sh, -c, 'echo I am stuck >&2; sleep 60'] }\n\
+         routes:\n  a: { request: GET gone/a }\n  b: { request: RUN slow, deadline: 300ms }\nlog: { level: debug }\n";
+    let program = Program::start(config, &[]).await;
+    let mut client = program.connect().await;
+    client.ask("POST /tools/a", &["X-Request-Id: first"], "").await;
+    client.ask("POST /tools/b", &["X-Request-Id: second"], "").await;
+    let log = program.log().await;
+    for (message, id) in [
+        ("the upstream will be asked again", "first"),
+        ("upstream fails and is left alone", "first"),
+        ("upstream gave no usable reply", "first"),
+        ("a program was ended before it was done", "second"),
+    ] {
+        let lines = with(&log, "message", message);
+        assert!(!lines.is_empty(), "no `{message}` in {log:?}");
+        assert!(lines.iter().any(|line| line["request_id"] == id), "{lines:?}");
+    }
+    let place = |message: &str| log.iter().position(|line| line["message"] == message).unwrap();
+    assert!(place("the upstream will be asked again") < place("upstream gave no usable reply"));
+    let call = with(&log, "request_id", "first").into_iter().find(|line| line["message"] == "call").unwrap();
+    assert_eq!(call["attempts"], 2, "{call}");
+}
+
+#[tokio::test]
+async fn every_answer_has_the_name_of_its_request() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "fine")).await;
+    let config = format!("{}passthrough: old\n", config(&upstream));
+    let program = Program::start(&config, &[]).await;
+    for line in
+        ["GET /tools", "GET /health", "POST /tools/nothing", "GET /mcp", "PUT /tools", "GET /handed/through"]
+    {
+        let response = program.connect().await.ask(line, &["X-Request-Id: mine"], "").await;
+        assert_eq!(response.header("x-request-id").as_deref(), Some("mine"), "{line}: {}", response.status);
+        let response = program.connect().await.ask(line, &[], "").await;
+        assert!(response.header("x-request-id").is_some_and(|id| id.len() > 8), "{line}");
+    }
+    let refused = program.connect().await.ask("GET /tools", &["Host: evil.example"], "").await;
+    assert_eq!(refused.status, 403);
+    assert!(refused.header("x-request-id").is_some());
+}

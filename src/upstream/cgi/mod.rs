@@ -68,6 +68,7 @@ impl CgiUpstream {
                 input: &request.body,
                 limit_bytes: limit_bytes.saturating_add(HEAD_LIMIT_BYTES),
                 meanwhile: ask.meanwhile.as_ref(),
+                ticket: &ask.ticket,
             },
         );
         let Finished { output, exit } = running.await.map_err(|error| error.of(upstream(), limit_bytes))?;

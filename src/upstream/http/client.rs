@@ -140,7 +140,7 @@ impl HttpUpstream {
 
     /// Asks one address, and another when nothing could be sent to that one.
     async fn ask(self, ask: Ask) -> Result<Reply, UpstreamError> {
-        let Ask { request, reply_limit_bytes, due, meanwhile, tried, repeatable, .. } = ask;
+        let Ask { request, reply_limit_bytes, due, meanwhile, tried, repeatable, ticket, .. } = ask;
         let UpstreamRequest::Http(mut request) = request else {
             return Err(UpstreamError::of_another_kind(self.name()));
         };
@@ -156,7 +156,8 @@ impl HttpUpstream {
                 // A server may close what is kept at any time (RFC 9112, section 9.3.1): that is no failure of it.
                 Err(error) if over_others > 0 && error.is_of_kept_connection() => {
                     over_others -= 1;
-                    info!(upstream = %self.name(), error = %Chain(&error), "a kept connection was closed: another one is taken");
+                    let request_id = ticket.request_id();
+                    info!(upstream = %self.name(), request_id, error = %Chain(&error), "a kept connection was closed: another one is taken");
                     continue;
                 }
                 Err(error) => Err(error),

@@ -15,7 +15,10 @@ use super::{
     Program,
     group::Group,
 };
-use crate::reply::{End, Exit};
+use crate::{
+    observe::{Quoted, Ticket},
+    reply::{End, Exit},
+};
 
 /// How much of standard error is kept, in bytes: the end of it, where programs say why.
 pub(crate) const STDERR_LIMIT_BYTES: usize = 16 << 10;
@@ -57,6 +60,8 @@ pub(in crate::upstream) struct Run<'a> {
     pub(in crate::upstream) limit_bytes: usize,
     /// Who hears how much it wrote.
     pub(in crate::upstream) meanwhile: Option<&'a Meanwhile>,
+    /// The call that it runs for.
+    pub(in crate::upstream) ticket: &'a Ticket,
 }
 
 /// Runs a program to its end. Dropping the future ends it, with all that it started; so does a limit that it passes.
@@ -71,7 +76,8 @@ pub(in crate::upstream) async fn run(program: &Program, run: Run<'_>) -> Result<
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let missing = || RunError::Broken(io::Error::other("it has no pipes"));
     let (stdout, stderr) = (stdout.ok_or_else(missing)?, stderr.ok_or_else(missing)?);
-    let mut written = Written { program, output: BytesMut::new(), stderr: Vec::new(), is_taken: false };
+    let mut written =
+        Written { program, ticket: run.ticket, output: BytesMut::new(), stderr: Vec::new(), is_taken: false };
     let Written { output, stderr: told, .. } = &mut written;
     let status = {
         let streams = async {
@@ -109,6 +115,7 @@ pub(in crate::upstream) async fn run(program: &Program, run: Run<'_>) -> Result<
 /// What came of a program so far. Where nobody takes it, at least the log has its last words.
 struct Written<'a> {
     program: &'a Program,
+    ticket: &'a Ticket,
     output: BytesMut,
     stderr: Vec<u8>,
     is_taken: bool,
@@ -126,7 +133,9 @@ impl Drop for Written<'_> {
     fn drop(&mut self) {
         if !self.is_taken && !self.stderr.is_empty() {
             let stderr = String::from_utf8_lossy(last(&self.stderr)).into_owned();
-            debug!(program = %self.program.called, stderr, "a program was ended before it was done");
+            let stderr = Quoted(stderr.trim_end());
+            let request_id = self.ticket.request_id();
+            debug!(program = %self.program.called, request_id, %stderr, "a program was ended before it was done");
         }
     }
 }

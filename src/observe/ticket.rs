@@ -1,0 +1,43 @@
+//! What goes with a call through every room, so that whatever is said on the way can be found by its name.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use tracing::field::{DisplayValue, display};
+
+use super::RequestId;
+
+/// The name of the call that something is done for, and how often it was tried. Clones are the same one; what nobody
+/// called for has an empty one.
+#[derive(Debug, Clone, Default)]
+pub struct Ticket(Option<Arc<Written>>);
+
+#[derive(Debug)]
+struct Written {
+    request_id: RequestId,
+    attempts: AtomicU32,
+}
+
+impl Ticket {
+    /// That of a call.
+    pub fn new(request_id: RequestId) -> Self {
+        Self(Some(Arc::new(Written { request_id, attempts: AtomicU32::new(0) })))
+    }
+
+    /// The field `request_id` of a line in the log; there is none where nobody called.
+    pub fn request_id(&self) -> Option<DisplayValue<&RequestId>> {
+        self.0.as_ref().map(|written| display(&written.request_id))
+    }
+
+    /// Something is sent for it. Says how often something was before.
+    pub fn attempt(&self) -> u32 {
+        self.0.as_ref().map_or(0, |written| written.attempts.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// How often something was sent for it.
+    pub fn attempts(&self) -> u32 {
+        self.0.as_ref().map_or(0, |written| written.attempts.load(Ordering::Relaxed))
+    }
+}
