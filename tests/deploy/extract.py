@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 
+import helm_python as helm
 import kubernetes_validate
 import yaml
 
@@ -43,8 +44,14 @@ entrypoint, command = json.loads(said["ENTRYPOINT"][-1]), json.loads(said["CMD"]
 arguments("container", entrypoint[1:] + command)
 installed = next(rest for rest in said["COPY"] if rest.startswith("--from=build")).split()[-1]
 report("Containerfile: starts the file that it installs", entrypoint[0] == installed, f"{entrypoint[0]} is not {installed}")
-build = next(rest for rest in said["RUN"] if rest.startswith("cargo "))
-report("Containerfile: builds what the CI builds", build == "cargo build --release --locked --bin glossator", build)
+# Both say it with a variable for the target, each its own.
+built = r'RUSTFLAGS="-C target-feature=\+crt-static" cargo build --release --locked --target "\$\w+" --bin glossator'
+report(
+    "Containerfile: builds what the CI builds",
+    any(re.search(built, rest) for rest in said["RUN"]) and re.search(built, (root / ".ci/run").read_text()),
+    said["RUN"],
+)
+report("Containerfile: nothing is in the image beside it", "distroless/static" in said["FROM"][-1], said["FROM"][-1])
 toolchain = re.search(r"^rust-version = \"(\d+)\.(\d+)", (root / "Cargo.toml").read_text(), re.M)
 image = re.match(r"rust:(\d+)\.(\d+)", said["FROM"][0])
 report(
@@ -121,6 +128,81 @@ report("compose: every mounted file exists", not missing, missing)
 containerfile = (deploy / service["build"]["context"] / service["build"]["dockerfile"])
 report("compose: builds from the Containerfile", containerfile.is_file(), containerfile)
 report("compose: publishes on loopback only", all(p.startswith("127.0.0.1:") for p in service["ports"]), service["ports"])
+
+# -- Helm: by Helm's own libraries
+chart_folder = deploy / "helm" / "glossator"
+findings = helm.lint(chart_folder, values={"files": {"glossator.yaml": "routes: {}"}})
+# 1 is advice, 2 a warning, 3 an error.
+messages = [finding for finding in findings["messages"] if finding["severity"] > 1]
+report(f"helm: lint with Helm {helm.helm_sdk_version()} finds nothing", not messages, messages)
+wanted = {
+    "standalone": {"ConfigMap", "Deployment", "Service", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget",
+                   "ServiceAccount", "ServiceMonitor"},
+    "sidecar": {"ConfigMap", "Deployment", "Service", "NetworkPolicy", "ServiceAccount"},
+}
+with helm.Chart.load(chart_folder) as chart:
+    for example, kinds in wanted.items():
+        values = yaml.safe_load((chart_folder / "examples" / f"{example}.yaml").read_text())
+        chart.validate_schema(values)
+        files = chart.render(values, name="weather", namespace="prod")
+        made = [d for name, text in files.items() if not name.endswith("NOTES.txt") for d in yaml.safe_load_all(text) if d]
+        report(f"helm, {example}: what it is made of", {d["kind"] for d in made} == kinds, [d["kind"] for d in made])
+        for document in made:
+            if document["apiVersion"].startswith("monitoring.coreos.com/"):
+                continue    # not of Kubernetes itself
+            try:
+                kubernetes_validate.validate(document, "1.31", strict=True)
+                why = None
+            except Exception as error:
+                why = str(error)
+            report(f"helm, {example}: {document['kind']} is valid for Kubernetes 1.31", why is None, why)
+        of = {d["kind"]: d for d in made if not d["metadata"]["name"].endswith("-operators")}
+        pod = of["Deployment"]["spec"]["template"]
+        box = pod["spec"]["containers"][0]
+        arguments(f"helm-{example}", box["args"])
+        settings = {e["name"]: e.get("value", "") for e in box["env"]}
+        (out / f"helm-{example}.hosts").write_text(settings["GLOSSATOR__SERVER__ALLOWED_HOSTS"])
+        folder = out / f"helm-{example}"
+        folder.mkdir()
+        for name, text in of["ConfigMap"]["data"].items():
+            (folder / name).write_text(text)
+        restricted = {
+            "runAsNonRoot": True, "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        report(
+            f"helm, {example}: restricted, in the words of the Pod Security Standards",
+            restricted.items() <= box["securityContext"].items() and pod["spec"]["automountServiceAccountToken"] is False,
+            box["securityContext"],
+        )
+        ports = {p["name"]: p["containerPort"] for p in box["ports"]}
+        listens = {settings["GLOSSATOR__SERVER__LISTEN"], settings["GLOSSATOR__ADMIN__LISTEN"]}
+        report(f"helm, {example}: listens on the ports that the pod names", listens == {f"0.0.0.0:{p}" for p in ports.values()}, listens)
+        policy = {p["port"] for rule in of["NetworkPolicy"]["spec"]["ingress"] for p in rule["ports"]}
+        report(f"helm, {example}: the NetworkPolicy names them", policy == set(ports), policy)
+        labels = pod["metadata"]["labels"].items()
+        selectors = [of["Deployment"]["spec"]["selector"]["matchLabels"], of["Service"]["spec"]["selector"]]
+        report(f"helm, {example}: selectors meet the pod's labels", all(s.items() <= labels for s in selectors), selectors)
+    for wrong, values in {
+        "a key that is none": {"files": {"a.yaml": ""}, "replicaCount": 3},
+        "a port that is none": {"files": {"a.yaml": ""}, "service": {"port": 0}},
+    }.items():
+        try:
+            chart.validate_schema(values)
+            report(f"helm: values with {wrong} are refused", False, "they are not")
+        except helm.HelmError:
+            report(f"helm: values with {wrong} are refused", True)
+    try:
+        chart.render({}, name="weather", namespace="prod")
+        report("helm: without a configuration it says so", False, "it renders")
+    except helm.HelmError as error:
+        report("helm: without a configuration it says so", "there is no configuration" in str(error), error)
+    values = chart.values
+    described = set(chart.schema["properties"]) - {"global"}
+    report("helm: the schema knows every value, and no other", described == set(values), described ^ set(values))
+versions = [yaml.safe_load((chart_folder / "Chart.yaml").read_text())["appVersion"]]
+versions += re.findall(r"^version = \"(.*)\"", (root / "Cargo.toml").read_text(), re.M)[:1]
+report("helm: its appVersion is the program's", len(set(versions)) == 1, versions)
 
 # -- Alerts and dashboard: every metric that they name
 alerts = (deploy / "prometheus-alerts.yaml").read_text()

@@ -1,0 +1,108 @@
+{{- define "glossator.name" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "glossator.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "glossator.labels" -}}
+{{ include "glossator.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "glossator.configMap" -}}
+{{ .Values.existingConfigMap | default (include "glossator.name" .) }}
+{{- end }}
+
+{{- define "glossator.serviceAccount" -}}
+{{- if .Values.serviceAccount.create }}{{ .Values.serviceAccount.name | default (include "glossator.name" .) }}
+{{- else }}{{ .Values.serviceAccount.name | default "default" }}
+{{- end }}
+{{- end }}
+
+{{/* The names of the Service, and those that were added. */}}
+{{- define "glossator.allowedHosts" -}}
+{{- $name := include "glossator.name" . }}
+{{- $names := list $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace) (printf "%s.%s.svc.%s" $name .Release.Namespace .Values.clusterDomain) "localhost" "127.0.0.1" }}
+{{- concat $names .Values.allowedHosts | uniq | join "," }}
+{{- end }}
+
+{{/* The container alone, for charts of a legacy server that want it beside theirs. */}}
+{{- define "glossator.container" -}}
+name: glossator
+image: {{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+args: [run, --config, /etc/glossator]
+ports:
+  - { name: http, containerPort: 8080 }
+  - { name: operators, containerPort: {{ .Values.operators.port }} }
+env:
+  # The pod's own address, so that the Service and the kubelet reach it. These win over the files.
+  - { name: GLOSSATOR__SERVER__LISTEN, value: "0.0.0.0:8080" }
+  - { name: GLOSSATOR__ADMIN__LISTEN, value: "0.0.0.0:{{ .Values.operators.port }}" }
+  # Another `Host` is refused, or any page in a browser could talk to it (DNS rebinding).
+  - { name: GLOSSATOR__SERVER__ALLOWED_HOSTS, value: {{ include "glossator.allowedHosts" . | quote }} }
+  {{- if .Values.sessionSecret.existingSecret }}
+  - name: GLOSSATOR__SERVER__SECRET
+    valueFrom:
+      secretKeyRef: { name: {{ .Values.sessionSecret.existingSecret | quote }}, key: {{ .Values.sessionSecret.key | quote }} }
+  {{- end }}
+  {{- with .Values.env }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .Values.envFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+startupProbe:
+  httpGet: { path: /readyz, port: operators }
+  {{- toYaml .Values.probes.startup | nindent 2 }}
+readinessProbe:
+  httpGet: { path: /readyz, port: operators }
+  {{- toYaml .Values.probes.readiness | nindent 2 }}
+livenessProbe:
+  httpGet: { path: /healthz, port: operators }
+  {{- toYaml .Values.probes.liveness | nindent 2 }}
+{{- if .Values.preStopSeconds }}
+lifecycle:
+  preStop: { sleep: { seconds: {{ .Values.preStopSeconds }} } }
+{{- end }}
+resources:
+  {{- toYaml .Values.resources | nindent 2 }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: { drop: [ALL] }
+  seccompProfile: { type: RuntimeDefault }
+volumeMounts:
+  # The folder, not a file of it: a ConfigMap that changes is seen.
+  - { name: glossator, mountPath: /etc/glossator, readOnly: true }
+  {{- range .Values.secretMounts }}
+  - { name: {{ printf "secret-%s" .name | quote }}, mountPath: {{ printf "/etc/glossator-secrets/%s" .name | quote }}, readOnly: true }
+  {{- end }}
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{/* And its volumes. */}}
+{{- define "glossator.volumes" -}}
+- name: glossator
+  configMap: { name: {{ include "glossator.configMap" . }} }
+{{- range .Values.secretMounts }}
+- name: {{ printf "secret-%s" .name | quote }}
+  secret: { secretName: {{ .secretName | quote }}, defaultMode: 0440 }
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
