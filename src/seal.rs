@@ -57,6 +57,10 @@ pub enum Purpose {
     Question,
     /// The state of a request that waits for answers (`requestState` of MCP 2026-07-28).
     State,
+    /// What replicas keep in the store that they share.
+    Kept,
+    /// What replicas tell one another there.
+    Told,
 }
 
 impl Purpose {
@@ -66,6 +70,8 @@ impl Purpose {
             Self::Task => b"task",
             Self::Question => b"question",
             Self::State => b"state",
+            Self::Kept => b"kept",
+            Self::Told => b"told",
         }
     }
 }
@@ -142,12 +148,71 @@ impl Seal {
         }
     }
 
+    /// Seals bytes that are kept under a name, or told in one place: they open nowhere else. They do not expire.
+    pub fn seal_at(&self, purpose: Purpose, place: &[u8], content: &[u8]) -> Vec<u8> {
+        let mut salt = [0; SALT_LEN];
+        fill(&self.random, &mut salt);
+        let mut sealed = Vec::with_capacity(SALT_LEN + content.len() + AES_256_GCM.tag_len());
+        sealed.extend_from_slice(content);
+        self.key(&salt)
+            .seal_in_place_append_tag(nonce(), Aad::from(at(purpose, place)), &mut sealed)
+            .expect("what is kept is far shorter than what the cipher takes");
+        sealed.splice(0..0, salt);
+        sealed
+    }
+
+    /// What such bytes hold; `None` of what was not sealed for this place, with this secret.
+    pub fn open_at(&self, purpose: Purpose, place: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+        let (salt, sealed) = sealed.split_first_chunk::<SALT_LEN>()?;
+        let mut sealed = sealed.to_vec();
+        let place = Aad::from(at(purpose, place));
+        let opened = self.key(salt).open_in_place(nonce(), place, &mut sealed).ok()?.len();
+        sealed.truncate(opened);
+        Some(sealed)
+    }
+
+    /// What gives things names that tell nothing of them, the same wherever the secret is.
+    pub fn names(&self) -> Names {
+        let mut key = [0; 32];
+        let expanded = self.secret.expand(&[b"names"], HKDF_SHA256).expect("it is as long as a hash");
+        expanded.fill(&mut key).expect("it is as long as a hash");
+        Names(hmac::Key::new(hmac::HMAC_SHA256, &key))
+    }
+
     /// The key of one token.
     fn key(&self, salt: &[u8; SALT_LEN]) -> LessSafeKey {
         let info = [salt.as_slice()];
         let key = self.secret.expand(&info, &AES_256_GCM).expect("a key is shorter than what HKDF gives");
         LessSafeKey::new(UnboundKey::from(key))
     }
+}
+
+/// Gives names: HMAC-SHA-256 in base64url. Clones are the same one.
+#[derive(Clone)]
+pub struct Names(hmac::Key);
+
+impl Names {
+    /// The name of what has these parts, one after the other; other parts have another name.
+    pub fn of(&self, parts: &[&[u8]]) -> String {
+        let mut context = hmac::Context::with_key(&self.0);
+        for part in parts {
+            // So that no two lists of parts are the same bytes.
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
+        URL_SAFE_NO_PAD.encode(context.sign())
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Names(…)")
+    }
+}
+
+/// A purpose and a place as one; no purpose is the beginning of another with a place behind it.
+fn at(purpose: Purpose, place: &[u8]) -> Vec<u8> {
+    [purpose.as_bytes(), b" at ", place].concat()
 }
 
 /// Tells contents apart: SHA-256 in base64url.
@@ -225,6 +290,35 @@ mod tests {
         for foreign in ["", "A", "not base64!", &token[..token.len() - 4], &token.repeat(2)] {
             assert_eq!(seal.open(Purpose::Session, foreign, NOW).unwrap_err(), Unsealed::Foreign);
         }
+    }
+
+    #[test]
+    fn what_is_kept_opens_in_its_place_and_nowhere_else() {
+        let seal = seal("the same for all");
+        let sealed = seal.seal_at(Purpose::Kept, b"here", b"content");
+        let same = self::seal("the same for all");
+        assert_eq!(same.open_at(Purpose::Kept, b"here", &sealed).unwrap(), b"content");
+        assert_eq!(seal.open_at(Purpose::Kept, b"there", &sealed), None);
+        assert_eq!(seal.open_at(Purpose::Told, b"here", &sealed), None);
+        assert_eq!(Seal::random().open_at(Purpose::Kept, b"here", &sealed), None);
+        for index in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[index] ^= 1;
+            assert_eq!(seal.open_at(Purpose::Kept, b"here", &changed), None, "{index}");
+            assert_eq!(seal.open_at(Purpose::Kept, b"here", &sealed[..index]), None, "{index}");
+        }
+    }
+
+    #[test]
+    fn names_are_the_same_for_the_same_parts_and_the_same_secret() {
+        let names = seal("the same for all").names();
+        assert_eq!(names.of(&[b"a", b"b"]), seal("the same for all").names().of(&[b"a", b"b"]));
+        assert_ne!(names.of(&[b"a", b"b"]), seal("another for all!").names().of(&[b"a", b"b"]));
+        let all: std::collections::HashSet<String> =
+            [&[b"ab".as_slice()][..], &[b"a", b"b"], &[b"", b"ab"], &[b"ab", b""]]
+                .map(|parts| names.of(parts))
+                .into();
+        assert_eq!(all.len(), 4);
     }
 
     #[test]
