@@ -165,6 +165,7 @@ impl Server {
                 teller.change(|standing| standing.is_ending = true);
             }
         };
+        swap.join_others().await;
         swap.discover_first(DISCOVERY_PATIENCE).await;
         let keeping = match reload {
             Some((hangups, sources, watched)) => {

@@ -44,6 +44,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         let hangups = Hangups::receive().map_err(|error| told(&error))?;
         let (_, teller, asked) = operations(Arc::clone(&loaded.shown));
         let watched = Watched::of(&sources, &loaded);
+        assembled.swap.join_others().await;
         assembled.swap.discover_first(DISCOVERY_PATIENCE).await;
         let reloader = Reloader::new(sources, watched, assembled.swap, (teller, asked));
         let keeping = Keeping::reloading(reloader, hangups);

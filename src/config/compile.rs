@@ -19,7 +19,7 @@ use super::{
     schemas::Asked,
     secret::Environment,
     section::{self, Section},
-    server_tls, shown,
+    server_tls, shared, shown,
     source::Span,
     upstreams::{self, UpstreamDefaults, UpstreamFile},
     version,
@@ -49,6 +49,12 @@ pub(super) fn compile(
     let sections = [server.as_ref(), admin.as_ref(), log.as_ref()];
     let process = process::settings(report, environment, flags, sections);
     let peer = process.as_ref().and_then(|process| process.mcp.peer.as_ref());
+    let secret = process.as_ref().and_then(|process| process.mcp.secret.as_ref());
+    // Where the process settings have a mistake, whether there is a secret is not known.
+    let shared = process.as_ref().and_then(|_| shared::read(&file, environment, secret));
+    if file.entry("shared").is_none() {
+        shared::warn_of_directions(report, &root);
+    }
     let (tls, peer_tls) = server_tls::read(report, environment, server.as_ref(), peer);
     let default_section = file.section("defaults", &DEFAULTS);
     let (route_defaults, upstream_defaults) = default_section.as_ref().map(defaults).unwrap_or_default();
@@ -114,6 +120,7 @@ pub(super) fn compile(
         mcp: McpSettings { peer_tls, ..mcp },
         log,
         cache_limit_bytes,
+        shared,
         upstreams,
         passthrough,
         routes,

@@ -7,7 +7,7 @@
 //! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`), `import` makes
 //! routes of what MCP servers list later, and
 //! `language` for patterns, jq and templates, `rate` for how often; `process` layers `server` and `log` with the environment and the
-//! command line, a `setting` at a time; `server_tls` is who we are to clients. [`Problem`] tells what is wrong, `suggest` what was probably meant,
+//! command line, a `setting` at a time; `server_tls` is who we are to clients, `shared` what replicas share. [`Problem`] tells what is wrong, `suggest` what was probably meant,
 //! `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`] describes the file for editors.
 //!
 //! All problems of all files are found in one run. The only room that reads files or the environment.
@@ -51,6 +51,7 @@ mod secret;
 mod section;
 mod server_tls;
 mod setting;
+mod shared;
 mod short_lists;
 mod shown;
 mod source;
@@ -72,6 +73,7 @@ use crate::{
     observe::log::LogSettings,
     policy::PassthroughSettings,
     route::UpstreamName,
+    shared::StoreSettings,
     tls::ServerTls,
 };
 
@@ -129,6 +131,8 @@ pub struct Loaded {
     pub log: LogSettings,
     /// How much is kept of replies, in all.
     pub cache_limit_bytes: usize,
+    /// What replicas share, and where.
+    pub shared: Option<StoreSettings>,
     /// The legacy servers.
     pub upstreams: Vec<UpstreamFile>,
     /// The upstream that gets every path which is no route, and how patiently.

@@ -8,7 +8,7 @@ use super::{
     section::Section,
     units::{self, UnitError},
 };
-use crate::policy::RateSettings;
+use crate::policy::{RateSettings, WithoutStore};
 
 /// The most calls that a limit may let through in its time.
 const COUNT_LIMIT: u32 = 1_000_000;
@@ -22,13 +22,20 @@ pub(super) fn read(section: &Section<'_, '_>, name: &'static str) -> Option<Sett
         if matches!(node.scalar().as_deref(), Some("off" | "false")) {
             return Some(Setting::Off);
         }
-        return limit(section, node, name).map(|(count, per)| Setting::on(count, per, count));
+        return limit(section, node, name).map(|(count, per)| {
+            Setting::On(RateSettings { count, per, burst: count, without_store: WithoutStore::default() })
+        });
     }
     let section = section.section(name, &RATE)?;
     let written = section.required("limit", "write `limit: 100 per minute`");
     let burst = section.count("burst").and_then(|burst| u32::try_from(burst).ok());
+    let without_store = match section.word("without_store") {
+        Some("refuse") => WithoutStore::Refuse,
+        Some("allow") => WithoutStore::Allow,
+        _ => WithoutStore::Local,
+    };
     let (count, per) = limit(&section, written?, "limit")?;
-    Some(Setting::on(count, per, burst.unwrap_or(count)))
+    Some(Setting::On(RateSettings { count, per, burst: burst.unwrap_or(count), without_store }))
 }
 
 /// What is said of a limit.
@@ -41,10 +48,6 @@ pub(super) enum Setting {
 }
 
 impl Setting {
-    fn on(count: u32, per: Duration, burst: u32) -> Self {
-        Self::On(RateSettings { count, per, burst })
-    }
-
     /// What holds where nothing is said.
     pub(super) fn or(written: Option<Self>, base: Option<RateSettings>) -> Option<RateSettings> {
         match written {

@@ -188,6 +188,7 @@ impl Following<'_> {
                     | UpstreamError::Busy { .. }
                     | UpstreamError::Resting { .. }
                     | UpstreamError::TooOften { .. }
+                    | UpstreamError::Uncounted { .. }
             ),
             why: sentences::JOB_LOST.to_owned(),
             result: match error {

@@ -42,6 +42,7 @@ use crate::{
     reply::Reply,
     route::{LogLevel, Route, RouteTable, TraceContext, UpstreamName, UpstreamRequest},
     rule::{RETRY_AFTER_META_KEY, Translation, line_names},
+    shared::SharedStore,
     tool::{Arguments, Fault, Outcome, ToolName, ToolResult},
     upstream::{Caller, Due, Kept},
 };
@@ -171,6 +172,7 @@ pub struct Gateway {
     snapshot: Arc<ArcSwap<Snapshot>>,
     changes: Changes,
     watches: Watches,
+    shared: Option<SharedStore>,
 }
 
 impl Gateway {
@@ -180,7 +182,19 @@ impl Gateway {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             changes: Changes::new(),
             watches: Watches::default(),
+            shared: None,
         }
+    }
+
+    /// The same of one among several replicas, where they share something.
+    #[must_use]
+    pub fn sharing(self, shared: Option<SharedStore>) -> Self {
+        Self { shared, ..self }
+    }
+
+    /// What it shares with other replicas.
+    pub fn shared(&self) -> Option<&SharedStore> {
+        self.shared.as_ref()
     }
 
     /// What is in force now.

@@ -138,6 +138,11 @@ pub(super) fn of(error: &UpstreamError, is_safe: bool) -> ToolResult {
                 ),
             )
         }
+        UpstreamError::Uncounted { .. } => later(
+            Fault::Busy { again_after: WHEN_BUSY },
+            "How often this tool is called can't be counted just now, and it may not be called uncounted. Nothing \
+             was sent; try again in a few seconds.",
+        ),
         UpstreamError::Unsendable { .. } => ToolResult::error(
             Fault::Arguments,
             "No request can be made of these arguments. Try shorter ones, without unusual characters.",
@@ -159,7 +164,9 @@ pub(super) fn job_not_done(after: Duration, ended: bool) -> ToolResult {
 /// Of a job that can't be asked about any more.
 pub(super) fn job_lost(error: &UpstreamError) -> ToolResult {
     let fault = match error {
-        UpstreamError::Busy { .. } => Fault::Busy { again_after: WHEN_BUSY },
+        UpstreamError::Busy { .. } | UpstreamError::Uncounted { .. } => {
+            Fault::Busy { again_after: WHEN_BUSY }
+        }
         UpstreamError::Resting { rest, .. } => Fault::Busy { again_after: *rest },
         UpstreamError::TooOften { rest, .. } => Fault::TooOften { again_after: *rest },
         UpstreamError::ConnectDeadline { .. }

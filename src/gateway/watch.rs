@@ -3,6 +3,9 @@
 //! One question at a time for each resource, however many clients want to know, and none when nobody does. An upstream
 //! that knows validators (`ETag`, `Last-Modified`) answers without a body when nothing changed; else the contents are
 //! held against those of the last time, as clients would read them.
+//!
+//! Where replicas share a store, each asks for its own clients, and what one sees change it tells the others: so all
+//! clients hear of it when the first replica does, and once.
 
 use std::{
     collections::HashMap,
@@ -25,6 +28,7 @@ use crate::{
     observe::Chain,
     policy::spread,
     route::{Route, UpstreamRequest},
+    shared::Message,
     tool::{ResourceBody, ResourceContents},
     upstream::{Ask, Due},
 };
@@ -68,6 +72,19 @@ struct Watched {
     listeners: usize,
     /// What asks the upstream.
     task: AbortHandle,
+    /// What clients were told of last.
+    told: Told,
+}
+
+/// The fingerprint of what clients know, or could read: that of the first look, or of the last change that they were told.
+#[derive(Debug, Clone, Default)]
+struct Told(Arc<Mutex<Option<u64>>>);
+
+impl Told {
+    /// Notes what it is now, and gives what was noted before.
+    fn replace(&self, fingerprint: u64) -> Option<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(fingerprint)
+    }
 }
 
 /// What a resource was when it was last looked at.
@@ -123,9 +140,21 @@ impl Gateway {
             return Err(WatchError::TooMany);
         }
         let uri: Arc<str> = uri.into();
-        let task = tokio::spawn(look_again_and_again(self.clone(), Arc::clone(&uri))).abort_handle();
-        watched.insert(Arc::clone(&uri), Watched { listeners: 1, task });
+        let told = Told::default();
+        let looking = look_again_and_again(self.clone(), Arc::clone(&uri), told.clone());
+        let task = tokio::spawn(looking).abort_handle();
+        watched.insert(Arc::clone(&uri), Watched { listeners: 1, task, told });
         Ok(Watching { uri, watches: self.watches.clone() })
+    }
+
+    /// Another replica has seen a resource change. Tells those who want to know, unless they were told of it.
+    pub fn hear_of_change(&self, uri: &str, fingerprint: u64) {
+        let watched = self.watches.watched();
+        let Some((uri, entry)) = watched.get_key_value(uri) else { return };
+        if entry.told.replace(fingerprint) != Some(fingerprint) {
+            debug!(%uri, "another replica saw a watched resource change");
+            self.changes().tell(Change::Resource(Arc::clone(uri)));
+        }
     }
 
     /// How many resources are watched now.
@@ -160,7 +189,7 @@ impl Drop for Watching {
 }
 
 /// Looks at a resource at its interval, and tells when it is not what it was, until it is aborted.
-async fn look_again_and_again(gateway: Gateway, uri: Arc<str>) {
+async fn look_again_and_again(gateway: Gateway, uri: Arc<str>, told: Told) {
     let mut known: Option<Known> = None;
     let mut failing = false;
     loop {
@@ -168,9 +197,20 @@ async fn look_again_and_again(gateway: Gateway, uri: Arc<str>) {
             let snapshot = gateway.snapshot();
             let (seen, interval) = snapshot.look(&uri, known.as_ref(), &mut failing).await;
             if let Seen::Is(now) = seen {
-                if known.as_ref().is_some_and(|before| before.fingerprint != now.fingerprint) {
+                let fingerprint = now.fingerprint;
+                // Another replica may have told of it before we looked.
+                let is_news = told.replace(fingerprint).is_some_and(|before| before != fingerprint);
+                if is_news {
                     debug!(%uri, "a watched resource changed");
                     gateway.changes().tell(Change::Resource(Arc::clone(&uri)));
+                }
+                let has_changed = known.as_ref().is_some_and(|before| before.fingerprint != fingerprint);
+                // What we only see otherwise than another replica is no change, or the two would go on for ever.
+                if is_news
+                    && has_changed
+                    && let Some(shared) = gateway.shared()
+                {
+                    shared.tell(&Message::Changed { uri: Arc::clone(&uri), fingerprint });
                 }
                 known = Some(now);
             }

@@ -205,6 +205,7 @@ fn outcome_of(result: &Result<Reply, UpstreamError>) -> Outcome {
             | UpstreamError::Resting { .. }
             | UpstreamError::Credential { .. }
             | UpstreamError::TooOften { .. }
+            | UpstreamError::Uncounted { .. }
             | UpstreamError::Unsendable { .. },
         ) => Outcome::Unknown,
     }

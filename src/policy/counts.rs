@@ -71,6 +71,8 @@ pub struct RouteCounts {
     pub caller_too_often: Count,
     /// Calls that got a kept reply.
     pub kept: Count,
+    /// Those of them whose reply another replica kept.
+    pub kept_by_others: Count,
     /// Calls that found none, or one that was too old.
     pub fetched: Count,
     /// Kept replies that had become old, and were still good.

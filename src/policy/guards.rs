@@ -13,13 +13,27 @@ use super::{
     key::Whom,
     view,
 };
-use crate::upstream::{Upstream, Whose, http::HttpUpstream};
+use crate::{
+    shared::SharedStore,
+    tool::ToolName,
+    upstream::{Upstream, Whose, http::HttpUpstream},
+};
+
+/// What other replicas count and keep with us, of one upstream.
+#[derive(Debug, Clone)]
+pub struct Sharing {
+    /// Where.
+    pub store: SharedStore,
+    /// What tells this upstream from one that is configured in another way: replies of the one are none of the other.
+    pub identity: Arc<str>,
+}
 
 /// What all that ask one upstream share: its limits, and what is known of it. Clones share it, too.
 #[derive(Debug, Clone)]
 pub struct Guards {
     upstream: Upstream,
     settings: PolicySettings,
+    sharing: Option<Sharing>,
     counts: UpstreamCounts,
     whom: Whom,
     caller_rate: Option<Arc<Rate>>,
@@ -42,14 +56,18 @@ pub struct RouteGuards {
 }
 
 impl RouteGuards {
-    /// For a route that asks the upstream of `guards`, and keeps replies in `store`.
-    pub fn new(guards: &Guards, settings: RoutePolicySettings, store: &Store) -> Self {
+    /// For a route with this tool, that asks the upstream of `guards` and keeps replies in `store`.
+    pub fn new(guards: &Guards, tool: &ToolName, settings: RoutePolicySettings, store: &Store) -> Self {
         let (counts, upstream, whom) = (RouteCounts::default(), guards.upstream.name(), guards.whom);
         let rate = |whose, settings: Option<_>, count: &Count| {
-            settings.map(|settings| Arc::new(Rate::new(upstream.clone(), whose, settings, count.clone())))
+            settings.map(|settings| {
+                let rate = Rate::new(upstream.clone(), whose, settings, count.clone());
+                Sharing::counting(guards.sharing.as_ref(), rate, tool.as_str())
+            })
         };
         let cache = settings.cache.map(|settings| {
-            Arc::new(cache::Shared { settings, whom, store: store.clone(), counts: counts.clone() })
+            let away = guards.sharing.clone().map(cache::Away::new);
+            Arc::new(cache::Shared { settings, whom, store: store.clone(), away, counts: counts.clone() })
         });
         let flights = match settings.same_at_once {
             SameAtOnce::AskedByEach => None,
@@ -76,6 +94,16 @@ impl RouteGuards {
     }
 }
 
+impl Sharing {
+    /// A limit of something of this name, which all count together where they share.
+    fn counting(sharing: Option<&Self>, rate: Rate, name: &str) -> Arc<Rate> {
+        Arc::new(match sharing {
+            Some(sharing) => rate.counted_in(sharing.store.clone(), name),
+            None => rate,
+        })
+    }
+}
+
 /// What a request is.
 #[derive(Debug, Clone, Copy)]
 enum Asking<'a> {
@@ -88,10 +116,18 @@ enum Asking<'a> {
 impl Guards {
     /// Guards of which nothing is used yet.
     pub fn new(upstream: Upstream, settings: PolicySettings) -> Self {
+        Self::sharing(upstream, settings, None)
+    }
+
+    /// The same of one among several replicas, which share what is to be shared.
+    pub fn sharing(upstream: Upstream, settings: PolicySettings, sharing: Option<Sharing>) -> Self {
         let counts = UpstreamCounts::default();
         let name = || upstream.name().clone();
         let rate = |whose, settings: Option<_>, count: &Count| {
-            settings.map(|settings| Arc::new(Rate::new(name(), whose, settings, count.clone())))
+            settings.map(|settings| {
+                let rate = Rate::new(name(), whose, settings, count.clone());
+                Sharing::counting(sharing.as_ref(), rate, upstream.name().as_str())
+            })
         };
         let budget = Arc::<Budget>::default();
         let circuit = Circuit::new(name(), settings.breaker, counts.opened.clone(), counts.rested.clone());
@@ -105,6 +141,7 @@ impl Guards {
             gate: Arc::new(Gate::new(name(), settings, counts.busy.clone())),
             upstream,
             settings,
+            sharing,
             counts,
         }
     }

@@ -62,6 +62,11 @@ impl Key {
         own
     }
 
+    /// What tells it from all others, but for who is asked.
+    pub(super) fn parts(&self) -> [Vec<u8>; 2] {
+        [self.reply_limit_bytes.to_string().into_bytes(), self.request.to_bytes()]
+    }
+
     /// About how much memory it takes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>() + self.request.bytes()

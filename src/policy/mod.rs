@@ -27,6 +27,9 @@
 //!
 //! What is handed through unread has the same gate and rate, and limits of its own: [`Passthrough`].
 //!
+//! What several replicas count or keep together is in the store that they share ([`Sharing`]): rates and kept replies.
+//! Everything else is each replica's own.
+//!
 //! Each tells what it did as an [`UpstreamError`], so that the `gateway` has one kind of failure to put
 //! into words. All of them share their state between clones; dropping a call's future gives back what it held.
 
@@ -67,12 +70,12 @@ pub use cache::{Cache, CacheSettings, Forbidden, Lasts, Store};
 pub use coalesce::Coalesce;
 pub use counts::{Count, PolicyCounts, RouteCounts, UpstreamCounts};
 pub use deadline::Deadline;
-pub use guards::{Guards, RouteGuards};
+pub use guards::{Guards, RouteGuards, Sharing};
 pub use hedge::{Hedge, HedgeSettings};
 pub use in_flight::{Gate, InFlight};
 pub use measured::{Measured, result_word};
 pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
-pub use rate::{Over, Rate, RateLimit, RateLimitLayer, RateSettings};
+pub use rate::{Over, Rate, RateLimit, RateLimitLayer, RateSettings, WithoutStore};
 pub use retry::{Retries, Retry, RetrySettings};
 pub use spread::spread;
 pub use view::{BreakerView, GuardsView};

@@ -95,7 +95,7 @@ impl Passthrough {
         B::Error: Into<BoxError>,
     {
         if let Some(rate) = &self.rate {
-            rate.enter(&Caller::Only)?;
+            rate.enter(&Caller::Only).await?;
         }
         let place = self.gate.enter().await?;
         let moved = Moved::default();

@@ -119,6 +119,7 @@ fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool 
             // Whoever fetches it knows when to try again.
             | UpstreamError::Credential { .. }
             | UpstreamError::TooOften { .. }
+            | UpstreamError::Uncounted { .. }
             | UpstreamError::Unsendable { .. },
         ) => false,
         Ok(reply) => {

@@ -8,6 +8,7 @@ use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 use super::{
     Certificate,
     discover::{Discovery, Found},
+    others::Hearing,
     router,
     tools::Lists,
 };
@@ -20,9 +21,12 @@ use crate::{
     },
     gateway::{Gateway, Snapshot},
     observe::{Meters, log::LogSettings},
-    policy::{Guarded, Guards, PassthroughSettings, PolicyCounts, RouteGuards, RoutePolicySettings, Store},
+    policy::{
+        Guarded, Guards, PassthroughSettings, PolicyCounts, RouteGuards, RoutePolicySettings, Sharing, Store,
+    },
     prompt::PromptTable,
     route::{Conflict, UpstreamName},
+    shared::{SharedStore, StoreSettings},
     tool::ToolName,
     upstream::{Upstream, mcp::McpUpstream},
 };
@@ -54,6 +58,9 @@ pub struct Swap {
     door: Door,
     upstreams: HashMap<UpstreamName, Asked>,
     store: Store,
+    shared: Option<SharedStore>,
+    hearing: Option<Hearing>,
+    mcp: Mcp,
     written: Written,
     lists: Lists,
     found: (mpsc::Sender<Found>, mpsc::Receiver<Found>),
@@ -80,6 +87,7 @@ struct Fixed {
     listener: ListenerSettings,
     mcp: McpSettings,
     log: LogSettings,
+    shared: Option<StoreSettings>,
 }
 
 /// One legacy server as it is asked now.
@@ -111,11 +119,12 @@ struct Way {
 /// [`Conflict`] when one request would fit two routes; a loaded configuration was checked for that.
 pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     let store = Store::new(loaded.cache_limit_bytes);
-    let mut upstreams = ask(loaded, &HashMap::new());
+    let shared = loaded.shared.clone().map(SharedStore::new);
+    let mut upstreams = ask(loaded, &HashMap::new(), shared.as_ref());
     let meters = Meters::default();
     let (written, mut lists) = (Written::of(loaded), Lists::default());
     let snapshot = written.snapshot(&mut upstreams, &mut lists, &store)?;
-    let gateway = Gateway::new(snapshot.counted_by(meters.clone()));
+    let gateway = Gateway::new(snapshot.counted_by(meters.clone())).sharing(shared.clone());
     let door = Door::new(&loaded.door);
     meters.register(door.clone());
     let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), door.clone());
@@ -125,6 +134,7 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
         listener: loaded.listener,
         mcp: loaded.mcp.clone(),
         log: loaded.log.clone(),
+        shared: loaded.shared.clone(),
     };
     let found = mpsc::channel(FOUND_LIMIT);
     let certificate = loaded.tls.clone().map(Certificate::new);
@@ -134,6 +144,9 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
         door,
         upstreams,
         store,
+        shared,
+        hearing: None,
+        mcp: mcp.clone(),
         written,
         lists,
         found,
@@ -153,7 +166,7 @@ impl Swap {
     ///
     /// As [`assemble`]; then nothing has changed.
     pub fn to(&mut self, loaded: &Loaded) -> Result<Vec<&'static str>, Conflict> {
-        let mut upstreams = ask(loaded, &self.upstreams);
+        let mut upstreams = ask(loaded, &self.upstreams, self.shared.as_ref());
         let written = Written::of(loaded);
         self.lists.retain(|name| upstreams.get(name).is_some_and(|asked| asked.upstream.mcp().is_some()));
         let snapshot =
@@ -170,6 +183,14 @@ impl Swap {
             later.push("server.tls");
         }
         Ok(later)
+    }
+
+    /// Connects to what replicas share, where there is such a thing, and tells clients from now on what other replicas see
+    /// change. Does not wait for longer than one answer may take.
+    pub async fn join_others(&mut self) {
+        let Some(shared) = &self.shared else { return };
+        self.hearing = Some(Hearing::begin(shared, self.gateway.clone(), self.mcp.clone()));
+        shared.begin().await;
     }
 
     /// Asks MCP servers for their tools, all at once and not longer than `patience`, so that the first clients find
@@ -302,6 +323,7 @@ impl Fixed {
             ("server.streams", self.mcp.stream_limit != loaded.mcp.stream_limit),
             ("server.resume", self.mcp.resume.patience != loaded.mcp.resume.patience),
             ("server.stream_life", self.mcp.resume.connection_life != loaded.mcp.resume.connection_life),
+            ("shared", self.shared != loaded.shared),
             ("log.level", self.log.filter != loaded.log.filter),
             ("log.format", self.log.format != loaded.log.format),
         ];
@@ -310,7 +332,11 @@ impl Fixed {
 }
 
 /// The upstreams of a configuration: those of `now` where they are the same.
-fn ask(loaded: &Loaded, now: &HashMap<UpstreamName, Asked>) -> HashMap<UpstreamName, Asked> {
+fn ask(
+    loaded: &Loaded,
+    now: &HashMap<UpstreamName, Asked>,
+    shared: Option<&SharedStore>,
+) -> HashMap<UpstreamName, Asked> {
     let asked = loaded.upstreams.iter().map(|file| {
         let name = file.settings.name().clone();
         let kept = now.get(&name).filter(|asked| {
@@ -322,7 +348,7 @@ fn ask(loaded: &Loaded, now: &HashMap<UpstreamName, Asked>) -> HashMap<UpstreamN
                 Asked { file: file.clone(), discovery: None, ..kept.clone() }
             }
             Some(kept) => kept.clone(),
-            None => Asked::new(file),
+            None => Asked::new(file, shared),
         };
         (name, asked)
     });
@@ -330,9 +356,10 @@ fn ask(loaded: &Loaded, now: &HashMap<UpstreamName, Asked>) -> HashMap<UpstreamN
 }
 
 impl Asked {
-    fn new(file: &UpstreamFile) -> Self {
+    fn new(file: &UpstreamFile, shared: Option<&SharedStore>) -> Self {
         let upstream = Upstream::new(file.settings.clone());
-        let guards = Guards::new(upstream.clone(), file.policy);
+        let sharing = shared.map(|store| Sharing { store: store.clone(), identity: file.identity.clone() });
+        let guards = Guards::sharing(upstream.clone(), file.policy, sharing);
         let following = guards.for_what_follows();
         Self { file: file.clone(), upstream, guards, following, ways: HashMap::new(), discovery: None }
     }
@@ -345,7 +372,7 @@ impl Asked {
                 let name = file.route.definition.name.clone();
                 let before = self.ways.get(&name).filter(|way| way.settings == file.policy).cloned();
                 let way = before.unwrap_or_else(|| {
-                    let guards = RouteGuards::new(&self.guards, file.policy, store);
+                    let guards = RouteGuards::new(&self.guards, &name, file.policy, store);
                     Way { settings: file.policy, guarded: self.guards.for_calls(&guards), guards }
                 });
                 (name, way)

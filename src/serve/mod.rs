@@ -4,7 +4,7 @@
 //! connections until it is told to stop and then drains; `listener` is the port with its certificate, `connection` one
 //! client's HTTP/1.1 or HTTP/2, which `patience` and `activity` end when it keeps us waiting; `stop` is the signals of
 //! the operating system that end it, `reload` what puts another configuration in force, `operators` the port from which
-//! that is watched; `discover` finds out what tools MCP servers have, and `tools` puts them beside those that are
+//! that is watched; `others` hears what other replicas say; `discover` finds out what tools MCP servers have, and `tools` puts them beside those that are
 //! written.
 //! [`answer_cgi`] is for a web server that starts us for one request, [`serve_stdio`] for an MCP client that starts us
 //! for itself.
@@ -16,6 +16,7 @@ mod connection;
 mod discover;
 mod listener;
 mod operators;
+mod others;
 mod patience;
 mod reload;
 mod tools;

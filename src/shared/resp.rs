@@ -14,9 +14,9 @@ pub(super) enum Value {
     /// Why not.
     Error(String),
     /// Several values: a list, a set, or a map, of which keys and values take turns.
-    List(Vec<Value>),
+    List(Vec<Self>),
     /// What nobody asked for: a message.
-    Push(Vec<Value>),
+    Push(Vec<Self>),
     /// Null.
     Nothing,
 }

@@ -31,6 +31,16 @@ impl Caller {
     }
 }
 
+impl Caller {
+    /// What tells this one from all others, at every replica.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Address(address) => format!("address {address}").into_bytes(),
+            Self::Only => b"only".to_vec(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

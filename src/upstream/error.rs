@@ -177,6 +177,14 @@ pub enum UpstreamError {
         /// How long to wait before the next one.
         rest: Duration,
     },
+    /// What is used of a limit is counted elsewhere, which can't be reached, and the limit says to let nobody through then.
+    #[error(
+        "what may be asked of upstream `{upstream}` is counted in the shared store, which can't be reached"
+    )]
+    Uncounted {
+        /// Who was to be asked.
+        upstream: UpstreamName,
+    },
     /// The request can't be written down as HTTP.
     #[error("the request can't be sent to upstream `{upstream}`")]
     Unsendable {
@@ -197,6 +205,16 @@ pub(super) struct ConnectTimedOut {
 }
 
 impl Whose {
+    /// The same in one word.
+    pub fn as_word(self) -> &'static str {
+        match self {
+            Self::CallerOfRoute => "caller_of_route",
+            Self::CallerOfUpstream => "caller_of_upstream",
+            Self::Route => "route",
+            Self::Upstream => "upstream",
+        }
+    }
+
     fn in_words(self) -> &'static str {
         match self {
             Self::CallerOfRoute => "one caller of one route",
@@ -275,6 +293,7 @@ impl UpstreamError {
             | Self::Busy { .. }
             | Self::Credential { .. }
             | Self::TooOften { .. }
+            | Self::Uncounted { .. }
             | Self::Unsendable { .. } => false,
         }
     }
@@ -288,7 +307,11 @@ impl UpstreamError {
     pub fn is_our_own_word(&self) -> bool {
         matches!(
             self,
-            Self::Busy { .. } | Self::Resting { .. } | Self::Credential { .. } | Self::TooOften { .. }
+            Self::Busy { .. }
+                | Self::Resting { .. }
+                | Self::Credential { .. }
+                | Self::TooOften { .. }
+                | Self::Uncounted { .. }
         )
     }
 
@@ -303,6 +326,7 @@ impl UpstreamError {
             Self::Resting { .. } => "resting",
             Self::Busy { .. } => "busy",
             Self::TooOften { .. } => "too_often",
+            Self::Uncounted { .. } => "uncounted",
             Self::Credential { .. } => "credential",
             Self::Unsendable { .. } => "unsendable",
         }
@@ -332,6 +356,7 @@ impl UpstreamError {
             | Self::Busy { upstream, .. }
             | Self::Credential { upstream, .. }
             | Self::TooOften { upstream, .. }
+            | Self::Uncounted { upstream }
             | Self::Unsendable { upstream, .. } => upstream,
         }
     }

@@ -36,6 +36,7 @@ mod rest;
 mod secrets;
 mod seeds;
 mod serve;
+mod shared;
 mod support;
 mod tls;
 mod trace;

@@ -14,11 +14,12 @@ mod prompt;
 mod route;
 mod rule;
 mod server_tls;
+mod shared;
 mod upstream;
 
 pub(super) use self::{
     addresses::*, ask::*, content::*, example::*, extract::*, field::*, process::*, prompt::*, route::*,
-    rule::*, server_tls::*, upstream::*,
+    rule::*, server_tls::*, shared::*, upstream::*,
 };
 
 /// The keys of one section of the file.

@@ -15,6 +15,11 @@ pub(in crate::config) static FILE: Keys = Keys {
         key("server", Section(&SERVER), "Where and how the process serves."),
         key("admin", Section(&ADMIN), "Where operators look: probes, metrics, the configuration in force."),
         key("log", Section(&LOG), "What is logged, and how."),
+        key(
+            "shared",
+            Either(&[Text, Section(&SHARED)]),
+            "The Redis or Valkey where replicas share limits, kept replies and subscriptions: its address, or a map.",
+        ),
         key("defaults", Section(&DEFAULTS), "What holds for every route that does not say otherwise."),
         key("rules", Map(&RULES_FORM), "Rules with a name, for routes to use: what `reply` takes, or a map."),
         key("upstreams", Map(&UPSTREAM_FORM), "The legacy servers, by name: a URL, or a map."),

@@ -226,6 +226,11 @@ pub(in crate::config) static RATE: Keys = Keys {
             Count(1, 1_000_000),
             "How many of them may come at once, after a time without any. Default: as many as `limit` has.",
         ),
+        key(
+            "without_store",
+            Word(&["local", "refuse", "allow"]),
+            "What holds while the store of `shared` can't be reached: each replica counts for itself, nobody is let through, or everybody is. Default `local`.",
+        ),
     ],
 };
 

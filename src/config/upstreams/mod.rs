@@ -14,7 +14,7 @@ mod program;
 pub(super) mod tls;
 pub(super) mod tools;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use ::http::HeaderName;
 
@@ -29,6 +29,7 @@ use super::{
 use crate::{
     policy::PolicySettings,
     route::UpstreamName,
+    seal::fingerprint,
     upstream::{UpstreamSettings, cgi::CgiSettings, command::CommandSettings},
 };
 
@@ -41,6 +42,8 @@ pub struct UpstreamFile {
     pub settings: UpstreamSettings,
     /// The guards round it.
     pub policy: PolicySettings,
+    /// What tells it from one that is configured in another way: the same at every replica with the same configuration.
+    pub identity: Arc<str>,
     /// Which of its tools are listed, and as what; of an MCP server only.
     pub tools: Option<ToolRules>,
     /// What its routes take where they say nothing.
@@ -94,6 +97,7 @@ pub(super) fn read(
         let settings = UpstreamSettings::Http(Box::new(settings(name?)));
         return Some(UpstreamFile {
             settings,
+            identity: identity(environment, entry),
             policy: defaults.policy,
             tools: None,
             deadline: None,
@@ -133,7 +137,20 @@ pub(super) fn read(
         }
     };
     let tools = if kind == UpstreamKind::Mcp { tools::read(&section)? } else { None };
-    Some(UpstreamFile { settings, policy, tools, deadline, reply_limit_bytes, value_limit })
+    let identity = identity(environment, entry);
+    Some(UpstreamFile { settings, policy, identity, tools, deadline, reply_limit_bytes, value_limit })
+}
+
+/// A fingerprint of what is written of an upstream, with the variables that it names put beside it. What is in a file that
+/// it names may be another thing tomorrow, and it is the same upstream.
+fn identity(environment: &Environment, entry: &Entry) -> Arc<str> {
+    let written = serde_json::json!([entry.key.text, entry.value.to_json()]).to_string();
+    let named = written.split("${").skip(1).filter_map(|rest| {
+        let name = rest.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next()?;
+        Some(environment.get(name).unwrap_or_default())
+    });
+    let all = std::iter::once(written.as_str()).chain(named).collect::<Vec<_>>().join("\n");
+    fingerprint(all.as_bytes()).into()
 }
 
 /// Keys that are for an address.

@@ -9,7 +9,7 @@ use crate::config::{
 use crate::tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
 
 /// TLS with every default, for an `https://` address in the place of the whole upstream.
-pub(super) fn plain(report: &Report<'_>, span: Span) -> Option<ClientTls> {
+pub(in crate::config) fn plain(report: &Report<'_>, span: Span) -> Option<ClientTls> {
     made(report, span, None, ClientTlsOptions::default())
 }
 
@@ -28,7 +28,7 @@ pub(in crate::config) fn pem(
 }
 
 /// Reads `tls`. `None` when something is wrong with it; that has been reported then.
-pub(super) fn read(section: &Section<'_, '_>, environment: &Environment) -> Option<ClientTls> {
+pub(in crate::config) fn read(section: &Section<'_, '_>, environment: &Environment) -> Option<ClientTls> {
     let report = section.report;
     let pem = |name| pem(section, environment, name);
     let (ca, certificate, key) = (pem("ca"), pem("certificate"), pem("key"));

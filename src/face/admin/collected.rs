@@ -1,4 +1,5 @@
-//! What is told when somebody asks: how the configuration stands, and what guards and upstreams do at the moment.
+//! What is told when somebody asks: how the configuration stands, what guards and upstreams do at the moment, and
+//! whether the store of several replicas is there.
 
 use std::time::SystemTime;
 
@@ -31,6 +32,21 @@ impl MeterSource for Collected {
             reading.gauge("glossator_cache_bytes", "How many bytes they take").set(store.bytes());
             let help = "How many bytes they may take";
             reading.gauge("glossator_cache_limit_bytes", help).set(store.limit_bytes());
+        }
+        if let Some(shared) = self.gateway.shared() {
+            let help = "Whether the shared store can be reached";
+            reading.gauge("glossator_shared_store_up", help).set(shared.is_reachable());
+            let counts = shared.counts();
+            let help = "What was asked of the shared store, and what was of no use";
+            let family = reading.counter("glossator_shared_store_operations", help);
+            for (outcome, count) in [
+                ("asked", counts.asked()),
+                ("failed", counts.failed()),
+                ("not_written", counts.not_written()),
+                ("foreign", counts.foreign()),
+            ] {
+                family.add(vec![("outcome", outcome.into())], count);
+            }
         }
     }
 }
@@ -126,6 +142,7 @@ fn routes(reading: &mut Reading, counts: &PolicyCounts) {
             ("rate_rejected", &counts.too_often),
             ("caller_rate_rejected", &counts.caller_too_often),
             ("cache_hit", &counts.kept),
+            ("cache_hit_of_others", &counts.kept_by_others),
             ("cache_miss", &counts.fetched),
             ("cache_revalidated", &counts.still_good),
             ("cache_stale", &counts.old),

@@ -207,7 +207,7 @@ impl Admin {
     }
 
     fn status(&self) -> Value {
-        let mut status = told(&self.operations.standing(), true);
+        let mut status = self.told(&self.operations.standing(), true);
         status["version"] = env!("CARGO_PKG_VERSION").into();
         status["started"] = seconds(self.operations.started()).into();
         status["now"] = seconds(SystemTime::now()).into();
@@ -223,7 +223,18 @@ impl Admin {
         let standing = self.operations.standing();
         let status = if standing.is_ending { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
         // Probes are asked without a token, so the problems themselves stay inside.
-        json_of(status, &told(&standing, false))
+        json_of(status, &self.told(&standing, false))
+    }
+
+    /// How the process stands, and what it shares with others.
+    fn told(&self, standing: &Standing, with_problems: bool) -> Value {
+        let mut value = told(standing, with_problems);
+        if let Some(shared) = self.gateway.shared() {
+            let state = shared.state();
+            // No reason not to be ready: policies say what is done without.
+            value["shared"] = json!({ "reachable": state.is_up, "since": seconds(state.since) });
+        }
+        value
     }
 
     async fn reload(&self) -> Response<Body> {
@@ -233,7 +244,7 @@ impl Admin {
         };
         let is_in_force = standing.failure.is_none() && standing.generation > before;
         let status = if is_in_force { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
-        json_of(status, &told(&standing, true))
+        json_of(status, &self.told(&standing, true))
     }
 }
 

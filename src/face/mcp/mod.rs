@@ -9,7 +9,7 @@
 //! questions of a route there; `session` is what a client of the older era has said at its handshake, `sessions` whether
 //! its id is still taken, and `in_flight` what another message of it can end; `subscriptions` tells of changes on
 //! `streams` that stay open; `batch` takes several messages in one; `call`, `tasks`, `prompts`, `complete`, `resources` and
-//! `about` give the results, `subscribed` is what sessions want to hear of; `refusal` names what has none; `answer` writes
+//! `about` give the results, `subscribed` is what sessions want to hear of, `others` what other replicas should know of that; `refusal` names what has none; `answer` writes
 //! both, `stream` as events where more than a result is to be said, `resumable` where clients may come back for them. `stdio` is the same without HTTP, over pipes.
 //!
 //! A message is never read into a tree and a result never built as one: an id is echoed as it came, and an
@@ -32,6 +32,7 @@ mod in_flight;
 mod peer;
 mod levels;
 mod prompts;
+mod others;
 mod params;
 mod protocol;
 mod questions;
@@ -156,6 +157,7 @@ impl Mcp {
         };
         let listener = protocol.gateway.changes().listen();
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
+        protocol.read_subscriptions(session).await;
         let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
         let telling = async move {
             let ending = async {
@@ -184,9 +186,8 @@ impl Mcp {
         });
         match ended {
             Ok(id) => {
-                protocol.streams.end_of(id);
-                protocol.resumables.end_of(id);
-                protocol.subscribed.end(id);
+                protocol.forget(id);
+                protocol.tell_ended(id);
                 let mut response = Response::new(Body::empty());
                 *response.status_mut() = StatusCode::NO_CONTENT;
                 response

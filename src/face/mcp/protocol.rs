@@ -306,8 +306,8 @@ impl Protocol {
             Method::ListResources => resources::list(self, client),
             Method::ListResourceTemplates => resources::list_templates(self, client),
             Method::ReadResource => resources::read(self, client).await,
-            Method::Subscribe => resources::subscribe(self, client),
-            Method::Unsubscribe => resources::unsubscribe(self, client),
+            Method::Subscribe => resources::subscribe(self, client).await,
+            Method::Unsubscribe => resources::unsubscribe(self, client).await,
         }
     }
 }

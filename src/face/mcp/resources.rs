@@ -82,9 +82,9 @@ fn refusal(uri: String, error: &ReadError, client: &Client<'_>) -> Refusal {
 }
 
 /// `resources/subscribe`, in the era of sessions.
-pub(super) fn subscribe(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+pub(super) async fn subscribe(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let (session, uri) = subscription(client)?;
-    protocol.subscribed.add(&protocol.gateway, session, &uri).map_err(|error| match error {
+    protocol.subscribe(session, &uri).await.map_err(|error| match error {
         WatchError::Unknown => Refusal::NoResource { uri: uri.clone(), why: error.to_string() },
         WatchError::Unwatched | WatchError::TooMany => Refusal::Params(error.to_string().into()),
     })?;
@@ -92,9 +92,9 @@ pub(super) fn subscribe(protocol: &Protocol, client: &Client<'_>) -> Result<Answ
 }
 
 /// `resources/unsubscribe`. There is nothing wrong with ending what did not begin.
-pub(super) fn unsubscribe(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+pub(super) async fn unsubscribe(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let (session, uri) = subscription(client)?;
-    protocol.subscribed.remove(session, &uri);
+    protocol.unsubscribe(session, &uri).await;
     Answer::result(client.request.id, client.revision, |_| Ok(()))
 }
 

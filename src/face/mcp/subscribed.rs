@@ -1,7 +1,8 @@
 //! Which resources the sessions of the older era want to hear of.
 //!
-//! Kept in this replica's memory: a session hears of changes where it subscribed. Upstreams are asked only for
-//! sessions that listen.
+//! A session hears of changes where it listens, which need not be where it subscribed: where replicas share a store, what
+//! it subscribed to is there, too, and each reads it again when another says so. Without one, or while it can't be
+//! reached, a replica knows what it was told itself. Upstreams are asked only for sessions that listen.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,7 +17,7 @@ use crate::gateway::{Gateway, WatchError, Watching};
 const SESSION_LIMIT: usize = 10_000;
 
 /// How many resources one session may have subscribed to.
-const SUBSCRIPTION_LIMIT: usize = 100;
+pub(super) const SUBSCRIPTION_LIMIT: usize = 100;
 
 /// The subscriptions of all sessions.
 #[derive(Debug, Default)]
@@ -35,8 +36,17 @@ struct Session {
     number: u64,
     /// How many streams it listens on.
     streams: usize,
-    /// What it wants to hear of, and while it listens, that somebody does.
-    resources: BTreeMap<Box<str>, Option<Watching>>,
+    /// What it wants to hear of.
+    resources: BTreeMap<Box<str>, Wanted>,
+}
+
+/// One resource that a session wants to hear of.
+#[derive(Debug)]
+struct Wanted {
+    /// That somebody wants to hear of it, while the session listens here.
+    watching: Option<Watching>,
+    /// Whether other replicas can know it.
+    is_known: bool,
 }
 
 /// A session listens, until this is dropped.
@@ -64,8 +74,58 @@ impl Subscribed {
             return Err(WatchError::TooMany);
         }
         let watching = if session.streams > 0 { Some(gateway.watch(uri)?) } else { None };
-        session.resources.insert(uri.into(), watching);
+        session.resources.insert(uri.into(), Wanted { watching, is_known: false });
         Ok(())
+    }
+
+    /// Notes that other replicas can know of a subscription.
+    pub(super) fn known(&self, session: &str, uri: &str) {
+        let mut sessions = self.sessions();
+        let found = sessions.by_id.get_mut(session).and_then(|found| found.resources.get_mut(uri));
+        if let Some(wanted) = found {
+            wanted.is_known = true;
+        }
+    }
+
+    /// Takes what a session wants to hear of, as all replicas know it, in the place of what was known here; beside what
+    /// only this one knows.
+    pub(super) fn replace(&self, gateway: &Gateway, session: &str, uris: &[String]) {
+        let mut sessions = self.sessions();
+        let Some(found) = sessions.by_id.get_mut(session) else { return };
+        found.resources.retain(|uri, wanted| !wanted.is_known || uris.iter().any(|other| **other == **uri));
+        for uri in uris.iter().take(SUBSCRIPTION_LIMIT) {
+            // What is no resource here may be one of another configuration.
+            if found.resources.contains_key(uri.as_str()) || gateway.can_watch(uri).is_err() {
+                continue;
+            }
+            let watching = if found.streams > 0 { gateway.watch(uri).ok() } else { None };
+            found.resources.insert(uri.as_str().into(), Wanted { watching, is_known: true });
+        }
+    }
+
+    /// Whether a session listens here.
+    pub(super) fn listens(&self, session: &str) -> bool {
+        self.sessions().by_id.get(session).is_some_and(|session| session.streams > 0)
+    }
+
+    /// The sessions that listen here.
+    pub(super) fn listening(&self) -> Vec<Box<str>> {
+        let sessions = self.sessions();
+        let listening = sessions.by_id.iter().filter(|(_, session)| session.streams > 0);
+        listening.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// The subscriptions that other replicas can't know yet, each with its session.
+    pub(super) fn unknown(&self) -> Vec<(Box<str>, Box<str>)> {
+        let sessions = self.sessions();
+        let all = sessions.by_id.iter().flat_map(|(id, session)| {
+            session
+                .resources
+                .iter()
+                .filter(|(_, wanted)| !wanted.is_known)
+                .map(|(uri, _)| (id.clone(), uri.clone()))
+        });
+        all.collect()
     }
 
     /// Notes that it does not any more.
@@ -87,9 +147,9 @@ impl Subscribed {
         // Where there is no room, it hears of no resource.
         if let Some(found) = sessions.session(session) {
             found.streams += 1;
-            for (uri, watching) in found.resources.iter_mut().filter(|(_, watching)| watching.is_none()) {
+            for (uri, wanted) in found.resources.iter_mut().filter(|(_, wanted)| wanted.watching.is_none()) {
                 match gateway.watch(uri) {
-                    Ok(begun) => *watching = Some(begun),
+                    Ok(begun) => wanted.watching = Some(begun),
                     Err(error) => warn!(%uri, %error, "a session listens to a resource that is not watched"),
                 }
             }
@@ -146,7 +206,7 @@ impl Drop for Listening {
         let Some(found) = sessions.by_id.get_mut(&self.session) else { return };
         found.streams = found.streams.saturating_sub(1);
         if found.streams == 0 {
-            found.resources.values_mut().for_each(|watching| *watching = None);
+            found.resources.values_mut().for_each(|wanted| wanted.watching = None);
         }
         sessions.forget_if_idle(&self.session);
     }
@@ -199,6 +259,26 @@ routes:
         drop(again);
         subscribed.remove("other", "t://c");
         assert!(subscribed.sessions().by_id.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_other_replicas_know_takes_the_place_of_what_was_known() {
+        let (gateway, subscribed) = (gateway(), Arc::new(Subscribed::default()));
+        let uris = |uris: &[&str]| uris.iter().map(|uri| (*uri).to_owned()).collect::<Vec<_>>();
+        subscribed.replace(&gateway, "s", &uris(&["t://a"]));
+        assert!(subscribed.sessions().by_id.is_empty(), "nobody listens here");
+        let listening = subscribed.listen(&gateway, "s");
+        subscribed.replace(&gateway, "s", &uris(&["t://a", "t://b", "none:x"]));
+        subscribed.add(&gateway, "s", "t://own").unwrap();
+        assert_eq!(subscribed.unknown(), [("s".into(), "t://own".into())]);
+        subscribed.replace(&gateway, "s", &uris(&["t://b", "t://c"]));
+        assert_eq!(listening.all().len(), 3);
+        assert!(["t://b", "t://c", "t://own"].iter().all(|uri| listening.wants(uri)));
+        assert_eq!(gateway.watched(), 3);
+        subscribed.known("s", "t://own");
+        subscribed.replace(&gateway, "s", &[]);
+        assert_eq!((listening.all().len(), gateway.watched()), (0, 0));
+        assert_eq!(subscribed.listening(), ["s".into()]);
     }
 
     #[tokio::test]

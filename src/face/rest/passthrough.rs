@@ -119,7 +119,7 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
 fn again_after(error: &UpstreamError) -> Option<Duration> {
     match error {
         UpstreamError::TooOften { rest, .. } | UpstreamError::Resting { rest, .. } => Some(*rest),
-        UpstreamError::Busy { .. } => Some(WHEN_BUSY),
+        UpstreamError::Busy { .. } | UpstreamError::Uncounted { .. } => Some(WHEN_BUSY),
         _ => None,
     }
 }
@@ -151,6 +151,9 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
             "the upstream wants to know who asks, and there is no credential for it",
         ),
         UpstreamError::TooOften { .. } => (StatusCode::TOO_MANY_REQUESTS, "the upstream is asked too often"),
+        UpstreamError::Uncounted { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "how often the upstream is asked can't be counted just now")
+        }
         UpstreamError::Unsendable { .. } => (StatusCode::BAD_REQUEST, "the request can't be handed through"),
     }
 }

@@ -1,8 +1,9 @@
 //! Gives a reply again that was given before.
 //!
 //! `word` reads what an upstream says of how long its reply may be kept; [`Store`] keeps replies of all routes, to a number
-//! of bytes; [`Cache`] is the layer.
+//! of bytes; `away` keeps them where other replicas find them; [`Cache`] is the layer.
 
+mod away;
 mod store;
 mod word;
 
@@ -27,6 +28,7 @@ use crate::{
     upstream::{Ask, PendingReply, UpstreamError},
 };
 
+pub(super) use away::Away;
 pub use store::Store;
 
 /// Which replies are kept, and for how long.
@@ -74,6 +76,7 @@ pub(super) struct Shared {
     pub(super) settings: CacheSettings,
     pub(super) whom: Whom,
     pub(super) store: Store,
+    pub(super) away: Option<Away>,
     pub(super) counts: RouteCounts,
 }
 
@@ -227,18 +230,44 @@ impl CacheSettings {
 
 impl Shared {
     /// Keeps a reply, where it may be; and says how it is forgotten.
-    fn keep(&self, key: &Arc<Key>, page: Page, ask: &Told) -> Option<Arc<Page>> {
+    fn keep(self: &Arc<Self>, key: &Arc<Key>, page: Page, ask: &Told) -> Option<Arc<Page>> {
         if !self.settings.keeps(&page.reply, &page.word) {
             return None;
         }
         let page = Arc::new(page.compact());
         self.store.put(key, page.clone());
+        if let Some(away) = &self.away {
+            away.put(key, &page, self.settings);
+        }
         ask.until_forgotten(self, key, &page);
         Some(page)
     }
 
+    /// Drops a page, here and where other replicas would find it.
+    fn forget(&self, key: &Arc<Key>, page: &Arc<Page>) {
+        self.store.forget(key, page);
+        if let Some(away) = &self.away {
+            away.remove(key);
+        }
+    }
+
+    /// The page that another replica has kept, where it is a better one than ours; then it is ours, too.
+    async fn newer(&self, key: &Arc<Key>, own: Option<Arc<Page>>) -> Option<Arc<Page>> {
+        let Some(away) = &self.away else { return own };
+        let Some(page) = away.get(key).await else { return own };
+        // What may be kept here is for this route to say, whoever wrote it there.
+        if !self.settings.keeps(&page.reply, &page.word)
+            || own.as_ref().is_some_and(|own| own.came >= page.came)
+        {
+            return own;
+        }
+        let page = Arc::new(page);
+        self.store.put(key, page.clone());
+        Some(page)
+    }
+
     /// Gives a kept reply.
-    fn give(&self, key: &Arc<Key>, page: &Arc<Page>, ask: &Told) -> Reply {
+    fn give(self: &Arc<Self>, key: &Arc<Key>, page: &Arc<Page>, ask: &Told) -> Reply {
         ask.until_forgotten(self, key, page);
         if let Some(kept) = &ask.0 {
             kept.since(page.age());
@@ -248,7 +277,7 @@ impl Shared {
 
     /// Asks for what is not there, or is old.
     async fn fetch<S: Answers>(
-        &self,
+        self: &Arc<Self>,
         mut inner: S,
         mut ask: Ask,
         key: Arc<Key>,
@@ -284,7 +313,7 @@ impl Shared {
                     kept.since(renewed.age());
                 }
                 if self.keep(&key, renewed, &told).is_none() {
-                    self.store.forget(&key, &old);
+                    self.forget(&key, &old);
                 }
                 Ok(answer)
             }
@@ -294,14 +323,14 @@ impl Shared {
                     && let Some(old) = old
                     && !reply.status.is_server_error()
                 {
-                    self.store.forget(&key, &old);
+                    self.forget(&key, &old);
                 }
                 Ok(reply)
             }
         }
     }
 
-    fn give_old(&self, key: &Arc<Key>, old: &Arc<Page>, told: &Told) -> Reply {
+    fn give_old(self: &Arc<Self>, key: &Arc<Key>, old: &Arc<Page>, told: &Told) -> Reply {
         self.counts.old.add();
         self.give(key, old, told)
     }
@@ -311,10 +340,10 @@ impl Shared {
 struct Told(Option<crate::upstream::Kept>);
 
 impl Told {
-    fn until_forgotten(&self, shared: &Shared, key: &Arc<Key>, page: &Arc<Page>) {
+    fn until_forgotten(&self, shared: &Arc<Shared>, key: &Arc<Key>, page: &Arc<Page>) {
         if let Some(kept) = &self.0 {
-            let (store, key, page) = (shared.store.clone(), key.clone(), page.clone());
-            kept.until_forgotten(move || store.forget(&key, &page));
+            let (shared, key, page) = (shared.clone(), key.clone(), page.clone());
+            kept.until_forgotten(move || shared.forget(&key, &page));
         }
     }
 }
@@ -346,11 +375,21 @@ impl<S: Answers + Clone + Send + 'static> Service<Ask> for Cache<S> {
             let reply = shared.give(&key, page, &Told(ask.kept));
             return Box::pin(std::future::ready(Ok(reply)));
         }
-        shared.counts.fetched.add();
         // The service that was polled ready is the one to call; its clone waits for the next call.
         let next = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, next);
-        Box::pin(async move { shared.fetch(inner, ask, key, page).await })
+        Box::pin(async move {
+            let page = shared.newer(&key, page).await;
+            if let Some(page) = &page
+                && !page.left(shared.settings).is_zero()
+            {
+                shared.counts.kept.add();
+                shared.counts.kept_by_others.add();
+                return Ok(shared.give(&key, page, &Told(ask.kept)));
+            }
+            shared.counts.fetched.add();
+            shared.fetch(inner, ask, key, page).await
+        })
     }
 }
 

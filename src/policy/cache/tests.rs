@@ -1,10 +1,14 @@
 //! What is kept, for how long, and what is asked in between.
 
-use http::HeaderName;
+use http::{HeaderName, uri::PathAndQuery};
 
 use super::*;
 use crate::{
-    policy::mock::{Script, ask, call, failed, status},
+    policy::{
+        Sharing,
+        mock::{Script, ask, call, failed, status},
+    },
+    shared::{Memory, SharedStore},
     upstream::Kept,
 };
 
@@ -25,7 +29,7 @@ fn with(code: u16, headers: &[(&str, &str)]) -> Result<Reply, UpstreamError> {
 
 fn cache(script: &Script, settings: CacheSettings) -> Cache<Script> {
     let (store, counts) = (Store::new(1 << 20), RouteCounts::default());
-    Cache::new(script.clone(), Arc::new(Shared { settings, whom: Whom::new(), store, counts }))
+    Cache::new(script.clone(), Arc::new(Shared { settings, whom: Whom::new(), store, away: None, counts }))
 }
 
 const UPSTREAM: CacheSettings = CacheSettings {
@@ -207,4 +211,143 @@ async fn what_is_kept_does_not_keep_what_it_was_read_with() {
     let is_part = |bytes: &[u8]| read.as_ptr_range().contains(&bytes.as_ptr());
     assert!(!is_part(&kept.body) && !is_part(kept.headers["x-a"].as_bytes()));
     assert!(service.shared.store.bytes() < 2_000);
+}
+
+/// The cache of one replica of an upstream of this identity.
+fn replica(script: &Script, settings: CacheSettings, memory: &Memory, identity: &str) -> Cache<Script> {
+    let sharing = Sharing { store: SharedStore::in_memory(memory), identity: identity.into() };
+    let (store, away, counts) = (Store::new(1 << 20), Some(Away::new(sharing)), RouteCounts::default());
+    Cache::new(script.clone(), Arc::new(Shared { settings, whom: Whom::new(), store, away, counts }))
+}
+
+fn asking(path: &'static str, headers: &[(&str, &str)]) -> Ask {
+    let mut ask = ask(SECOND);
+    let crate::route::UpstreamRequest::Http(request) = &mut ask.request else { panic!("it is by HTTP") };
+    request.path_and_query = PathAndQuery::from_static(path);
+    for (name, value) in headers {
+        request.headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+    }
+    ask
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_give_what_another_has_kept_and_how_old_it_is() {
+    let memory = Memory::default();
+    let script = Script::new((0..5).map(|_| good(&[("x-a", "1")])));
+    let [one, other] = [(); 2].map(|()| replica(&script, TEN, &memory, "same"));
+    call(&one, ask(SECOND)).await.unwrap();
+    tokio::time::advance(4 * SECOND).await;
+    let kept = Kept::default();
+    let reply = call(&other, Ask { kept: Some(kept.clone()), ..ask(SECOND) }).await.unwrap();
+    assert_eq!((script.asked(), kept.age()), (1, Some(4 * SECOND)));
+    assert_eq!(
+        (&reply.headers["x-a"], &reply.headers["age"]),
+        (&"1".parse().unwrap(), &"4".parse().unwrap())
+    );
+    // From now on it is its own, which needs no store; and it is no younger for that.
+    memory.leave();
+    tokio::time::advance(5 * SECOND).await;
+    call(&other, ask(SECOND)).await.unwrap();
+    assert_eq!(script.asked(), 1);
+    tokio::time::advance(SECOND).await;
+    call(&other, ask(SECOND)).await.unwrap();
+    assert_eq!(script.asked(), 2, "without the store each asks for itself");
+    let counts = &other.shared.counts;
+    assert_eq!((counts.kept.get(), counts.kept_by_others.get(), counts.fetched.get()), (2, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gets_a_shared_reply_to_a_request_that_was_not_theirs() {
+    let memory = Memory::default();
+    let script = Script::new((0..9).map(|_| good(&[])));
+    let one = replica(&script, TEN, &memory, "same");
+    call(&one, asking("/a", &[("authorization", "Bearer ada")])).await.unwrap();
+    let other = || replica(&script, TEN, &memory, "same");
+    for (ask, asked) in [
+        (asking("/a", &[("authorization", "Bearer grace")]), 2),
+        (asking("/a", &[]), 3),
+        (asking("/b", &[("authorization", "Bearer ada")]), 4),
+        (asking("/a", &[("authorization", "Bearer ada")]), 4),
+    ] {
+        call(&other(), ask).await.unwrap();
+        assert_eq!(script.asked(), asked);
+    }
+    let elsewhere = replica(&script, TEN, &memory, "another address");
+    call(&elsewhere, asking("/a", &[("authorization", "Bearer ada")])).await.unwrap();
+    assert_eq!(script.asked(), 5);
+    assert!(memory.names().iter().all(|name| !name.contains("ada") && name.starts_with("glossator:page:")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_replica_wrote_is_not_given() {
+    let memory = Memory::default();
+    let script = Script::new((0..9).map(|_| good(&[])));
+    let fresh = || replica(&script, TEN, &memory, "same");
+    call(&fresh(), asking("/a", &[])).await.unwrap();
+    let a = memory.names().remove(0);
+    let written = memory.value(&a);
+    assert!(!written.windows(4).any(|bytes| bytes == b"x-a:"), "it is sealed");
+    for planted in ["", "anything", "\u{1}\0\u{c8}"] {
+        memory.plant(&a, Bytes::from(planted));
+        let replica = fresh();
+        let before = script.asked();
+        call(&replica, asking("/a", &[])).await.unwrap();
+        assert_eq!(script.asked(), before + 1);
+    }
+    // The reply to one request, put in the place of that to another.
+    call(&fresh(), asking("/b", &[])).await.unwrap();
+    let b = memory.names().into_iter().find(|name| *name != a).unwrap();
+    memory.plant(&b, written);
+    let before = script.asked();
+    call(&fresh(), asking("/b", &[])).await.unwrap();
+    assert_eq!(script.asked(), before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_is_forgotten_is_forgotten_by_all() {
+    let memory = Memory::default();
+    let script = Script::new((0..9).map(|_| good(&[])));
+    let kept = Kept::default();
+    let one = replica(&script, TEN, &memory, "same");
+    call(&one, Ask { kept: Some(kept.clone()), ..ask(SECOND) }).await.unwrap();
+    assert_eq!(memory.names().len(), 1);
+    kept.forget();
+    assert!(memory.names().is_empty());
+    call(&replica(&script, TEN, &memory, "same"), ask(SECOND)).await.unwrap();
+    assert_eq!(script.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_shared_reply_is_asked_about_or_given_in_place_of_an_error() {
+    let memory = Memory::default();
+    let etag = || good(&[("etag", "\"7\""), ("x-first", "1")]);
+    let script = Script::new([etag(), with(304, &[("etag", "\"7\"")])]);
+    call(&replica(&script, TEN, &memory, "same"), ask(SECOND)).await.unwrap();
+    tokio::time::advance(60 * SECOND).await;
+    let reply = call(&replica(&script, TEN, &memory, "same"), ask(SECOND)).await.unwrap();
+    assert_eq!(
+        (script.last_headers().get("if-none-match"), &reply.headers["x-first"]),
+        (Some(&"\"7\"".parse().unwrap()), &"1".parse().unwrap())
+    );
+    let stale = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
+    let script = Script::new([good(&[("x-first", "1")]), failed(), failed()]);
+    call(&replica(&script, stale, &memory, "stale"), ask(SECOND)).await.unwrap();
+    tokio::time::advance(30 * SECOND).await;
+    let reply = call(&replica(&script, stale, &memory, "stale"), ask(SECOND)).await.unwrap();
+    assert_eq!(&reply.headers["x-first"], "1");
+    tokio::time::advance(41 * SECOND).await;
+    call(&replica(&script, stale, &memory, "stale"), ask(SECOND)).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_long_to_share_is_kept_by_each() {
+    let memory = Memory::default();
+    let mut long = good(&[]).unwrap();
+    long.body = vec![0; 20_000].into();
+    let script = Script::new([Ok(long.clone()), Ok(long)]);
+    let [one, other] = [(); 2].map(|()| replica(&script, TEN, &memory, "same"));
+    for service in [&one, &one, &other, &other] {
+        call(service, ask(SECOND)).await.unwrap();
+    }
+    assert_eq!((script.asked(), memory.names().len()), (2, 0));
 }

@@ -139,12 +139,64 @@ impl UpstreamRequest {
         }
     }
 
+    /// All that is sent, as bytes: two requests have the same ones only when they are equal. Another program may hold
+    /// them against its own.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Self::Http(request) => {
+                let HttpRequest { method, under, path_and_query, headers, body } = request;
+                let under: &[u8] = match under {
+                    Under::Address => b"address",
+                    Under::Root => b"root",
+                    Under::Itself => b"itself",
+                };
+                write_parts(
+                    &mut out,
+                    b"http",
+                    [method.as_str().as_bytes(), under, path_and_query.as_str().as_bytes(), body],
+                );
+                write_headers(&mut out, headers);
+            }
+            Self::Command(CommandRequest { words, stdin }) => {
+                let words = words.iter().map(String::as_bytes);
+                write_parts(&mut out, b"command", std::iter::once(stdin.as_ref()).chain(words));
+            }
+            Self::Tool(ToolRequest { tool, arguments, effect, headers }) => {
+                let arguments = serde_json::to_vec(arguments).expect("its keys are strings");
+                let effect = format!("{effect:?}");
+                write_parts(&mut out, b"tool", [tool.as_bytes(), &arguments, effect.as_bytes()]);
+                write_headers(&mut out, headers);
+            }
+        }
+        out
+    }
+
     /// Where a header can be added, for what has any.
     pub fn headers_mut(&mut self) -> Option<&mut HeaderMap> {
         match self {
             Self::Http(request) => Some(&mut request.headers),
             Self::Command(_) => None,
             Self::Tool(request) => Some(&mut request.headers),
+        }
+    }
+}
+
+/// Writes parts so that no two lists of them are the same bytes: each has its length before it.
+fn write_parts<'p>(out: &mut Vec<u8>, kind: &'static [u8], parts: impl IntoIterator<Item = &'p [u8]>) {
+    for part in std::iter::once(kind).chain(parts) {
+        out.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        out.extend_from_slice(part);
+    }
+}
+
+/// Headers have no order, but for those of one name.
+fn write_headers(out: &mut Vec<u8>, headers: &HeaderMap) {
+    let mut names: Vec<_> = headers.keys().collect();
+    names.sort_by_key(|name| name.as_str());
+    for name in names {
+        for value in headers.get_all(name) {
+            write_parts(out, b"header", [name.as_str().as_bytes(), value.as_bytes()]);
         }
     }
 }
@@ -164,5 +216,45 @@ impl From<ToolRequest> for UpstreamRequest {
 impl From<HttpTemplate> for RequestTemplate {
     fn from(template: HttpTemplate) -> Self {
         Self::Http(template)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::http::{Method, uri::PathAndQuery};
+
+    use super::*;
+
+    fn bytes(path: &'static str, body: &'static str, headers: &[(&'static str, &'static str)]) -> Vec<u8> {
+        let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        let request = HttpRequest {
+            method: Method::GET,
+            under: Under::Address,
+            path_and_query: PathAndQuery::from_static(path),
+            headers: headers.collect(),
+            body: body.into(),
+        };
+        UpstreamRequest::from(request).to_bytes()
+    }
+
+    #[test]
+    fn requests_have_the_same_bytes_only_when_they_are_equal() {
+        let one = bytes("/a", "b", &[("x-a", "1"), ("x-b", "2")]);
+        assert_eq!(one, bytes("/a", "b", &[("x-b", "2"), ("x-a", "1")]));
+        for other in [
+            bytes("/a", "", &[("x-a", "1"), ("x-b", "2")]),
+            bytes("/ab", "", &[("x-a", "1"), ("x-b", "2")]),
+            bytes("/a", "b", &[("x-a", "1")]),
+            bytes("/a", "b", &[("x-a", "2"), ("x-b", "1")]),
+            bytes("/a", "b", &[("x-a", "1x-b2")]),
+        ] {
+            assert_ne!(one, other);
+        }
+        let command = |words: &[&str], stdin: &'static str| {
+            let words = words.iter().map(|word| (*word).to_owned()).collect();
+            UpstreamRequest::Command(CommandRequest { words, stdin: stdin.into() }).to_bytes()
+        };
+        assert_ne!(command(&["a", "b"], ""), command(&["ab"], ""));
+        assert_ne!(command(&["a"], "b"), command(&["a", "b"], ""));
     }
 }

@@ -13,7 +13,7 @@ mod sdk;
 mod served;
 #[cfg(unix)]
 mod stdio;
-mod streams;
+pub(crate) mod streams;
 mod tasks;
 mod telling;
 mod wire;

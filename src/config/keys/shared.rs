@@ -1,0 +1,42 @@
+//! What several replicas share.
+
+use super::*;
+
+pub(in crate::config) static SHARED: Keys = Keys {
+    of: "`shared`",
+    id: "shared",
+    list: &[
+        key(
+            "url",
+            Text,
+            "Where the Redis or Valkey is: `redis://store:6379`, `rediss://store:6379` through TLS, or `unix:/run/valkey.sock`.",
+        ),
+        key("user", Text, "As whom to log in. Default: the server's default user."),
+        key("password", Text, "With what: `file:/path` or `${NAME}`. Default: there is no login."),
+        key(
+            "database",
+            Count(0, 65_535),
+            "Which of its databases. Default 0, or the one that `url` ends with.",
+        ),
+        key(
+            "prefix",
+            Text,
+            "What every name there begins with; what shares nothing has another one. Default `glossator`.",
+        ),
+        key(
+            "timeout",
+            Duration(1, 10 * SECOND),
+            "How long an answer of it is waited for, before it is done without. Default `250ms`.",
+        ),
+        key(
+            "entry_limit",
+            Size(1024, 64 << 20),
+            "The longest reply that is kept there; longer ones each replica keeps for itself. Default `1MiB`.",
+        ),
+        key(
+            "tls",
+            Section(&TLS),
+            "Whom to take it for, of a `rediss://`. Default: the roots of the system decide.",
+        ),
+    ],
+};

@@ -1,0 +1,297 @@
+//! Keeps calls to a number in a time: of an upstream, of a route, or of each caller.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+use tower::{Layer, Service};
+
+use super::{Answers, Count};
+use crate::{
+    reply::Reply,
+    route::UpstreamName,
+    shared::{SharedStore, Unreachable},
+    upstream::{Ask, Caller, PendingReply, UpstreamError, Whose},
+};
+
+/// How many calls in how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateSettings {
+    /// So many.
+    pub count: u32,
+    /// In this time.
+    pub per: Duration,
+    /// How many of them may come at once, after a time without any.
+    pub burst: u32,
+    /// What holds while what is used of it is counted in a store that can't be reached.
+    pub without_store: WithoutStore,
+}
+
+/// What a limit does that several replicas count together, while they can't.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WithoutStore {
+    /// Each counts for itself.
+    #[default]
+    Local,
+    /// Nobody is let through.
+    Refuse,
+    /// Everybody is.
+    Allow,
+}
+
+/// A limit, and how much of it is used.
+///
+/// Each call moves a point in time ahead by the gap between two calls; one that would be too far ahead is turned away
+/// (the "generic cell rate algorithm"). So that point is all there is to remember, one for all or one for each caller,
+/// and a point that has passed is no different from none.
+#[derive(Debug)]
+pub struct Rate {
+    upstream: UpstreamName,
+    whose: Whose,
+    settings: RateSettings,
+    used: Mutex<Used>,
+    turned_away: Count,
+    counted: Option<Counted>,
+}
+
+/// Where all replicas count together.
+#[derive(Debug)]
+struct Counted {
+    store: SharedStore,
+    /// What it is the limit of.
+    of: Box<[u8]>,
+}
+
+/// Why a call is not let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopped {
+    /// Nothing is left for so long.
+    For(Duration),
+    /// What is left can't be told.
+    Uncounted,
+}
+
+#[derive(Debug)]
+struct Used {
+    /// By all together, or by those who have no place of their own.
+    all: Instant,
+    each: HashMap<Caller, Instant>,
+    swept: Instant,
+}
+
+impl Rate {
+    /// How many callers are told apart. Those beyond share what one of them may ask, until others have been silent for
+    /// long enough to be forgotten: whoever comes under ever other addresses gains nothing by it.
+    pub const CALLERS_LIMIT: usize = 65_536;
+    /// How often it is looked for callers to forget, at most.
+    const SWEEP_EVERY: Duration = Duration::from_secs(1);
+    /// How often it is looked whether the store is back, by who has begun and would be lost.
+    const UNCOUNTED_PAUSE: Duration = Duration::from_secs(1);
+
+    /// A limit of which nothing is used. `turned_away` counts those who come too often.
+    pub fn new(upstream: UpstreamName, whose: Whose, settings: RateSettings, turned_away: Count) -> Self {
+        let now = Instant::now();
+        let used = Mutex::new(Used { all: now, each: HashMap::new(), swept: now });
+        Self { upstream, whose, settings, used, turned_away, counted: None }
+    }
+
+    /// The same, counted together with other replicas; `of` is what it is the limit of.
+    #[must_use]
+    pub fn counted_in(self, store: SharedStore, of: &str) -> Self {
+        let RateSettings { count, per, burst, without_store: _ } = self.settings;
+        // Another limit begins anew: points of the old one may be far ahead.
+        let of = format!("{} {of} {count} {} {burst}", self.whose.as_word(), per.as_micros());
+        Self { counted: Some(Counted { store, of: of.into_bytes().into() }), ..self }
+    }
+
+    /// Uses some of it, or says how long there is nothing left.
+    fn take(&self, caller: &Caller) -> Result<(), Duration> {
+        let now = Instant::now();
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let point = used.point(self.whose, caller, now);
+        let (gap, slack) = self.settings.gap_and_slack();
+        let ahead = point.saturating_duration_since(now);
+        match ahead.checked_sub(slack) {
+            Some(wait) if !wait.is_zero() => Err(wait),
+            _ => {
+                *point = now + ahead + gap;
+                Ok(())
+            }
+        }
+    }
+
+    /// The same of what all replicas use, where they count together.
+    async fn take_of_all(&self, caller: &Caller) -> Result<(), Stopped> {
+        let here = self.take(caller);
+        let Some(Counted { store, of }) = &self.counted else { return here.map_err(Stopped::For) };
+        let without = self.settings.without_store;
+        // What is too much of this replica alone is too much of all, and nobody need be asked for it.
+        if let Err(wait) = here
+            && (without != WithoutStore::Allow || store.is_reachable())
+        {
+            return Err(Stopped::For(wait));
+        }
+        let whose = match self.whose {
+            Whose::CallerOfRoute | Whose::CallerOfUpstream => caller.to_bytes(),
+            Whose::Route | Whose::Upstream => Vec::new(),
+        };
+        let (gap, slack) = self.settings.gap_and_slack();
+        match (store.take(&store.name("rate", &[of, &whose]), gap, slack).await, without) {
+            (Ok(Duration::ZERO), _) => Ok(()),
+            (Ok(wait), _) => {
+                self.put_off(caller, wait);
+                Err(Stopped::For(wait))
+            }
+            (Err(Unreachable), WithoutStore::Local | WithoutStore::Allow) => Ok(()),
+            (Err(Unreachable), WithoutStore::Refuse) => Err(Stopped::Uncounted),
+        }
+    }
+
+    /// Lets nobody through here for so long: the others have used what there was.
+    fn put_off(&self, caller: &Caller, wait: Duration) {
+        let now = Instant::now();
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, slack) = self.settings.gap_and_slack();
+        let point = used.point(self.whose, caller, now);
+        *point = now + slack + wait;
+    }
+
+    /// Uses some of it.
+    ///
+    /// # Errors
+    ///
+    /// [`UpstreamError::TooOften`] when nothing is left; that is counted. [`UpstreamError::Uncounted`] when that can't
+    /// be told.
+    pub(super) async fn enter(&self, caller: &Caller) -> Result<(), UpstreamError> {
+        self.take_of_all(caller).await.map_err(|stopped| self.turned_away(stopped))
+    }
+
+    fn turned_away(&self, stopped: Stopped) -> UpstreamError {
+        self.turned_away.add();
+        let (upstream, RateSettings { count, per, .. }) = (self.upstream.clone(), self.settings);
+        match stopped {
+            Stopped::For(rest) => UpstreamError::TooOften { upstream, whose: self.whose, count, per, rest },
+            Stopped::Uncounted => UpstreamError::Uncounted { upstream },
+        }
+    }
+
+    /// Uses some of it, as soon as there is some.
+    async fn wait(&self, caller: &Caller) {
+        while let Err(stopped) = self.take_of_all(caller).await {
+            sleep(match stopped {
+                Stopped::For(wait) => wait,
+                Stopped::Uncounted => Self::UNCOUNTED_PAUSE,
+            })
+            .await;
+        }
+    }
+}
+
+impl RateSettings {
+    /// How far each call moves the point, and how far ahead it may be.
+    fn gap_and_slack(self) -> (Duration, Duration) {
+        let gap = self.per / self.count.max(1);
+        (gap, gap * self.burst.saturating_sub(1))
+    }
+}
+
+impl Used {
+    fn point(&mut self, whose: Whose, caller: &Caller, now: Instant) -> &mut Instant {
+        match whose {
+            Whose::CallerOfRoute | Whose::CallerOfUpstream => self.of(caller, now),
+            Whose::Route | Whose::Upstream => &mut self.all,
+        }
+    }
+
+    fn of(&mut self, caller: &Caller, now: Instant) -> &mut Instant {
+        if self.each.len() >= Rate::CALLERS_LIMIT && !self.each.contains_key(caller) {
+            if now.saturating_duration_since(self.swept) >= Rate::SWEEP_EVERY {
+                self.swept = now;
+                self.each.retain(|_, point| *point > now);
+            }
+            if self.each.len() >= Rate::CALLERS_LIMIT {
+                return &mut self.all;
+            }
+        }
+        self.each.entry(caller.clone()).or_insert(now)
+    }
+}
+
+/// What is done with a call that is over a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// It is turned away, and told when to come again.
+    TurnedAway,
+    /// It waits, to its deadline: for what has begun, and would be lost.
+    Waits,
+}
+
+/// Lets calls through as a [`Rate`] has them.
+#[derive(Debug, Clone)]
+pub struct RateLimit<S> {
+    inner: S,
+    rate: Arc<Rate>,
+    over: Over,
+}
+
+/// Puts [`RateLimit`] round a service.
+#[derive(Debug, Clone)]
+pub struct RateLimitLayer {
+    rate: Arc<Rate>,
+    over: Over,
+}
+
+impl RateLimitLayer {
+    /// A layer of calls that are held against `rate`.
+    pub fn new(rate: Arc<Rate>, over: Over) -> Self {
+        Self { rate, over }
+    }
+}
+
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimit<S>;
+
+    fn layer(&self, inner: S) -> RateLimit<S> {
+        RateLimit { inner, rate: self.rate.clone(), over: self.over }
+    }
+}
+
+impl<S: Answers + Clone + Send + 'static> Service<Ask> for RateLimit<S> {
+    type Response = Reply;
+    type Error = UpstreamError;
+    type Future = PendingReply;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, ask: Ask) -> Self::Future {
+        if self.rate.counted.is_none() {
+            match (self.rate.take(&ask.caller), self.over) {
+                (Ok(()), _) => return Box::pin(self.inner.call(ask)),
+                (Err(wait), Over::TurnedAway) => {
+                    return Box::pin(std::future::ready(Err(self.rate.turned_away(Stopped::For(wait)))));
+                }
+                (Err(_), Over::Waits) => {}
+            }
+        }
+        // The service that was polled ready is the one to call; its clone waits for the next call.
+        let next = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, next);
+        let (rate, over) = (self.rate.clone(), self.over);
+        Box::pin(async move {
+            match over {
+                Over::TurnedAway => rate.enter(&ask.caller).await?,
+                Over::Waits => rate.wait(&ask.caller).await,
+            }
+            inner.call(ask).await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
