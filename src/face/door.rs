@@ -189,6 +189,12 @@ struct HostAndPort {
 }
 
 impl HostAndPort {
+    /// Whether nobody can point it elsewhere: an address, or this machine.
+    fn is_no_name(&self) -> bool {
+        let address = self.host.trim_start_matches('[').trim_end_matches(']');
+        self.host == "localhost" || address.parse::<std::net::IpAddr>().is_ok()
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let authority: Authority = text.parse().ok()?;
         let plain = !authority.as_str().contains('@') && !authority.host().is_empty();
@@ -319,8 +325,8 @@ impl Checks {
         }
     }
 
-    /// The host that was addressed, if it is allowed by its name; `None` when it is only one of any. A page of a
-    /// name that is not ours may have been pointed at this address, and is then no page of ours.
+    /// The host that was addressed, if it is allowed by its name, or is an address; `None` when it is only one of any. A
+    /// page of a name that is not ours may have been pointed at this address, and is then no page of ours.
     fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<HostAndPort>, Refused> {
         let mut values = headers.get_all(header::HOST).iter();
         let (first, more) = (values.next(), values.next());
@@ -335,7 +341,7 @@ impl Checks {
         if by_name {
             Ok(host)
         } else if self.hosts.contains(&HostRule::Any) {
-            Ok(None)
+            Ok(host.filter(|host| more.is_none() && host.is_no_name()))
         } else {
             Err(Refused::Host { found: Quoted::of(written) })
         }
@@ -455,6 +461,12 @@ mod tests {
         let settings = DoorSettings { allowed_hosts: vec!["*".into()], ..DoorSettings::default() };
         check(&settings, "evil.example.com", None, true);
         check(&settings, "evil.example.com:8080", Some("http://evil.example.com:8080"), false);
+        check(&settings, "127.0.0.1.evil.example.com", Some("http://127.0.0.1.evil.example.com"), false);
+        // An address is no name that somebody could have pointed here.
+        for ours in ["10.1.2.3:8080", "[fd00::1]:8080", "localhost:8080"] {
+            check(&settings, ours, Some(&format!("http://{ours}")), true);
+            check(&settings, ours, Some("http://evil.example.com:8080"), false);
+        }
         check(&DoorSettings::default(), "localhost:8080", Some("ftp://localhost:8080"), false);
     }
 
