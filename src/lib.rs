@@ -34,5 +34,6 @@ pub mod face;
 pub mod config;
 pub mod infer;
 pub mod import;
+pub mod workbench;
 pub mod serve;
 pub mod cli;

@@ -10,15 +10,16 @@ use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 
 use super::{
-    ConfigArgument, Failure, Output, example_arguments, recordings,
+    ConfigArgument, Failure, Output, recordings,
     screen::{Paint, Screen},
 };
 use crate::{
     config::{Loaded, RouteFile},
     reply::{Choice, End, Exit, Recording, Reply},
     route::{CommandRequest, RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest},
-    rule::{Facts, Step, Trace, Translation, extract::MCP_MEDIA_TYPE, translate},
-    tool::{Arguments, Fault, Shapes, ToolResult, write_result},
+    rule::extract::MCP_MEDIA_TYPE,
+    tool::{Arguments, Fault, ToolResult},
+    workbench::{example_arguments, explained, written},
 };
 
 #[derive(Debug, Args)]
@@ -169,23 +170,12 @@ fn explain_reply(
     reply: Reply,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    let route = &file.route;
-    let mut trace = Trace::on();
-    let args = example_arguments(route, given).map_err(Failure::told)?.into_value();
-    let answers = Value::Object(route.asking.complete(&Map::new()));
-    let facts = Facts { answers: &answers, ..Facts::new(&route.definition.name, &args) };
-    let Translation { result, rule, notes, asks: _ } =
-        translate(&route.translator, facts, &reply, &mut trace);
-    let result = result.with_errors_as(route.error_format);
-    let written = written(&result);
-    let mut steps = trace.into_steps();
-    steps.iter_mut().for_each(|step| tell_origin(step, &file.rule_origins));
+    let args = example_arguments(&file.route, given).map_err(Failure::told)?;
+    let explained = explained(file, args, &Map::new(), &reply, None);
     if arguments.output == Output::Json {
-        let steps: Vec<_> =
-            steps.iter().map(|step| json!({ "what": step.what, "found": step.found })).collect();
-        let notes: Vec<_> = notes.iter().map(ToString::to_string).collect();
-        let rule = rule.map(|index| index + 1);
-        screen.json(&json!({ "rule": rule, "steps": steps, "notes": notes, "result": written }));
+        let rule = explained.rule.map(|index| index + 1);
+        screen.json(&json!({ "rule": rule, "steps": explained.steps_to_json(), "notes": explained.notes,
+            "result": explained.result }));
         return Ok(());
     }
     let bytes = reply.body.len();
@@ -196,33 +186,17 @@ fn explain_reply(
             format!("reply        {}, {media_type}, {bytes} bytes", reply.status)
         }
     });
-    for step in &steps {
+    for step in &explained.steps {
         show_step(screen, &step.what, &step.found);
     }
-    for note in &notes {
-        show_step(screen, "log", &note.to_string());
+    for note in &explained.notes {
+        show_step(screen, "log", note);
     }
-    let outcome = if result.is_error() { Paint::Bad } else { Paint::Good };
-    let title = screen.paint(outcome, if result.is_error() { "tool error" } else { "tool result" });
+    let outcome = if explained.is_error { Paint::Bad } else { Paint::Good };
+    let title = screen.paint(outcome, if explained.is_error { "tool error" } else { "tool result" });
     screen.line(format!("\n{title}"));
-    screen.json(&written);
+    screen.json(&explained.result);
     Ok(())
-}
-
-/// A rule that a `use` brought says so.
-fn tell_origin(step: &mut Step, origins: &[Option<String>]) {
-    let index = step.what.strip_prefix("rule ").and_then(|number| number.parse::<usize>().ok());
-    let origin = index.and_then(|index| origins.get(index.checked_sub(1)?)?.as_ref());
-    if let Some(origin) = origin {
-        step.found = format!("from {origin}: {}", step.found);
-    }
-}
-
-/// A result as a client gets it.
-fn written(result: &ToolResult) -> Value {
-    let mut written = Vec::new();
-    write_result(result, Shapes::ObjectsOnly, &mut written);
-    serde_json::from_slice(&written).expect("a result is written as JSON")
 }
 
 /// What is done stands in a column of its own where it fits.

@@ -2,7 +2,6 @@
 //!
 //! Exit status: 0, 1 (problems were found, a test failed), 2 (used wrongly, or something outside is in the way).
 
-mod arguments;
 mod cgi;
 mod check;
 mod demo;
@@ -22,7 +21,6 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::json;
 
 use crate::config::{Environment, Flag, Loaded, Origin, Problems, Sources};
-use arguments::example_arguments;
 use screen::Screen;
 
 /// Puts a legacy server's plain replies into MCP tool results.

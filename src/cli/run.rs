@@ -12,6 +12,7 @@ use crate::{
     face::admin::{Admin, Asked, Teller, operations},
     observe::{Chain, log},
     serve::{self, Assembled, Drained, Hangups, Keeping, Listener, OperatorsPort, Reloader, Swap, Watched},
+    workbench::Bench,
 };
 
 #[derive(Debug, Args)]
@@ -128,7 +129,7 @@ impl Server {
             Failure::told(format!("{}; another address is given with `--listen`", Chain(&error)))
         })?;
         let listener = Listener::from(listener).with(certificate);
-        let (operations, teller, asked) = operations(Arc::clone(&loaded.shown));
+        let (operations, teller, asked) = operations(Arc::clone(&loaded.shown), Arc::new(Bench::of(loaded)));
         let admin = Admin::new(gateway, meters, operations, &loaded.admin.settings);
         let operators = OperatorsPort::open(&loaded.admin, admin).await.map_err(|error| {
             Failure::told(format!("{}; another address is given under `admin`", Chain(&error)))

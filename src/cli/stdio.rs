@@ -14,6 +14,7 @@ use crate::{
     face::admin::operations,
     observe::Chain,
     serve::{self, Drained, Hangups, Keeping, Pipes, Reloader, Watched},
+    workbench::Bench,
 };
 
 #[derive(Debug, Args)]
@@ -42,7 +43,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
             drain,
         };
         let hangups = Hangups::receive().map_err(|error| told(&error))?;
-        let (_, teller, asked) = operations(Arc::clone(&loaded.shown));
+        let (_, teller, asked) = operations(Arc::clone(&loaded.shown), Arc::new(Bench::of(&loaded)));
         let watched = Watched::of(&sources, &loaded);
         assembled.swap.join_others().await;
         assembled.swap.discover_first(DISCOVERY_PATIENCE).await;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use similar::{ChangeTag, TextDiff};
 
 use super::{
-    ConfigArgument, Failure, Output, example_arguments,
+    ConfigArgument, Failure, Output,
     screen::{Paint, Screen},
 };
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     route::Route,
     rule::{Facts, Trace, translate},
     tool::{Arguments, Shapes, write_result},
+    workbench::example_arguments,
 };
 
 #[derive(Debug, Args)]

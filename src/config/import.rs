@@ -20,8 +20,8 @@ use crate::route::UpstreamName;
 /// Makes routes of the tools of MCP servers, by the configuration that it was loaded with. Clones share that.
 #[derive(Clone)]
 pub struct Importer {
-    files: Arc<Files>,
-    root: Arc<Node>,
+    pub(super) files: Arc<Files>,
+    pub(super) root: Arc<Node>,
     presets: Option<Arc<Node>>,
     upstreams: Arc<[UpstreamFile]>,
 }
@@ -248,7 +248,7 @@ impl Importer {
     }
 
     /// Hands on what routes are read with. It was read before without a problem, when the file was.
-    fn around<T>(&self, work: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+    pub(super) fn around<T>(&self, work: impl FnOnce(&Surroundings<'_>) -> T) -> T {
         let report = Report::new(&self.files);
         let entries = |name: &str| self.root.get(name).and_then(Node::as_map).unwrap_or_default();
         let section =
@@ -270,7 +270,7 @@ impl Importer {
         })
     }
 
-    fn entry_of(&self, route: &str) -> Option<&Entry> {
+    pub(super) fn entry_of(&self, route: &str) -> Option<&Entry> {
         self.root.get("routes")?.as_map()?.iter().find(|entry| entry.key.text == route)
     }
 

@@ -5,7 +5,7 @@
 //! there is, `section` reads them, `version` knows the languages a file was written in; `compile` makes one configuration of the trees, with a file for each part
 //! (`upstreams` of each kind, with their `policies`, `routes`, `request`, `job`, `resource`, `log_lines`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
 //! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`), `import` makes
-//! routes of what MCP servers list later, and
+//! routes of what MCP servers list later, `draft` of what is only tried out, and
 //! `language` for patterns, jq and templates, `rate` for how often; `process` layers `server` and `log` with the environment and the
 //! command line, a `setting` at a time; `server_tls` is who we are to clients, `shared` what replicas share. [`Problem`] tells what is wrong, `suggest` what was probably meant,
 //! `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`] describes the file for editors.
@@ -19,6 +19,7 @@ mod compile;
 mod complete;
 mod content;
 mod cost;
+mod draft;
 mod ecma;
 mod examples;
 mod extract;
@@ -78,6 +79,7 @@ use crate::{
 };
 
 pub use accept::{Acceptance, accept};
+pub use draft::Draft;
 pub use examples::{Example, Expectation, Expected, ExpectedContent, Position};
 pub use import::{ImportNote, Imported, Importer};
 pub use problem::{Problem, Problems, Severity};

@@ -11,6 +11,7 @@ use super::{
     problem::{Problem, Severity},
     source::{Files, Span},
 };
+use crate::rule::Stop;
 
 /// Where every part of the room reports what it finds.
 pub(super) struct Report<'f> {
@@ -21,6 +22,8 @@ pub(super) struct Report<'f> {
     /// What was told in some context, so that it is not told again for every route.
     told: RefCell<HashSet<(usize, usize, String)>>,
     compiled: Compiled,
+    /// What ends the reading when nobody waits for it any more.
+    stop: Option<Stop>,
     /// The files that the configuration names.
     named: RefCell<BTreeSet<PathBuf>>,
 }
@@ -46,8 +49,27 @@ impl<'f> Report<'f> {
             context: RefCell::default(),
             told: RefCell::default(),
             compiled: Compiled::default(),
+            stop: None,
             named: RefCell::default(),
         }
+    }
+
+    /// The same, to be ended from outside.
+    pub(super) fn until(self, stop: &Stop) -> Self {
+        Self { stop: Some(stop.clone()), ..self }
+    }
+
+    /// Whether nobody waits for it any more: then nothing more is read, and that is a problem like any other.
+    pub(super) fn is_stopped(&self) -> bool {
+        let is_stopped = self.stop.as_ref().is_some_and(Stop::is_asked);
+        if is_stopped && self.errors() == 0 {
+            self.add(Problem::of_whole(
+                "configuration",
+                "it was not read to its end, which took too long",
+                None,
+            ));
+        }
+        is_stopped
     }
 
     /// What has been compiled so far.

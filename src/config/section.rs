@@ -37,6 +37,9 @@ impl<'s, 'f> Section<'s, 'f> {
         node: &'s Node,
         keys: &'static Keys,
     ) -> Option<Self> {
+        if report.is_stopped() {
+            return None;
+        }
         let Some(entries) = node.as_map() else {
             report.error(
                 node.span,

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// In the place of a secret that stands in the file itself.
-const HIDDEN: &str = "(hidden)";
+pub(super) const HIDDEN: &str = "(hidden)";
 
 /// A tree as JSON. Names of variables and files stay as they are: they are no secrets, what they stand for is.
 pub(super) fn shown(node: &Node) -> Value {

@@ -24,10 +24,10 @@ pub(super) struct Place {
 }
 
 /// The files of one configuration.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Files(Vec<SourceFile>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct SourceFile {
     name: String,
     /// Where it lies; `None` for a text that is no file.
@@ -108,6 +108,28 @@ impl Files {
     /// The first character of a file.
     pub(super) fn beginning(&self, file: usize) -> Span {
         Span { file, start: 0, end: 0 }
+    }
+
+    /// Some of the text of the file that holds `span`, with `mask` for what must not be shown. `None` where there is no
+    /// such part of it.
+    pub(super) fn shown(&self, span: Span, part: Range<usize>, mask: &str) -> Option<String> {
+        let text = self.text(span);
+        let (mut out, mut at) = (String::new(), part.start);
+        text.get(part.clone())?;
+        let mut masked = self.masked(span, part.clone());
+        masked.sort_by_key(|range| range.start);
+        for range in masked {
+            if at <= range.start && range.end <= part.end {
+                out.push_str(text.get(at..range.start)?);
+                out.push_str(mask);
+                at = range.end;
+            } else if at < range.end {
+                // A secret that reaches beyond what is shown, or into another: nothing is.
+                return None;
+            }
+        }
+        out.push_str(text.get(at..part.end)?);
+        Some(out)
     }
 
     /// Where `span` begins.

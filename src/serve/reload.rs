@@ -21,6 +21,7 @@ use super::{ServeError, Swap};
 use crate::{
     config::{self, Loaded, Look, Sources},
     face::admin::{Asked, ReloadFailure, Standing, Teller},
+    workbench::Bench,
 };
 
 /// The hangups that this process is sent, from the time on when this was made.
@@ -221,6 +222,7 @@ impl Reloader {
             standing.since = SystemTime::now();
             standing.failure = None;
             standing.shown = Arc::clone(&loaded.shown);
+            standing.workbench = Arc::new(Bench::of(loaded));
             standing.later = later;
         })
     }

@@ -121,3 +121,252 @@ async fn the_process_tells_how_it_stands() {
     assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
     assert!(status["started"].as_u64().unwrap() > 1_700_000_000, "{status}");
 }
+
+async fn post(
+    admin: &glossator::face::admin::Admin,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, Value) {
+    let mut request = Request::post(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let response = admin.handle(request.body(Body::from(body.to_owned())).unwrap()).await;
+    let status = response.status().as_u16();
+    let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&body).unwrap())
+}
+
+/// Tries a rule; gives what is told of it.
+async fn try_out(admin: &glossator::face::admin::Admin, attempt: &Value) -> Value {
+    let (status, told) = post(admin, "/workbench", &[HERE], &attempt.to_string()).await;
+    assert_eq!(status, 200, "{told}");
+    told
+}
+
+const BENCH: &str = r#"
+upstreams: { old: { url: http://127.0.0.1:1, headers: { X-Api-Key: hunter2 } }, shell: { command: [cat] } }
+rules:
+  plain: { extract: text }
+routes:
+  a:
+    description: A.
+    # What a comment says.
+    request:
+      path: /a/{city}
+      upstream: old
+      headers: { Authorization: "Bearer s3cr3t" }   # kept to itself
+    reply:
+      - when: { status: 404 }
+        error: "no {{ args.city }}"
+      - use: plain
+    tests:
+      - given: { status: 404, type: text/plain, body: gone }
+        args: { city: Oslo }
+        expect: { text: Oslo }
+      - name: bytes
+        given: { body_base64: "/w==" }
+        expect: { isError: true }
+  b: { description: B., request: RUN shell x }
+  c: &c { description: C., request: GET old/c, rest: GET /c }
+  d: { <<: *c, rest: GET /d, reply: { extract: json } }
+"#;
+
+#[tokio::test]
+async fn a_route_is_taken_to_the_workbench_as_it_is_written_without_its_secrets() {
+    let (admin, _assembled) = admin(BENCH);
+    let routes = told(&admin, "/workbench").await;
+    assert_eq!(routes["routes"][0], json!({ "name": "a", "tests": 2 }));
+    let of_a = told(&admin, "/workbench/a").await;
+    assert_eq!(
+        of_a["rule"],
+        "description: A.\n# What a comment says.\nrequest:\n  path: /a/{city}\n  upstream: old\n  headers: { Authorization: (hidden) }   # kept to itself\nreply:\n  - when: { status: 404 }\n    error: \"no {{ args.city }}\"\n  - use: plain\n"
+    );
+    assert_eq!((&of_a["answered_by"], &of_a["tests"][0]["name"]), (&json!("server"), &json!("1")));
+    assert_eq!(of_a["tests"][0]["given"]["headers"], json!([["content-type", "text/plain"]]));
+    assert_eq!(of_a["tests"][1]["given"]["body_base64"], "/w==");
+    assert_eq!(told(&admin, "/workbench/b").await["answered_by"], "program");
+    // What is written in one line, or with words of another route, is written anew.
+    let of_d = told(&admin, "/workbench/d").await;
+    assert_eq!(of_d["rule"], "rest: GET /d\nreply: { extract: json }\ndescription: C.\nrequest: GET old/c\n");
+    assert_eq!(ask(&admin, "GET /workbench/nothing", &[HERE]).await.0, 404);
+    assert!(!format!("{of_a}{routes}").contains("s3cr3t"));
+    // As it is, it can be tried.
+    for name in ["a", "b", "d"] {
+        let rule = &told(&admin, &format!("/workbench/{name}")).await["rule"];
+        let told = try_out(&admin, &json!({ "route": name, "rule": rule, "given": { "body": "{}" } })).await;
+        assert_eq!(told["problems"], json!([]), "{name}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_is_tried_on_a_reply_step_by_step() {
+    let (admin, assembled) = admin(BENCH);
+    let rule = told(&admin, "/workbench/a").await["rule"].clone();
+    let given = json!({ "status": 404, "body": "gone" });
+    let tried = try_out(
+        &admin,
+        &json!({ "route": "a", "rule": rule, "arguments": { "city": "Oslo" }, "given": given }),
+    )
+    .await;
+    assert_eq!((&tried["rule"], &tried["result"]["isError"]), (&json!(1), &json!(true)));
+    assert_eq!(tried["result"]["content"][0]["text"], "no Oslo");
+    let by_name =
+        try_out(&admin, &json!({ "rule": "reply: { use: plain }", "given": { "body": "hi" } })).await;
+    assert!(by_name["steps"][0]["found"].as_str().unwrap().starts_with("from plain"), "{by_name}");
+    // An empty rule is one: the default rules.
+    for empty in ["", "# nothing yet\n"] {
+        let tried = try_out(
+            &admin,
+            &json!({ "rule": empty, "given": { "headers": [["content-type", "application/json"]], "body": "{\"a\": 1.0}" } }),
+        )
+        .await;
+        assert_eq!((&tried["rule"], &tried["problems"]), (&Value::Null, &json!([])));
+        assert_eq!(tried["structured_text"], "{\n  \"a\": 1.0\n}");
+    }
+    // With its name it is the same.
+    let named = try_out(
+        &admin,
+        &json!({ "route": "x", "rule": "x:\n  reply: { extract: json }", "given": { "body": "[1]" } }),
+    )
+    .await;
+    assert_eq!(named["result"]["structuredContent"], json!({ "result": [1] }));
+    let drafted = "output: { type: object, properties: { a: { type: integer } }, required: [a] }\nreply: { extract: json }";
+    let broken = try_out(&admin, &json!({ "rule": drafted, "given": { "body": "{\"a\": \"x\"}" } })).await;
+    assert_eq!(
+        (&broken["result"]["isError"], &broken["output_schema"]["required"]),
+        (&json!(true), &json!(["a"]))
+    );
+    assert!(broken["steps"].to_string().contains("schema"), "{broken}");
+    let program = try_out(
+        &admin,
+        &json!({ "rule": "request: RUN shell x", "given": { "body": "", "exit": 3, "stderr": "boom" } }),
+    )
+    .await;
+    assert_eq!(program["result"]["isError"], true);
+    // Nothing of it is in force.
+    assert_eq!(assembled.gateway.snapshot().table.in_order().len(), 4);
+    let unfit = json!({ "rule": rule, "arguments": { "town": "Oslo" }, "given": {} });
+    let unfit = try_out(&admin, &unfit).await;
+    assert!(unfit["arguments_problem"].as_str().unwrap().contains("city"), "{unfit}");
+    assert!(unfit.get("result").is_none());
+}
+
+#[tokio::test]
+async fn problems_of_a_draft_have_their_places() {
+    let (admin, _assembled) = admin(BENCH);
+    let tried =
+        try_out(&admin, &json!({ "rule": "reply:\n  extract: { json_ponter: /a }\n", "given": {} })).await;
+    let problem = &tried["problems"][0];
+    assert_eq!(
+        (&problem["file"], &problem["line"], &problem["column"], &problem["severity"]),
+        (&json!("draft"), &json!(2), &json!(14), &json!("error"))
+    );
+    assert!(problem["report"].as_str().unwrap().contains("2 |   extract: { json_ponter: /a }"), "{problem}");
+    assert!(tried.get("result").is_none());
+    for (rule, part) in [
+        ("[", "draft"),
+        ("- a", "a map"),
+        ("reply: { use: nothing }", "nothing"),
+        ("request: GET elsewhere/a", "elsewhere"),
+        ("reply: { extract: { regex: '(' } }", "regular expression"),
+        // Neither is looked up: a route has neither secrets nor files, and a draft no folder.
+        ("tests: [{ given: { recording: /etc/passwd }, expect: {} }]", "no files beside it"),
+        ("reply: { when: { text: '${HOME}' }, error: x }\nnothing: 1", "unknown key"),
+    ] {
+        let tried = try_out(&admin, &json!({ "rule": rule, "given": {} })).await;
+        assert!(tried["problems"].to_string().contains(part), "{rule}: {tried}");
+    }
+    let verbatim =
+        try_out(&admin, &json!({ "rule": "reply: { error: '${HOME} file:/etc/passwd' }", "given": {} }))
+            .await;
+    assert_eq!(verbatim["result"]["content"][0]["text"], "${HOME} file:/etc/passwd");
+    for name in ["no name!", "../a", ""] {
+        let tried = try_out(&admin, &json!({ "route": name, "rule": "", "given": {} })).await;
+        assert_eq!(tried["problems"][0]["severity"], "error", "{tried}");
+    }
+}
+
+#[tokio::test]
+async fn the_workbench_takes_so_much_and_from_whom_it_may() {
+    let (open, _assembled) = admin(BENCH);
+    let attempt = json!({ "rule": "", "given": {} }).to_string();
+    assert_eq!(
+        post(&open, "/workbench", &[HERE, ("origin", "http://localhost:9901")], &attempt).await.0,
+        200
+    );
+    let (status, told) =
+        post(&open, "/workbench", &[HERE, ("origin", "http://evil.example")], &attempt).await;
+    assert!(status == 403 && told["error"].as_str().unwrap().contains("admin.allowed_hosts"), "{told}");
+    assert_eq!(post(&open, "/workbench", &[("host", "evil.example")], &attempt).await.0, 403);
+    let (status, told) = post(&open, "/workbench", &[HERE], &"x".repeat((1 << 20) + 1)).await;
+    assert!(status == 413 && told["error"].as_str().unwrap().contains("1048576"), "{told}");
+    let (status, told) = post(&open, "/workbench", &[HERE], "{}").await;
+    assert!(status == 400 && told["error"].as_str().unwrap().contains("`rule`"), "{told}");
+    let long = json!({ "rule": "#".repeat((128 << 10) + 1), "given": {} }).to_string();
+    let (status, told) = post(&open, "/workbench", &[HERE], &long).await;
+    assert!(status == 400 && told["error"].as_str().unwrap().contains("131072"), "{told}");
+    let (locked, _assembled) = admin(&format!("admin: {{ token: 'sesame, open sesame' }}\n{BENCH}"));
+    for path in ["/workbench", "/history", "/failures", "/upstreams", "/status", "/workbench/a", "/history/a"]
+    {
+        assert_eq!(ask(&locked, &format!("GET {path}"), &[HERE]).await.0, 401, "{path}");
+    }
+    assert_eq!(post(&locked, "/workbench", &[HERE], &attempt).await.0, 401);
+    let right = [HERE, ("authorization", "Bearer sesame, open sesame")];
+    assert_eq!(post(&locked, "/workbench", &right, &attempt).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_page_of_an_address_is_our_own_where_every_host_is_allowed() {
+    let (everywhere, _assembled) = admin(&format!("admin: {{ allowed_hosts: ['*'] }}\n{BENCH}"));
+    let attempt = json!({ "rule": "", "given": {} }).to_string();
+    for (host, origin, expected) in [
+        ("10.1.2.3:9901", "http://10.1.2.3:9901", 200),
+        ("localhost:9901", "http://localhost:9901", 200),
+        ("evil.example:9901", "http://evil.example:9901", 403),
+        ("10.1.2.3:9901", "http://evil.example:9901", 403),
+    ] {
+        let headers = [("host", host), ("origin", origin)];
+        assert_eq!(post(&everywhere, "/workbench", &headers, &attempt).await.0, expected, "{host} {origin}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_is_given_to_whoever_may_address_the_port_and_keeps_to_itself() {
+    let (locked, _assembled) = admin(&format!("admin: {{ token: 'sesame, open sesame' }}\n{BENCH}"));
+    let get = async |path: &str, host: &str| {
+        let request = Request::get(path).header("host", host).body(Body::empty()).unwrap();
+        locked.handle(request).await
+    };
+    assert_eq!(get("/", "evil.example").await.status(), 403);
+    let page = get("/", "localhost:9901").await;
+    let headers = page.headers().clone();
+    let text = |name: &str| headers[name].to_str().unwrap().to_owned();
+    assert_eq!((page.status().as_u16(), &*text("content-type")), (200, "text/html; charset=utf-8"));
+    assert!(text("content-security-policy").starts_with("default-src 'none'; script-src 'self';"));
+    assert_eq!((&*text("x-frame-options"), &*text("x-content-type-options")), ("DENY", "nosniff"));
+    let body = http_body_util::BodyExt::collect(page.into_body()).await.unwrap().to_bytes();
+    let html = String::from_utf8(body.to_vec()).unwrap();
+    // Nothing in it runs, or comes from elsewhere; all that it names is there.
+    assert!(!html.contains("<style") && !html.contains(" style=") && !html.contains("//"));
+    assert_eq!(html.matches("<script").count(), html.matches("<script type=\"module\" src=\"/page/").count());
+    for part in html.split('"').filter(|part| part.starts_with("/page/")) {
+        assert_eq!(get(part, "localhost:9901").await.status(), 200, "{part}");
+    }
+    assert_eq!(get("/page/", "localhost:9901").await.status(), 401);
+    assert_eq!(get("/page/../page.rs", "localhost:9901").await.status(), 401);
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_long_is_not_told_and_a_rule_that_takes_too_long_is_not_read_on() {
+    let (admin, _assembled) = admin(BENCH);
+    let long = json!({ "rule": "reply: { extract: json }", "given": { "body": format!("[{}1]", "1,".repeat(300_000)) } });
+    let tried = try_out(&admin, &long).await;
+    assert!(tried["result_bytes"].as_u64().unwrap() > 1 << 20 && tried.get("result").is_none());
+    let stop = glossator::rule::Stop::default();
+    stop.now();
+    let loaded = glossator::config::load(&glossator::config::Sources::of_text("a.yaml", BENCH)).unwrap();
+    let draft = loaded.importer.draft("a", "reply: { extract: { regex: 'a' } }", &stop);
+    assert!(draft.route.is_none() && draft.problems[0].message.contains("took too long"), "{draft:?}");
+}

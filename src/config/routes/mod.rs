@@ -102,6 +102,7 @@ impl Default for RouteDefaults {
 }
 
 /// What a route is read with.
+#[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
     pub(super) defaults: &'a RouteDefaults,
     pub(super) rules: &'a RuleSets<'a>,

@@ -89,7 +89,8 @@ fn told(failure: &Failure) -> Value {
     }
     let reason = failure.reason.as_deref().unwrap_or_else(|| in_words(failure));
     members.insert("reason".into(), reason.into());
-    members.insert("duration_ms".into(), milliseconds(failure.took).into());
+    let took = (failure.took.as_secs_f64() * 100_000.0).round() / 100.0;
+    members.insert("duration_ms".into(), took.into());
     members.into()
 }
 

@@ -11,10 +11,13 @@
 //! | `GET /history`, `GET /history/ROUTE` | how the calls of the last hour went |
 //! | `GET /failures` | the last calls that failed |
 //! | `GET /upstreams` | the legacy servers, and what stands before them |
+//! | `GET /workbench`, `POST /workbench` | rules tried out on replies |
+//! | `GET /` | the page that shows all of it |
 //! | `POST /reload` | reads the configuration again: 200 when it is in force, 422 with its problems when it is not |
 //!
 //! The first two are for probes, which know neither host names nor a token. In reading order: [`Admin`] answers,
 //! `routes`, `history`, `failures` and `upstreams` tell of what their names say, [`Operations`] is the way to the process,
+//! [`Workbench`] where rules are tried out, `page` the page,
 //! `collected` counts what it is at the moment.
 
 mod collected;
@@ -23,6 +26,8 @@ mod history;
 mod operations;
 mod routes;
 mod upstreams;
+mod workbench;
+mod page;
 
 use std::time::SystemTime;
 
@@ -30,7 +35,12 @@ use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
 
-use self::{collected::Collected, failures::Wanted};
+use self::{
+    collected::Collected,
+    failures::Wanted,
+    page::Asset,
+    workbench::{Places, Untried},
+};
 use super::door::{Door, DoorSettings, Refused};
 use crate::{
     gateway::Gateway,
@@ -39,6 +49,7 @@ use crate::{
 };
 
 pub use operations::{Asked, Operations, ReloadFailure, Standing, Teller, operations};
+pub use workbench::{Attempt, Given, WORKBENCH_TIMEOUT, Workbench};
 
 /// Who may ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +69,7 @@ pub struct Admin {
     operations: Operations,
     door: Door,
     token: Option<Secret>,
+    places: Places,
 }
 
 /// What stands at a path.
@@ -73,17 +85,30 @@ enum Place<'p> {
     HistoryOf(&'p str),
     Failures,
     Upstreams,
+    Workbench,
+    WorkbenchOf(&'p str),
+    Page(&'static Asset),
     Reload,
 }
 
+/// What is said to pages that are not ours.
+const FOREIGN_PAGE: &str =
+    "pages of other servers have nothing to do here; is this our own, name its host in `admin.allowed_hosts`";
+
 /// What is said where there is nothing.
-const NOTHING_HERE: &str = "operators find `/healthz`, `/readyz`, `/metrics`, `/status`, `/config`, `/routes`, `/history`, \
-                            `/failures`, `/upstreams` and `/reload` here";
+const NOTHING_HERE: &str = "operators find their page at `/`, and `/healthz`, `/readyz`, `/metrics`, `/status`, `/config`, `/routes`, `/history`, \
+                            `/failures`, `/upstreams`, `/workbench` and `/reload`";
 
 impl<'p> Place<'p> {
     fn of(path: &'p str) -> Option<Self> {
         if let Some(route) = path.strip_prefix("/history/") {
             return Some(Self::HistoryOf(route));
+        }
+        if let Some(route) = path.strip_prefix("/workbench/") {
+            return Some(Self::WorkbenchOf(route));
+        }
+        if let Some(asset) = Asset::at(path) {
+            return Some(Self::Page(asset));
         }
         Some(match path {
             "/healthz" => Self::Health,
@@ -95,6 +120,7 @@ impl<'p> Place<'p> {
             "/history" => Self::History,
             "/failures" => Self::Failures,
             "/upstreams" => Self::Upstreams,
+            "/workbench" => Self::Workbench,
             "/reload" => Self::Reload,
             _ => return None,
         })
@@ -104,9 +130,15 @@ impl<'p> Place<'p> {
         matches!(self, Self::Health | Self::Ready)
     }
 
+    /// Whether there is nothing in it that is not the same everywhere.
+    fn is_public(self) -> bool {
+        matches!(self, Self::Page(_))
+    }
+
     fn takes(self, method: &Method) -> bool {
         match self {
             Self::Reload => method == Method::POST,
+            Self::Workbench => [Method::GET, Method::HEAD, Method::POST].contains(method),
             Self::Health
             | Self::Ready
             | Self::Metrics
@@ -116,7 +148,9 @@ impl<'p> Place<'p> {
             | Self::History
             | Self::HistoryOf(_)
             | Self::Failures
-            | Self::Upstreams => method == Method::GET || method == Method::HEAD,
+            | Self::Upstreams
+            | Self::WorkbenchOf(_)
+            | Self::Page(_) => method == Method::GET || method == Method::HEAD,
         }
     }
 }
@@ -128,10 +162,12 @@ impl Admin {
             allowed_hosts: settings.allowed_hosts.clone(),
             // No page of another server has anything to do here.
             allowed_origins: Vec::new(),
+            body_limit_bytes: workbench::BODY_LIMIT_BYTES,
             ..DoorSettings::default()
         });
         meters.register(Collected { operations: operations.clone(), gateway: gateway.clone() });
-        Self { gateway, meters, history: History::default(), operations, door, token: settings.token.clone() }
+        let (token, places) = (settings.token.clone(), Places::new(WORKBENCH_TIMEOUT));
+        Self { gateway, meters, history: History::default(), operations, door, token, places }
     }
 
     /// Reads what is counted, for the history; somebody has to do it every
@@ -142,7 +178,7 @@ impl Admin {
 
     /// Answers one request.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
-        let (mut head, _) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         // What stands in the head is asked for while it is looked at and changed at the door.
         let uri = head.uri.clone();
         let place = Place::of(uri.path());
@@ -150,11 +186,12 @@ impl Admin {
             if let Err(refused) = self.door.admit(&mut head) {
                 let message = match refused {
                     Refused::Host { .. } => refused.to_string().replace("`server.", "`admin."),
-                    Refused::Origin { .. } => "pages of other servers have nothing to do here".to_owned(),
+                    Refused::Origin { .. } => FOREIGN_PAGE.to_owned(),
                 };
                 return error(StatusCode::FORBIDDEN, &message);
             }
-            if !self.may_come_in(&head.headers) {
+            // The page asks for the token that it shows.
+            if !place.is_some_and(Place::is_public) && !self.may_come_in(&head.headers) {
                 let mut response = error(
                     StatusCode::UNAUTHORIZED,
                     "send `Authorization: Bearer …` with the token of `admin`",
@@ -168,7 +205,11 @@ impl Admin {
             return error(StatusCode::NOT_FOUND, NOTHING_HERE);
         };
         if !place.takes(&head.method) {
-            let allowed = if place == Place::Reload { "POST" } else { "GET, HEAD" };
+            let allowed = match place {
+                Place::Reload => "POST",
+                Place::Workbench => "GET, HEAD, POST",
+                _ => "GET, HEAD",
+            };
             let mut response = error(StatusCode::METHOD_NOT_ALLOWED, &format!("{allowed} is possible here"));
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
             return response;
@@ -190,7 +231,31 @@ impl Admin {
                 Err(message) => error(StatusCode::BAD_REQUEST, &message),
             },
             Place::Upstreams => json_of(StatusCode::OK, &upstreams::of(&self.gateway.snapshot())),
+            Place::Workbench if head.method == Method::POST => self.try_out(&head.headers, body).await,
+            Place::Workbench => json_of(StatusCode::OK, &self.operations.standing().workbench.routes()),
+            Place::WorkbenchOf(route) => match self.operations.standing().workbench.route(route) {
+                Some(told) => json_of(StatusCode::OK, &told),
+                None => error(StatusCode::NOT_FOUND, "no route of that name is written in the configuration"),
+            },
+            Place::Page(asset) => asset.answer(),
             Place::Reload => self.reload().await,
+        }
+    }
+
+    async fn try_out(&self, headers: &HeaderMap, body: Body) -> Response<Body> {
+        let body = match self.door.read(headers, body).await {
+            Ok(body) => body,
+            Err(refused) => return error(refused.status(), &refused.to_string()),
+        };
+        let attempt = match Attempt::decode(&body) {
+            Ok(attempt) => attempt,
+            Err(message) => return error(StatusCode::BAD_REQUEST, &message),
+        };
+        let bench = self.operations.standing().workbench;
+        match self.places.try_out(bench, attempt).await {
+            Ok(told) => json_of(StatusCode::OK, &told),
+            Err(why @ Untried::TooLong) => error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
+            Err(why @ Untried::Panicked) => error(StatusCode::INTERNAL_SERVER_ERROR, &why.to_string()),
         }
     }
 

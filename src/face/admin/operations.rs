@@ -5,6 +5,8 @@ use std::{sync::Arc, time::SystemTime};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::Workbench;
+
 /// How many may wait for a reload; they all get the next one's outcome.
 const WAITING_LIMIT: usize = 16;
 
@@ -23,6 +25,8 @@ pub struct Standing {
     pub failures: u64,
     /// The present one, without secrets.
     pub shown: Arc<Value>,
+    /// Where rules are tried out beside it.
+    pub workbench: Arc<dyn Workbench>,
     /// Settings of the present one that hold only from the next start.
     pub later: Vec<&'static str>,
 }
@@ -53,7 +57,7 @@ pub struct Teller(Arc<watch::Sender<Standing>>);
 pub struct Asked(mpsc::Receiver<oneshot::Sender<Standing>>);
 
 /// A process that runs with its first configuration from now on, and the way to it.
-pub fn operations(shown: Arc<Value>) -> (Operations, Teller, Asked) {
+pub fn operations(shown: Arc<Value>, workbench: Arc<dyn Workbench>) -> (Operations, Teller, Asked) {
     let standing = Standing {
         is_ending: false,
         generation: 1,
@@ -61,6 +65,7 @@ pub fn operations(shown: Arc<Value>) -> (Operations, Teller, Asked) {
         failure: None,
         failures: 0,
         shown,
+        workbench,
         later: Vec::new(),
     };
     let (standing, told) = watch::channel(standing);

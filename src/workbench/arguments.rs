@@ -10,7 +10,7 @@ use crate::{route::Route, tool::Arguments};
 /// # Errors
 ///
 /// The sentence that a caller would get.
-pub(super) fn example_arguments(route: &Route, given: Map<String, Value>) -> Result<Arguments, String> {
+pub fn example_arguments(route: &Route, given: Map<String, Value>) -> Result<Arguments, String> {
     if !given.is_empty() {
         return route.input.check(given.into());
     }

@@ -1,0 +1,146 @@
+//! Routes that are tried out and put in force nowhere: read as if they were written in the file, beside what is written
+//! there.
+//!
+//! No variable is looked up for them and no file read: routes have none, but for recorded replies, which are refused in a
+//! text that is no file.
+
+use super::{
+    Importer, RouteFile, file,
+    keys::ROUTE,
+    node::{Entry, Key, Kind, Node, Style, Text},
+    problem::Problem,
+    report::Report,
+    routes::{self, Surroundings},
+    shown::{self, HIDDEN},
+    source::{Files, Span},
+    yaml,
+};
+use crate::{route::UpstreamName, rule::Stop};
+
+/// What a draft is called in problems.
+const NAME: &str = "draft";
+
+/// The upstream of a draft that names none; nobody is asked.
+const NOBODY: &str = "nobody";
+
+/// A route that was read from a text, and what there is to say of it.
+#[derive(Debug)]
+pub struct Draft {
+    /// The route; none where there are errors.
+    pub route: Option<RouteFile>,
+    /// Errors and warnings.
+    pub problems: Vec<Problem>,
+}
+
+impl Importer {
+    /// Reads a route of this name from what would stand below it in the file. What it does not say of its request does
+    /// not matter. It is not read to its end when `stop` asks for that.
+    pub fn draft(&self, name: &str, text: &str, stop: &Stop) -> Draft {
+        let mut files = (*self.files).clone();
+        let index = files.add(NAME, text.to_owned());
+        let report = Report::new(&files).until(stop);
+        let beginning = files.beginning(index);
+        let has_content = text.lines().any(|line| !line.trim().is_empty() && !line.trim().starts_with('#'));
+        let tree = match has_content {
+            true => file::read(&report, index),
+            // The default rules read every reply.
+            false => Some(Node { span: beginning, kind: Kind::Map(Vec::new()), secret: false }),
+        };
+        let route = tree.and_then(|tree| {
+            let tree = self.unwrapped(name, tree);
+            self.around(|around| read(&report, around, name, beginning, tree))
+        });
+        let route = route.filter(|_| report.errors() == 0);
+        Draft { route, problems: report.into_problems() }
+    }
+
+    /// Where somebody pasted the route with its name, what stands below that.
+    fn unwrapped(&self, name: &str, tree: Node) -> Node {
+        match &tree.kind {
+            Kind::Map(entries) => match entries.as_slice() {
+                [only] if only.key.text == name && ROUTE.get(name).is_none() => only.value.clone(),
+                _ => tree,
+            },
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => tree,
+        }
+    }
+
+    /// What stands in the file below the name of a route, its `tests` aside, without secrets: as it is written, where
+    /// that can be read by itself.
+    pub fn written(&self, name: &str) -> Option<String> {
+        let entries = self.entry_of(name)?.value.as_map()?;
+        let wanted = |entry: &&Entry| entry.key.text != "tests";
+        let kept: Vec<Entry> = entries.iter().filter(wanted).cloned().collect();
+        let kept = Node { span: self.root.span, kind: Kind::Map(kept), secret: false };
+        let shown = shown::shown(&kept);
+        let as_written = cut_out(&self.files, entries)
+            .filter(|text| yaml::read(NAME, text.clone()).is_ok_and(|value| value == shown));
+        as_written.or_else(|| {
+            let members = shown.as_object()?;
+            Some(
+                members
+                    .iter()
+                    .map(|(name, value)| format!("{}:{}\n", yaml::text(name), yaml::block(value, 0)))
+                    .collect(),
+            )
+        })
+    }
+}
+
+fn read(
+    report: &Report<'_>,
+    around: &Surroundings<'_>,
+    name: &str,
+    place: Span,
+    mut tree: Node,
+) -> Option<RouteFile> {
+    let mut names = around.names.to_vec();
+    if let Kind::Map(entries) = &mut tree.kind {
+        let text = |text: &str| {
+            let kind = Kind::Text(Text { text: text.to_owned(), style: Style::Inline });
+            Node { span: place, kind, secret: false }
+        };
+        let mut add = |name: &str, value: &str| {
+            if !entries.iter().any(|entry| entry.key.text == name) {
+                let key = Key { text: name.to_owned(), span: place };
+                entries.push(Entry { key, value: text(value) });
+            }
+        };
+        add("description", "A draft.");
+        add("request", &format!("GET {NOBODY}/"));
+        names.extend(NOBODY.parse::<UpstreamName>().ok().map(|name| (name, place)));
+    }
+    let around = Surroundings { names: &names, ..*around };
+    routes::read(report, &around, &Entry { key: Key { text: name.to_owned(), span: place }, value: tree })
+}
+
+/// The lines of a route's entries, `tests` aside, moved to the left margin. `None` where they do not stand by themselves.
+fn cut_out(files: &Files, entries: &[Entry]) -> Option<String> {
+    let first = entries.first()?.key.span;
+    let column = files.place(first).column;
+    let mut out = String::new();
+    for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.key.text != "tests") {
+        let span = entry.key.span;
+        let end = match entries.get(index + 1) {
+            // Up to the line of the next key, with the comments before it.
+            Some(next) => files.line(next.key.span).start,
+            None => {
+                files.line(Span { start: entry.value.span.end.saturating_sub(1), ..entry.value.span }).end
+            }
+        };
+        if span.file != first.file || files.place(span).column != column || entry.value.span.file != span.file
+        {
+            return None;
+        }
+        let text = files.shown(span, files.line(span).start..end, HIDDEN)?;
+        for line in text.lines() {
+            let (margin, rest) = line.split_at_checked(column - 1).unwrap_or((line, ""));
+            if !margin.trim().is_empty() {
+                return None;
+            }
+            out.push_str(rest);
+            out.push('\n');
+        }
+    }
+    Some(out)
+}
