@@ -7,6 +7,7 @@ pub mod admin;
 pub mod cgi;
 pub mod door;
 pub mod mcp;
+mod parts;
 mod proxies;
 pub mod rest;
 

@@ -18,6 +18,7 @@ mod schema;
 mod tree;
 mod violation;
 mod write;
+mod written;
 
 pub use arguments::Arguments;
 pub use contents::{ContentsOf, ResourceContents, write_contents};
@@ -31,4 +32,7 @@ pub use result::{
 };
 pub use schema::{Schema, SchemaError, kind_of, type_of};
 pub use violation::Violation;
-pub use write::{Shapes, write_block, write_escaped, write_result, write_result_fields};
+pub use write::{
+    Shapes, write_block, write_escaped, write_result, write_result_fields, write_result_sharing,
+};
+pub use written::{Shared, Written};

@@ -3,9 +3,14 @@
 //! Written by hand because the two large parts, the structure and the text that repeats it, are spliced and
 //! escaped from the upstream's own bytes, once, straight into the response.
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::{Annotations, Block, Content, Outcome, ResourceBody, Structured, Text, ToolResult};
+use super::{
+    Annotations, Block, Content, Outcome, ResourceBody, Structured, Text, ToolResult,
+    json::escape,
+    written::{SHARED_FROM_BYTES, Shared},
+};
 
 /// What a client takes as `structuredContent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +36,21 @@ pub fn write_result_fields(
     more_meta: &Map<String, Value>,
     out: &mut Vec<u8>,
 ) {
+    if let Some(Shared { at, json }) = write_result_sharing(result, shapes, more_meta, out) {
+        let after = out.split_off(at);
+        out.extend_from_slice(&json);
+        out.extend_from_slice(&after);
+    }
+}
+
+/// The same but for a large structure: that is given back, with its place, to be sent from where it is.
+#[must_use]
+pub fn write_result_sharing(
+    result: &ToolResult,
+    shapes: Shapes,
+    more_meta: &Map<String, Value>,
+    out: &mut Vec<u8>,
+) -> Option<Shared> {
     out.reserve(estimated_bytes(result));
     out.extend_from_slice(b"\"content\":[");
     for (index, content) in result.content.iter().enumerate() {
@@ -40,9 +60,10 @@ pub fn write_result_fields(
         write_content(content, result.structured.as_ref(), shapes, out);
     }
     out.push(b']');
+    let mut shared = None;
     if let Some(structured) = &result.structured {
         out.extend_from_slice(b",\"structuredContent\":");
-        write_structured(structured, shapes, out);
+        shared = write_structured(structured, shapes, out);
     }
     out.extend_from_slice(match result.outcome {
         Outcome::Success => b",\"isError\":false".as_slice(),
@@ -58,6 +79,7 @@ pub fn write_result_fields(
         }
         out.push(b'}');
     }
+    shared
 }
 
 /// Writes one block of content that stands without a result round it.
@@ -68,14 +90,15 @@ pub fn write_block(content: &Content, out: &mut Vec<u8>) {
 /// Writes a text as a JSON string, quotes included.
 pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    write_escaped_part(text, out);
+    escape(text, out);
     out.push(b'"');
 }
 
 /// Room for the common case, structure and escaped copy of it, so that the buffer grows once.
 fn estimated_bytes(result: &ToolResult) -> usize {
     let structure = result.structured.as_ref().map_or(0, |structured| structured.json().bytes().len());
-    256 + structure * 2 + structure / 4
+    let copied = if structure < SHARED_FROM_BYTES { structure } else { 0 };
+    256 + structure + structure / 4 + copied
 }
 
 fn write_content(content: &Content, structured: Option<&Structured>, shapes: Shapes, out: &mut Vec<u8>) {
@@ -134,14 +157,14 @@ fn write_text(text: &Text, structured: Option<&Structured>, shapes: Shapes, out:
             out.extend_from_slice(b"\"{\\\"error\\\":");
             let mut quoted = Vec::new();
             write_escaped(message, &mut quoted);
-            write_escaped_part(&String::from_utf8_lossy(&quoted), out);
+            escape(&String::from_utf8_lossy(&quoted), out);
             out.extend_from_slice(b"}\"");
         }
         Text::OfStructure => match structured {
             None => out.extend_from_slice(b"\"\""),
             Some(structured) if structured.is_wrapped(shapes) => {
                 out.extend_from_slice(b"\"{\\\"result\\\":");
-                write_escaped_part(structured.json().as_str(), out);
+                escape(structured.json().as_str(), out);
                 out.extend_from_slice(b"}\"");
             }
             Some(structured) => write_escaped(structured.json().as_str(), out),
@@ -149,15 +172,22 @@ fn write_text(text: &Text, structured: Option<&Structured>, shapes: Shapes, out:
     }
 }
 
-fn write_structured(structured: &Structured, shapes: Shapes, out: &mut Vec<u8>) {
+/// Gives a large value back, with its place.
+fn write_structured(structured: &Structured, shapes: Shapes, out: &mut Vec<u8>) -> Option<Shared> {
     let json = structured.json().bytes();
-    if structured.is_wrapped(shapes) {
+    let wrapped = structured.is_wrapped(shapes);
+    if wrapped {
         out.extend_from_slice(b"{\"result\":");
-        out.extend_from_slice(json);
-        out.push(b'}');
-    } else {
+    }
+    let shared =
+        (json.len() >= SHARED_FROM_BYTES).then(|| Shared { at: out.len(), json: Bytes::clone(json) });
+    if shared.is_none() {
         out.extend_from_slice(json);
     }
+    if wrapped {
+        out.push(b'}');
+    }
+    shared
 }
 
 fn write_annotations(annotations: &Annotations, out: &mut Vec<u8>) {
@@ -178,41 +208,8 @@ fn write_member(key: &str, value: &Value, out: &mut Vec<u8>) {
     serde_json::to_writer(out, value).expect("a tree of JSON values has string keys only");
 }
 
-/// How a byte is written inside a JSON string (RFC 8259, section 7): 0 as it is, `u` as `\u00xx`, else after a
-/// backslash.
-const ESCAPES: [u8; 256] = {
-    let mut escapes = [0; 256];
-    let mut byte = 0;
-    while byte < 0x20 {
-        escapes[byte] = b'u';
-        byte += 1;
-    }
-    escapes[b'\n' as usize] = b'n';
-    escapes[b'\r' as usize] = b'r';
-    escapes[b'\t' as usize] = b't';
-    escapes[b'"' as usize] = b'"';
-    escapes[b'\\' as usize] = b'\\';
-    escapes
-};
-
-/// The inside of a JSON string. Runs without a special character are copied whole.
-fn write_escaped_part(text: &str, out: &mut Vec<u8>) {
-    let mut rest = text.as_bytes();
-    while let Some(length) = rest.iter().position(|byte| ESCAPES[usize::from(*byte)] != 0) {
-        let byte = rest[length];
-        out.extend_from_slice(&rest[..length]);
-        match ESCAPES[usize::from(byte)] {
-            b'u' => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            short => out.extend_from_slice(&[b'\\', short]),
-        }
-        rest = &rest[length + 1..];
-    }
-    out.extend_from_slice(rest);
-}
-
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     gateway::{Call, Called},
-    tool::write_result_fields,
+    tool::write_result_sharing,
 };
 
 /// Calls the tool and writes what it gave: raw JSON in the result is spliced into the answer, not rebuilt.
@@ -31,7 +31,7 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
         Era::Handshake => false,
         Era::PerRequest => tasks::may_be(route, client, &arguments)?,
     };
-    if may_be_task && let Some(answer) = tasks::asking(protocol, client, route, &arguments).await {
+    if may_be_task && let Some(answer) = Box::pin(tasks::asking(protocol, client, route, &arguments)).await {
         return Ok(answer);
     }
     let mut questioner = Questioner::new(client, &route.asking, &tool, &arguments)?;
@@ -39,7 +39,7 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
     let call = Call { audience: Some(&listening), ..client.call(arguments) };
     // Dropped with the connection: the upstream's request ends with its client's.
     let mut result = if may_be_task {
-        match snapshot.call_or_hand_over(route, call, &mut questioner).await {
+        match Box::pin(snapshot.call_or_hand_over(route, call, &mut questioner)).await {
             Called::Result(result) => result,
             Called::Job(job) => return Ok(tasks::created(protocol, client, &tool, job)),
         }
@@ -50,8 +50,7 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
         return Ok(answer);
     }
     revision.adapt(&mut result);
-    Answer::result(request.id, revision, |out| {
-        write_result_fields(&result, revision.shapes(), protocol.about.result_meta(revision), out);
-        Ok(())
+    Answer::result_sharing(request.id, revision, |out| {
+        Ok(write_result_sharing(&result, revision.shapes(), protocol.about.result_meta(revision), out))
     })
 }

@@ -1,9 +1,16 @@
 //! JSON text that is known to be JSON and is carried as it came.
 
+mod escape;
+mod scan;
+
 use bytes::Bytes;
+use memchr::memmem;
 use serde_json::{Value, value::RawValue};
 
+use self::scan::{Counts, Flaw, scan};
 use super::tree;
+
+pub(super) use self::escape::escape;
 
 /// How deep arrays and objects may nest, in a reply and in arguments.
 ///
@@ -22,8 +29,7 @@ const PARSER_KEYS: &str = "$serde_json::private::";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonText {
     text: Bytes,
-    /// How many members all objects have together, as written.
-    members: usize,
+    counts: Counts,
 }
 
 /// Why bytes are not one JSON document.
@@ -46,6 +52,25 @@ impl JsonError {
         Self { what, line: error.line(), column: error.column() }
     }
 
+    /// In the parser's words, of what it does not take.
+    fn of_parser(bytes: &[u8]) -> Self {
+        match serde_json::from_slice::<&RawValue>(bytes) {
+            Err(error) => Self::new(&error),
+            Ok(_) => Self { what: "expected value".to_owned(), line: 1, column: 1 },
+        }
+    }
+
+    /// Of what the parser passes over, unless there is something else that it does not take.
+    fn within(bytes: &[u8], position: usize, what: impl FnOnce() -> String) -> Self {
+        match serde_json::from_slice::<&RawValue>(bytes) {
+            Err(error) => Self::new(&error),
+            Ok(raw) => {
+                let space = bytes.len() - bytes.trim_ascii_start().len();
+                Self::at(raw.get(), position.saturating_sub(space), what())
+            }
+        }
+    }
+
     fn at(json: &str, position: usize, what: String) -> Self {
         let before = &json.as_bytes()[..position];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -61,22 +86,27 @@ impl JsonText {
     ///
     /// [`JsonError`] when they are not, when they are not UTF-8, or when they nest too deep.
     pub fn check(bytes: &Bytes) -> Result<Self, JsonError> {
-        let raw: &RawValue = serde_json::from_slice(bytes).map_err(|error| JsonError::new(&error))?;
-        let members = check_inside(raw.get())?;
-        if let Some(position) = raw.get().find(PARSER_KEYS) {
-            return Err(JsonError::at(
-                raw.get(),
-                position,
-                "a key that the JSON parser keeps for itself".into(),
-            ));
+        let text = str::from_utf8(bytes).map_err(|_| JsonError::of_parser(bytes))?;
+        let counts = scan(text).map_err(|flaw| match flaw {
+            Flaw::Grammar => JsonError::of_parser(bytes),
+            Flaw::Depth(position) => JsonError::within(bytes, position, || {
+                format!("more than {JSON_DEPTH_LIMIT} nested arrays and objects")
+            }),
+            Flaw::HalfPair(position) => {
+                JsonError::within(bytes, position, || "half of a surrogate pair in a string".into())
+            }
+        })?;
+        let text = text.trim_matches(is_space);
+        if let Some(position) = memmem::find(text.as_bytes(), PARSER_KEYS.as_bytes()) {
+            return Err(JsonError::at(text, position, "a key that the JSON parser keeps for itself".into()));
         }
-        Ok(Self { text: bytes.slice_ref(raw.get().as_bytes()), members })
+        Ok(Self { text: bytes.slice_ref(text.as_bytes()), counts })
     }
 
     /// Writes a value down.
     pub fn of(value: &Value) -> Self {
         let text = serde_json::to_vec(value).expect("a tree of JSON values has string keys only");
-        Self { text: text.into(), members: members_of(value) }
+        Self { text: text.into(), counts: Counts::of(value) }
     }
 
     /// The text.
@@ -97,7 +127,7 @@ impl JsonText {
     /// Whether `tree`, which was read from this text, says all that the text says. A text in which an object has
     /// a name twice says more: readers do not agree which of the two counts (RFC 8259, section 4).
     pub fn is_all_of(&self, tree: &Value) -> bool {
-        self.members == members_of(tree)
+        self.counts.members == Counts::of(tree).members
     }
 
     /// Reads the document into a tree.
@@ -112,16 +142,16 @@ impl JsonText {
     ///
     /// [`TooManyValues`] with the place of what is too much.
     pub fn has_at_most(&self, most: usize) -> Result<(), TooManyValues> {
-        // Two values have something between them.
-        if self.text.len() / 2 < most {
+        if self.counts.values <= most {
             return Ok(());
         }
         let (json, bytes) = (self.as_str(), &self.text[..]);
         let (mut values, mut position) = (1, 0);
+        // Only where the first comes that is too much is not known yet.
         while let Some(skipped) = bytes[position..].iter().position(|byte| PARTING[usize::from(*byte)]) {
             position += skipped;
             match bytes[position] {
-                b'"' => position = string_end(json, position).unwrap_or(bytes.len() - 1),
+                b'"' => position = string_end(bytes, position),
                 b',' => values += 1,
                 _ => {
                     let inside = bytes[position + 1..].iter().find(|byte| !byte.is_ascii_whitespace());
@@ -150,32 +180,6 @@ pub struct TooManyValues {
     pub column: usize,
 }
 
-/// What the parser passes over in a raw value: how deep it nests, and halves of surrogate pairs (`\\ud800` alone),
-/// which are no Unicode text and which strict clients refuse (RFC 8259, section 8.2). Gives the number of members of
-/// all objects.
-fn check_inside(json: &str) -> Result<usize, JsonError> {
-    let bytes = json.as_bytes();
-    let (mut depth, mut members, mut position) = (0_usize, 0, 0);
-    while let Some(skipped) = bytes[position..].iter().position(|byte| STRUCTURE[usize::from(*byte)]) {
-        position += skipped;
-        match bytes[position] {
-            b'"' => position = string_end(json, position)?,
-            b':' => members += 1,
-            b']' | b'}' => depth -= 1,
-            _ => depth += 1,
-        }
-        if depth > JSON_DEPTH_LIMIT {
-            let what = format!("more than {JSON_DEPTH_LIMIT} nested arrays and objects");
-            return Err(JsonError::at(json, position, what));
-        }
-        position += 1;
-    }
-    Ok(members)
-}
-
-/// The bytes that mean something outside of strings.
-const STRUCTURE: [bool; 256] = among(b"\":[]{}");
-
 /// Those that a value comes after, and what begins a string.
 const PARTING: [bool; 256] = among(b"\",[{");
 
@@ -189,46 +193,22 @@ const fn among(marks: &[u8]) -> [bool; 256] {
     among
 }
 
-/// Where the string that opens at `opening` closes.
-fn string_end(json: &str, opening: usize) -> Result<usize, JsonError> {
-    let bytes = json.as_bytes();
+/// Where the string that opens at `opening` closes. It was checked that it does.
+fn string_end(bytes: &[u8], opening: usize) -> usize {
     let mut position = opening + 1;
     while let Some(skipped) = bytes[position..].iter().position(|byte| matches!(byte, b'"' | b'\\')) {
         position += skipped;
         if bytes[position] == b'"' {
-            return Ok(position);
+            return position;
         }
-        match escape_length(&bytes[position..]) {
-            Some(length) => position += length,
-            None => {
-                return Err(JsonError::at(json, position, "half of a surrogate pair in a string".into()));
-            }
-        }
+        position += 2;
     }
-    // The parser has been here: every string closes.
-    Ok(bytes.len() - 1)
+    bytes.len() - 1
 }
 
-fn members_of(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => items.iter().map(members_of).sum(),
-        Value::Object(members) => members.len() + members.values().map(members_of).sum::<usize>(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-    }
-}
-
-/// How long the escape at the beginning is, both halves of a pair together; `None` for half a pair alone.
-fn escape_length(escape: &[u8]) -> Option<usize> {
-    let unit = |at: usize| {
-        let digits = escape.get(at..at + 6)?.strip_prefix(b"\\u")?;
-        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-    };
-    match unit(0) {
-        None => Some(2),
-        Some(0xd800..=0xdbff) => matches!(unit(6), Some(0xdc00..=0xdfff)).then_some(12),
-        Some(0xdc00..=0xdfff) => None,
-        Some(_) => Some(6),
-    }
+/// The white space of JSON (RFC 8259, section 2).
+fn is_space(character: char) -> bool {
+    matches!(character, ' ' | '\n' | '\t' | '\r')
 }
 
 #[cfg(test)]
