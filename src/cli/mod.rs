@@ -20,7 +20,10 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::json;
 
-use crate::config::{Environment, Flag, Loaded, Origin, Problems, Sources};
+use crate::{
+    config::{Environment, Flag, Loaded, Origin, Problems, Sources},
+    observe::log,
+};
 use screen::Screen;
 
 /// Puts a legacy server's plain replies into MCP tool results.
@@ -103,7 +106,10 @@ pub fn main() -> ExitCode {
     match program.map(std::thread::JoinHandle::join) {
         Ok(Ok(status)) => status,
         // A panic has been told by then.
-        Ok(Err(_)) => ExitCode::from(101),
+        Ok(Err(_)) => {
+            log::flush();
+            ExitCode::from(101)
+        }
         Err(error) => {
             Screen::new().complain(&format!("the system gives no thread: {error}"));
             ExitCode::from(2)
@@ -128,6 +134,8 @@ fn program() -> ExitCode {
         Command::Import(arguments) => import::import(&arguments, &mut screen),
         Command::Schema => schema::schema(&mut screen),
     };
+    // What is said next comes after what was logged.
+    log::flush();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Found) => ExitCode::from(1),

@@ -1,8 +1,14 @@
 //! The log: structured lines on standard error.
 
-use std::io::{self, IsTerminal};
+use std::{
+    io::{self, IsTerminal},
+    sync::OnceLock,
+    time::Duration,
+};
 
 use tracing_subscriber::{EnvFilter, fmt::Subscriber};
+
+use super::lines::Lines;
 
 /// What to log, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +40,9 @@ pub enum LogError {
         #[source]
         source: tracing_subscriber::filter::ParseError,
     },
+    /// The system gives no thread that writes it.
+    #[error("the log can't be written")]
+    NoThread(#[source] io::Error),
     /// This process has one already.
     #[error("the log is already set up")]
     AlreadySet,
@@ -51,6 +60,19 @@ impl LogSettings {
     }
 }
 
+/// What is written, once that is set up.
+static LINES: OnceLock<Lines> = OnceLock::new();
+
+/// How long the last lines are waited for.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Waits until what was logged is written, before the process ends. Not for ever: it may be that nobody reads it.
+pub fn flush() {
+    if let Some(lines) = LINES.get() {
+        lines.flush(FLUSH_PATIENCE);
+    }
+}
+
 /// Sets the log of this process up, once. It goes to standard error: standard output belongs to results, and
 /// on the stdio face to the protocol.
 ///
@@ -58,9 +80,11 @@ impl LogSettings {
 ///
 /// [`LogError`].
 pub fn init(settings: &LogSettings) -> Result<(), LogError> {
+    let filter = parse_filter(&settings.filter)?;
+    let writer = Lines::to(io::stderr()).map_err(LogError::NoThread)?;
     let lines = Subscriber::builder()
-        .with_env_filter(parse_filter(&settings.filter)?)
-        .with_writer(io::stderr)
+        .with_env_filter(filter)
+        .with_writer(writer.clone())
         // A log that can't be written (standard error closed) must not end the program, which a complaint
         // about it on standard error would.
         .log_internal_errors(false);
@@ -72,7 +96,8 @@ pub fn init(settings: &LogSettings) -> Result<(), LogError> {
             lines.json().flatten_event(true).with_ansi(false).finish(),
         ),
     };
-    set.map_err(|_| LogError::AlreadySet)
+    set.map_err(|_| LogError::AlreadySet)?;
+    LINES.set(writer).map_err(|_| LogError::AlreadySet)
 }
 
 fn parse_filter(filter: &str) -> Result<EnvFilter, LogError> {

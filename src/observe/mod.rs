@@ -13,6 +13,7 @@ mod chain;
 mod failures;
 mod foreign;
 mod history;
+mod lines;
 mod meters;
 mod request_id;
 mod ticket;

@@ -6,6 +6,7 @@ use tokio::{sync::oneshot, time::timeout};
 use tracing::warn;
 
 use super::ServeError;
+use crate::observe::log;
 
 /// A future that is ready on the first SIGTERM or Ctrl-C after this call.
 ///
@@ -50,6 +51,7 @@ const ENDED_BY_SIGNAL: i32 = 128 + 15;
 
 #[expect(clippy::exit, clippy::disallowed_methods, reason = "whatever is still running is what this ends")]
 fn end() -> ! {
+    log::flush();
     process::exit(ENDED_BY_SIGNAL)
 }
 
