@@ -84,7 +84,7 @@ impl Snapshot {
         let request_id = call.request_id.clone();
         let mut record = Record::begin(self.meters_of(route), route, &call, &request_id);
         let after = route.job.as_ref().map(|job| job.task.after);
-        match self.answer(route, call, asker, &mut record, after, &mut None).await {
+        match self.answer(route, call, asker, &mut record, after, None).await {
             Ok(Answered::Job(job)) => {
                 record.end_open();
                 Called::Job(*job)

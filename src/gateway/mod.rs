@@ -324,21 +324,21 @@ impl Snapshot {
     /// Calls the tool of a route of this snapshot. Every failure is a tool result. Dropping the future cancels the
     /// upstream request.
     pub async fn call(&self, route: &Arc<Route>, call: Call<'_>) -> ToolResult {
-        self.call_seeing(route, call, &mut Nobody, &mut None).await
+        self.call_seeing(route, call, &mut Nobody, None).await
     }
 
     /// The same for a client that can be asked. What it is asked, and what it answers, is no part of the deadline.
     pub async fn call_asking(&self, route: &Arc<Route>, call: Call<'_>, asker: &mut dyn Asker) -> ToolResult {
-        self.call_seeing(route, call, asker, &mut None).await
+        self.call_seeing(route, call, asker, None).await
     }
 
-    /// The same, and the head of the reply, where there was one.
+    /// The same, and the head of the reply, where there was one and somebody wants it.
     async fn call_seeing(
         &self,
         route: &Arc<Route>,
         call: Call<'_>,
         asker: &mut dyn Asker,
-        head: &mut Option<ReplyHead>,
+        head: Option<&mut Option<ReplyHead>>,
     ) -> ToolResult {
         let request_id = call.request_id.clone();
         let mut record = Record::begin(self.meters_of(route), route, &call, &request_id);
@@ -359,11 +359,11 @@ impl Snapshot {
         asker: &mut dyn Asker,
         record: &mut Record<'_>,
         hand_over: Option<Duration>,
-        head: &mut Option<ReplyHead>,
+        head: Option<&mut Option<ReplyHead>>,
     ) -> Result<Answered, Box<ToolResult>> {
         let mut arguments = check(route, call.arguments)?;
         if !route.asking.is_empty() {
-            arguments = ask_first(&route.asking, arguments, asker).await?;
+            arguments = Box::pin(ask_first(&route.asking, arguments, asker)).await?;
             // What was asked for is held to the schema as well.
             arguments = checked(route, arguments)?;
         }
@@ -395,7 +395,8 @@ impl Snapshot {
         let reply = reply.map_err(|error| Box::new(sentences::of(&error, is_safe)))?;
         let ended = match (&route.job, asked) {
             (Some(job), Some(asked)) => {
-                Following { asking, job }.to_the_end(asked, reply, hand_over, record, &mut telling).await?
+                let following = Following { asking, job };
+                Box::pin(following.to_the_end(asked, reply, hand_over, record, &mut telling)).await?
             }
             _ => Ended::Reply(reply),
         };
@@ -414,7 +415,7 @@ impl Snapshot {
             }
             (ended, _) => ended,
         };
-        if let Ended::Reply(last) | Ended::Failed(last, _) = &ended {
+        if let (Some(head), Ended::Reply(last) | Ended::Failed(last, _)) = (head, &ended) {
             *head = Some(ReplyHead::of(last));
         }
         let beside = Beside { asker, record, telling: &mut telling };
@@ -443,7 +444,9 @@ impl Snapshot {
         let asker = (failed.is_none() && route.asking.sampled.is_some()).then_some(asker);
         let translation = match asker {
             None => self.translate(route, arguments, reply, due, record).await?,
-            Some(asker) => self.translate_asking(route, arguments, reply, due, (asker, record)).await?,
+            Some(asker) => {
+                Box::pin(self.translate_asking(route, arguments, reply, due, (asker, record))).await?
+            }
         };
         record.notes(&translation.notes, translation.result.outcome);
         record.decided(translation.rule);

@@ -70,7 +70,7 @@ pub(super) struct ReplyHead {
 impl ReplyHead {
     pub(super) fn of(reply: &Reply) -> Self {
         Self {
-            media_type: reply.media_type(),
+            media_type: reply.media_type().map(Into::into),
             nothing: reply.body.is_empty().then(|| words_of_nothing(reply)),
             freshness: Freshness::of(&reply.headers),
             etag: reply.headers.get(header::ETAG).cloned(),
@@ -123,7 +123,7 @@ impl Snapshot {
         let (route, arguments) = self.table.by_uri(uri).ok_or(ReadError::Unknown)?;
         let call = Call { arguments, ..call };
         let mut head = None;
-        let result = self.call_seeing(route, call, &mut Nobody, &mut head).await;
+        let result = self.call_seeing(route, call, &mut Nobody, Some(&mut head)).await;
         read_of(route, uri, &result, head.as_ref())
     }
 }

@@ -70,7 +70,7 @@ impl Translating {
         }
         let route = Arc::clone(route);
         let work = move |stop: &Stop| translate(&route, arguments, &reply, Some(stop));
-        self.aside(deadline, work).await.and_then(|translated| translated)
+        Box::pin(self.aside(deadline, work)).await.and_then(|translated| translated)
     }
 
     /// Asks of a reply how a job stands; gives the reply back.

@@ -43,7 +43,7 @@ fn looks_binary(reply: &Reply) -> bool {
     let media_type = reply.media_type().unwrap_or_default();
     ["image/", "audio/", "video/", "font/"].iter().any(|kind| media_type.starts_with(kind))
         && media_type != "image/svg+xml"
-        || ["application/pdf", "application/zip"].contains(&media_type.as_str())
+        || ["application/pdf", "application/zip"].contains(&&*media_type)
 }
 
 fn run<'r>(rule: &Value, replies: impl Iterator<Item = &'r Reply>) -> Result<Vec<Value>, String> {

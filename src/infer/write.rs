@@ -174,7 +174,7 @@ impl Draft<'_> {
         }
         let sure = if samples > 1 { Sure::Sure } else { Sure::Likely };
         let why = format!("{samples} of {samples} successes have it; a page of another type is no report");
-        Some((first.clone(), Finding { part: "when".into(), value: first, sure, why }))
+        Some((first.to_string(), Finding { part: "when".into(), value: first.into(), sure, why }))
     }
 
     fn write_extract(&self, out: &mut String, dash: &str, findings: &mut Vec<Finding>) {

@@ -8,6 +8,8 @@ mod exit;
 mod har;
 mod recording;
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 
@@ -43,7 +45,7 @@ impl Reply {
 
     /// The media type without parameters, lower case: `text/plain` of `Text/Plain; charset=utf-8`. `None` when
     /// there is none, or what stands there is none (RFC 9110, section 8.3.1).
-    pub fn media_type(&self) -> Option<String> {
+    pub fn media_type(&self) -> Option<Cow<'_, str>> {
         /// Longer than any that is registered (RFC 6838, section 4.2).
         const LONGEST_BYTES: usize = 255;
         let value = self.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
@@ -54,7 +56,10 @@ impl Reply {
         };
         let (kind, subtype) = essence.split_once('/')?;
         let good = is_token(kind) && is_token(subtype) && essence.len() <= LONGEST_BYTES;
-        good.then(|| essence.to_ascii_lowercase())
+        good.then(|| match essence.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => essence.to_ascii_lowercase().into(),
+            false => essence.into(),
+        })
     }
 
     /// The `charset` parameter of `Content-Type`, without quotes.

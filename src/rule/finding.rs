@@ -70,7 +70,7 @@ impl<'a> Finding<'a> {
 
     /// Notes what was found, if anything has asked for it.
     pub(super) fn trace(&self, trace: &mut Trace) {
-        let Some(found) = self.found.get() else { return };
+        let Some(found) = self.found.get().filter(|_| trace.is_on()) else { return };
         let default;
         let extract = match self.extract {
             Some(extract) => extract,

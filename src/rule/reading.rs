@@ -199,7 +199,7 @@ pub(super) fn by_media_type(reading: &Reading<'_>) -> ExtractorKind {
             Err(_) => ExtractorKind::Binary(Binary { kind: None, media_type: None }),
         };
     };
-    let (kind, subtype) = media_type.split_once('/').unwrap_or((media_type.as_str(), ""));
+    let (kind, subtype) = media_type.split_once('/').unwrap_or((&*media_type, ""));
     if media_type == MCP_MEDIA_TYPE {
         ExtractorKind::Mcp(Mcp)
     } else if subtype == "json" || subtype.ends_with("+json") {

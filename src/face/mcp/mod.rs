@@ -112,7 +112,7 @@ impl Mcp {
         };
         let mut response = match head.method {
             http::Method::POST => self.post(head, body).await,
-            http::Method::GET => self.get(&head).await,
+            http::Method::GET => Box::pin(self.get(&head)).await,
             http::Method::DELETE => self.delete(&head),
             http::Method::OPTIONS => page.options(&head.headers, METHODS),
             _ => answer::wrong_method(METHODS),

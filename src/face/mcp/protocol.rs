@@ -84,7 +84,7 @@ impl Protocol {
     pub(super) async fn take(&self, carrier: Carrier<'_>, body: &[u8], outbox: &Outbox) -> Option<Answer> {
         match carrier.revision() {
             Ok(revision) if revision.takes_batches() => match batch::members(body) {
-                Some(Ok(members)) => self.batch(carrier, &members, outbox).await,
+                Some(Ok(members)) => Box::pin(self.batch(carrier, &members, outbox)).await,
                 Some(Err(refusal)) => {
                     Some(Answer::error(carrier.face(), &carrier.request_id(), None, revision, &refusal))
                 }
@@ -164,7 +164,7 @@ impl Protocol {
             },
             (Ok(Message::Response { id, answered }), Ok(_)) => match self.answered(id, answered) {
                 true => None,
-                false if self.hand_on(carrier, id, body).await => None,
+                false if Box::pin(self.hand_on(carrier, id, body)).await => None,
                 false => refuse(
                     None,
                     &Refusal::NotAMessage(
@@ -270,6 +270,7 @@ impl Protocol {
             // A client whose session is over may say so while it begins another.
             self.check_session(client.carrier, revision)?;
         }
+        // All but calls are boxed: where one future has room for the largest of them, it is that which every call moves.
         match method {
             Method::Initialize => {
                 let answer = Answer::result(id, revision, |out| {
@@ -297,17 +298,17 @@ impl Protocol {
             }
             Method::CallTool => call::call_tool(self, client).await,
             Method::ListPrompts => prompts::list(self, client),
-            Method::GetPrompt => prompts::get(self, client).await,
-            Method::Complete => complete::complete(self, client).await,
-            Method::Listen => subscriptions::listen(self, client).await,
-            Method::GetTask => tasks::get(self, client).await,
-            Method::UpdateTask => tasks::update(self, client).await,
-            Method::CancelTask => tasks::cancel(self, client).await,
+            Method::GetPrompt => Box::pin(prompts::get(self, client)).await,
+            Method::Complete => Box::pin(complete::complete(self, client)).await,
+            Method::Listen => Box::pin(subscriptions::listen(self, client)).await,
+            Method::GetTask => Box::pin(tasks::get(self, client)).await,
+            Method::UpdateTask => Box::pin(tasks::update(self, client)).await,
+            Method::CancelTask => Box::pin(tasks::cancel(self, client)).await,
             Method::ListResources => resources::list(self, client),
             Method::ListResourceTemplates => resources::list_templates(self, client),
-            Method::ReadResource => resources::read(self, client).await,
-            Method::Subscribe => resources::subscribe(self, client).await,
-            Method::Unsubscribe => resources::unsubscribe(self, client).await,
+            Method::ReadResource => Box::pin(resources::read(self, client)).await,
+            Method::Subscribe => Box::pin(resources::subscribe(self, client)).await,
+            Method::Unsubscribe => Box::pin(resources::unsubscribe(self, client)).await,
         }
     }
 }

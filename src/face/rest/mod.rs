@@ -90,7 +90,7 @@ impl Rest {
             }
         };
         if let Place::Passthrough(upstream) = place {
-            return passthrough::hand_through(upstream, &request_id, parts, body).await;
+            return Box::pin(passthrough::hand_through(upstream, &request_id, parts, body)).await;
         }
         let mut response = match place {
             Place::WrongMethod(allowed) if parts.method == Method::OPTIONS => {

@@ -43,7 +43,7 @@ impl Binary {
         let mime_type = self
             .media_type
             .clone()
-            .or_else(|| reply.media_type())
+            .or_else(|| reply.media_type().map(Into::into))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
         let kind = self.kind.unwrap_or_else(|| BinaryKind::of(&mime_type));
         let expected = match kind {

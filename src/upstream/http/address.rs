@@ -8,7 +8,7 @@ use std::{
 };
 
 use http::{
-    Uri,
+    HeaderValue, Uri,
     uri::{Authority, PathAndQuery, Scheme},
 };
 
@@ -48,6 +48,16 @@ impl Address {
     /// Host and port; `localhost` for a socket of this machine, as its `Host` then says.
     pub fn authority(&self) -> &Authority {
         &self.authority
+    }
+
+    /// The same as `Host` has it: without the port that is understood (RFC 9110, section 7.2).
+    pub(super) fn host_header(&self) -> HeaderValue {
+        let usual = if self.is_tls() { 443 } else { 80 };
+        let host = match self.authority.port_u16().filter(|port| *port != usual) {
+            Some(port) => format!("{}:{port}", self.authority.host()),
+            None => self.authority.host().to_owned(),
+        };
+        HeaderValue::from_str(&host).expect("an authority has visible ASCII characters only")
     }
 
     /// The same with a base that is not shown: some put the key of a service into its path.

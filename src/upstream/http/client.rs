@@ -245,6 +245,9 @@ impl HttpUpstream {
             *outgoing.version_mut() = self.version();
             let last = redirects_left == 0 && !renewable;
             *outgoing.headers_mut() = if last { std::mem::take(&mut headers) } else { headers.clone() };
+            if let Some(host) = target.host().filter(|_| !outgoing.headers().contains_key(header::HOST)) {
+                outgoing.headers_mut().insert(header::HOST, host.clone());
+            }
             if let Some(credential) = &credential {
                 outgoing.headers_mut().insert(header::AUTHORIZATION, credential.value.clone());
             }

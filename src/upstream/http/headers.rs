@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, header};
 
 /// Headers of one hop (RFC 9110, section 7.6.1; `Keep-Alive` and `Proxy-Connection` are older). `Trailer` is
 /// not among them: it describes the message.
-const HOP_BY_HOP: [HeaderName; 8] = [
+static HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
     header::TE,
     header::TRANSFER_ENCODING,
@@ -31,8 +31,11 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-    for name in &HOP_BY_HOP {
-        headers.remove(name);
+    // Most messages have none, and looking is quicker than removing.
+    if headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
+        for name in &HOP_BY_HOP {
+            headers.remove(name);
+        }
     }
 }
 

@@ -134,6 +134,15 @@ impl HttpSettings {
     /// For [`dns_refresh`](Self::dns_refresh).
     pub const DNS_REFRESH_DEFAULT: Duration = Duration::from_secs(30);
 
+    /// Whether HTTP/2 may be spoken at an address.
+    fn may_speak_h2(&self, address: &Address) -> bool {
+        match self.protocol {
+            Protocol::Http10 | Protocol::Http1 => false,
+            Protocol::Http2 => true,
+            Protocol::Auto => address.is_tls(),
+        }
+    }
+
     /// An upstream with every default; with an `https://` address it needs [`tls`](Self::tls) yet.
     pub fn new(name: UpstreamName, address: Address) -> Self {
         Self {

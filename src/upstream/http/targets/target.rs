@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use hyper_util::{
     client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
@@ -38,6 +38,8 @@ pub(in crate::upstream::http) struct Target {
     id: u64,
     settings: Arc<HttpSettings>,
     address: Address,
+    /// What requests to it name as `Host`; nothing where HTTP/2 may be spoken, which has another place for it.
+    host: Option<HeaderValue>,
     at: Option<SocketAddr>,
     client: Client<Connector, Outgoing>,
     in_flight: AtomicUsize,
@@ -66,6 +68,7 @@ impl Target {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             settings: settings.clone(),
             address: address.clone(),
+            host: (!settings.may_speak_h2(address)).then(|| address.host_header()),
             at,
             client,
             in_flight: AtomicUsize::new(0),
@@ -87,6 +90,11 @@ impl Target {
     /// Where it is, as it is written.
     pub(in crate::upstream::http) fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// What requests to it name as `Host`, where they do.
+    pub(in crate::upstream::http) fn host(&self) -> Option<&HeaderValue> {
+        self.host.as_ref()
     }
 
     /// Where it is, in numbers.
@@ -139,17 +147,18 @@ impl Target {
     }
 
     fn log(&self, change: Option<Change>) {
+        let Some(change) = change else { return };
         // With one place there is nobody to ask in its stead, so nothing is left out.
         let alone = self.alone.load(Ordering::Relaxed);
         let (upstream, address) = (&self.settings.name, self.view(Instant::now()).address);
         match change {
-            Some(Change::LeftOut(rest)) if !alone => {
+            Change::LeftOut(rest) if !alone => {
                 warn!(%upstream, address, ?rest, "address fails and is left out");
             }
-            Some(Change::Back) if !alone => info!(%upstream, address, "address answers again"),
-            Some(Change::Unhealthy) => warn!(%upstream, address, "address is not healthy"),
-            Some(Change::Healthy) => info!(%upstream, address, "address is healthy again"),
-            Some(Change::LeftOut(_) | Change::Back) | None => {}
+            Change::Back if !alone => info!(%upstream, address, "address answers again"),
+            Change::Unhealthy => warn!(%upstream, address, "address is not healthy"),
+            Change::Healthy => info!(%upstream, address, "address is healthy again"),
+            Change::LeftOut(_) | Change::Back => {}
         }
     }
 
