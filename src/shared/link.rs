@@ -196,6 +196,20 @@ struct Begun {
     carrying: Carrying,
 }
 
+/// A refusal of the login, in its first word only: a server that does not know `HELLO` repeats the password.
+fn without_words(failure: Failure) -> Failure {
+    match failure {
+        Failure::Refused(why) if why.starts_with("ERR unknown command") => {
+            Failure::Refused("ERR unknown command `HELLO`: it is older than Redis 6".to_owned())
+        }
+        Failure::Refused(why) => {
+            let code = why.split(' ').next().unwrap_or_default();
+            Failure::Refused(code.chars().filter(char::is_ascii_uppercase).take(32).collect())
+        }
+        other => other,
+    }
+}
+
 /// What carries a connection, until it is dropped.
 struct Carrying(JoinHandle<()>);
 
@@ -217,7 +231,7 @@ impl Begun {
             hello.extend([b"AUTH", user.as_bytes(), password.as_bytes()]);
         }
         hello.extend([b"SETNAME".as_slice(), b"glossator"]);
-        connection.ask(&hello).await?;
+        connection.ask(&hello).await.map_err(without_words)?;
         if settings.database != 0 {
             connection.ask(&[b"SELECT", settings.database.to_string().as_bytes()]).await?;
         }
@@ -245,5 +259,24 @@ impl Begun {
                 _ = &mut self.carrying.0 => return "the connection ended",
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_login_does_not_repeat_the_password() {
+        for said in [
+            "ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `default`, `s3cr3t`, ",
+            "WRONGPASS invalid password s3cr3t",
+            "s3cr3t",
+        ] {
+            let told = without_words(Failure::Refused(said.to_owned())).to_string();
+            assert!(!told.contains("s3cr3t"), "{told}");
+        }
+        let told = without_words(Failure::Refused("WRONGPASS invalid".to_owned())).to_string();
+        assert_eq!(told, "it answered `WRONGPASS`");
     }
 }

@@ -14,7 +14,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use glossator::config::{self, Environment, Origin, Sources};
 
 use serde_json::Value;
-use tokio::{io::AsyncWriteExt, net::TcpListener};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 use crate::support::{Asked, Client, Program, Scripted, Step, reply};
 
@@ -154,8 +157,20 @@ impl Hunt {
                 let _ = stream.write_all(b"no TLS is spoken here\r\n").await;
             }
         });
+        // A Redis of before says which words of which command it does not know: those of the login.
+        let store = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let store_at = store.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = store.accept().await {
+                let mut words = vec![0; 4096];
+                let length = stream.read(&mut words).await.unwrap_or_default();
+                let words = String::from_utf8_lossy(&words[..length]).replace("\r\n", " ");
+                let said = format!("-ERR unknown command `HELLO`, with args beginning with: {words}\r\n");
+                let _ = stream.write_all(said.as_bytes()).await;
+            }
+        });
         let variables =
-            ["SERVER", "KEY", "COOKIE", "PATH_KEY", "PASSWORD", "CLIENT", "BEARER", "TLS", "ADMIN"];
+            ["SERVER", "KEY", "COOKIE", "PATH_KEY", "PASSWORD", "CLIENT", "BEARER", "TLS", "ADMIN", "STORE"];
         let mut variables: Vec<(String, String)> =
             variables.map(|name| (format!("HUNT_{name}"), secret(&name.to_lowercase()))).into();
         let made = rcgen::generate_simple_self_signed(["client.test".to_owned()]).unwrap();
@@ -193,6 +208,7 @@ impl Hunt {
                         admin: { listen: '127.0.0.1:0', token: '${HUNT_ADMIN}' }\n\
                         log: { level: trace, format: json }\nupstreams:\n"
             .to_owned();
+        text = format!("shared: {{ url: 'redis://{store_at}', password: '${{HUNT_STORE}}' }}\n{text}");
         let mut upstreams = vec!["path", "tls"];
         writeln!(text, "  path: 'http://{upstream_at}/${{HUNT_PATH_KEY}}'").unwrap();
         writeln!(
