@@ -20,6 +20,13 @@ pub enum Message {
         /// Its id.
         session: Box<str>,
     },
+    /// A session of MCP wants to be told log lines of other levels than before.
+    Level {
+        /// Its id.
+        session: Box<str>,
+        /// The least of them, by its name.
+        level: Box<str>,
+    },
     /// A session of MCP was ended by its client.
     Ended {
         /// Its id.

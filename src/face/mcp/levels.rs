@@ -1,7 +1,7 @@
 //! Which log lines the sessions of the older era want (`logging/setLevel`).
 //!
 //! An id of a session is sealed and can't be written to, so what its client says later is kept by the replica that heard
-//! it. Another replica tells that client no lines, which it must bear with anyway.
+//! it, and by those that it tells (`others`). Another replica tells that client no lines, which it must bear with anyway.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{Mcp, protocol::Protocol, subscribed::SUBSCRIPTION_LIMIT};
 use crate::{
     gateway::WatchError,
+    route::LogLevel,
     shared::{Message, SharedStore},
 };
 
@@ -57,6 +58,14 @@ impl Protocol {
         }
     }
 
+    /// Notes from which level on a session wants to be told log lines, by whichever replica it calls.
+    pub(super) fn set_level(&self, session: &str, level: LogLevel) {
+        self.levels.set(session, level);
+        if let Some(shared) = self.gateway.shared() {
+            shared.tell(&Message::Level { session: session.into(), level: level.as_str().into() });
+        }
+    }
+
     /// Forgets a session that its client has ended.
     pub(super) fn forget(&self, session: &str) {
         self.streams.end_of(session);
@@ -78,6 +87,14 @@ impl Mcp {
     pub async fn hear_subscribed(&self, session: &str) {
         if self.protocol.subscribed.listens(session) {
             self.protocol.read_subscriptions(session).await;
+        }
+    }
+
+    /// A session wants to be told log lines from this level on, said another replica.
+    pub fn hear_level(&self, session: &str, level: &str) {
+        // One that is none here may be one of another version.
+        if let Ok(level) = level.parse() {
+            self.protocol.levels.set(session, level);
         }
     }
 

@@ -283,7 +283,7 @@ impl Protocol {
             Method::SetLevel => {
                 let level = params.level()?;
                 if let Some(session) = client.carrier.session() {
-                    self.levels.set(session, level);
+                    self.set_level(session, level);
                 }
                 Answer::result(id, revision, |_| Ok(()))
             }
