@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -17,7 +18,7 @@ META = {
     "io.modelcontextprotocol/clientInfo": {"name": "store", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-PASSWORD = "only for this test"
+PASSWORD = "only-for-this-test"
 
 
 def free_port():
@@ -70,14 +71,15 @@ class World:
     def __init__(self, work, glossator, config, store, haproxy):
         self.processes = []
         self.store_port = free_port()
-        store_command = [store, "--port", str(self.store_port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-        self.store = self.process(work, "store", [*store_command, "--requirepass", PASSWORD])
+        (work / "store.conf").write_text(self.storing(work))
+        self.store = self.process(work, "store", [store, str(work / "store.conf")])
         self.ports, self.operators, self.replicas = [], [], []
         for number in range(3):
             port, operators = free_port(), free_port()
             environment = {
-                "STORE_URL": f"redis://127.0.0.1:{self.store_port}",
+                "STORE_URL": f"rediss://localhost:{self.store_port}",
                 "STORE_PASSWORD": PASSWORD,
+                "STORE_CA": (work / "ca.pem").read_text(),
                 "GLOSSATOR__ADMIN__LISTEN": f"127.0.0.1:{operators}",
                 "GLOSSATOR__SERVER__PEER": f"http://127.0.0.1:{port}",
             }
@@ -114,6 +116,24 @@ listen balancer
     http-response set-header X-Replica %s
     log-format "call=%[capture.req.hdr(0)] server=%s status=%ST end=%ts"
 {servers}
+"""
+
+    def storing(self, work):
+        page = pathlib.Path(__file__).parents[2] / "config" / "shared.md"
+        # What the page tells an operator to allow.
+        allowed = re.search(r"A user needs `([^`]+)`", page.read_text()).group(1)
+        return f"""
+port 0
+bind 127.0.0.1
+tls-port {self.store_port}
+tls-cert-file {work}/store.pem
+tls-key-file {work}/store.key
+tls-ca-cert-file {work}/ca.pem
+tls-auth-clients no
+save ""
+appendonly no
+user default off
+user glossator on >{PASSWORD} ~test:* resetchannels &test:told {" ".join(allowed.split())}
 """
 
     def process(self, *arguments):
