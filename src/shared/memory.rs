@@ -64,6 +64,12 @@ impl Memory {
         self.kept().values[name].0.clone()
     }
 
+    /// Tells all replicas something, as somebody else may.
+    pub(crate) fn say(&self, message: &[u8]) {
+        let message = Bytes::copy_from_slice(message);
+        self.0.listeners.lock().unwrap().iter().for_each(|listener| listener(message.clone()));
+    }
+
     pub(super) fn listen(&self, listener: impl Fn(Bytes) + Send + 'static) {
         self.0.listeners.lock().unwrap().push(Box::new(listener));
     }
@@ -132,10 +138,7 @@ impl Backend for Memory {
             Posting::Remove { name } => {
                 self.kept().values.remove(name);
             }
-            Posting::Tell { message } => {
-                let message = Bytes::copy_from_slice(message);
-                self.0.listeners.lock().unwrap().iter().for_each(|listener| listener(message.clone()));
-            }
+            Posting::Tell { message } => self.say(message),
         }
         Box::pin(std::future::ready(Ok(Outcome::Done)))
     }

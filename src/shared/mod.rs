@@ -13,6 +13,7 @@
 mod address;
 mod backend;
 mod connection;
+mod counts;
 mod link;
 #[cfg(test)]
 mod memory;
@@ -23,8 +24,12 @@ mod server;
 mod store;
 
 pub use address::{StoreAddress, StoreAddressError};
+pub use counts::StoreCounts;
 pub use link::LinkState;
 #[cfg(test)]
 pub(crate) use memory::Memory;
 pub use message::{Heard, Message};
-pub use store::{KeptBytes, SharedStore, StoreCounts, StoreSettings, Unreachable};
+pub use store::{KeptBytes, SharedStore, StoreSettings, Unreachable};
+
+#[cfg(test)]
+mod tests;

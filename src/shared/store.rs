@@ -2,10 +2,7 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -18,7 +15,7 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    StoreAddress,
+    StoreAddress, StoreCounts,
     backend::{Backend, Failure, Operation, Outcome, Posting},
     link::{Came, Link, LinkState},
     message::{Heard, Message},
@@ -89,37 +86,6 @@ pub struct KeptBytes {
     pub content: Vec<u8>,
     /// How much longer.
     pub left: Duration,
-}
-
-/// What was asked of the store.
-#[derive(Debug, Default)]
-pub struct StoreCounts {
-    asked: AtomicU64,
-    failed: AtomicU64,
-    not_written: AtomicU64,
-    foreign: AtomicU64,
-}
-
-impl StoreCounts {
-    /// Operations that were tried.
-    pub fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
-    }
-
-    /// Operations without a good answer in time, and those that were not tried as there was no connection.
-    pub fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
-    }
-
-    /// What was not written: it was too long, or too much was being written.
-    pub fn not_written(&self) -> u64 {
-        self.not_written.load(Ordering::Relaxed)
-    }
-
-    /// Values that were not written by a replica with our secret, or were changed since.
-    pub fn foreign(&self) -> u64 {
-        self.foreign.load(Ordering::Relaxed)
-    }
 }
 
 /// How much may be written at once that nobody waits for.

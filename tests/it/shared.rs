@@ -14,7 +14,11 @@ use std::{
 
 use glossator::config::{self, Sources};
 use serde_json::json;
-use tokio::{net::UnixStream, task::yield_now};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+    task::yield_now,
+};
 
 use crate::{
     mcp::streams::{get, send, session},
@@ -135,6 +139,15 @@ const LIMITED: &str = "  limited: { description: x, request: GET old/a, caller_r
   allowed: { description: x, request: GET old/c, rate: { limit: 5 per hour, without_store: allow } }
   kept: { description: x, request: GET old/d, cache: 1h }
 ";
+
+/// Does something in the store that no replica does; on the lines of its answer is what came of it.
+async fn say(store: &Store, command: &str) -> String {
+    let mut stream = UnixStream::connect(store.folder.join("store.sock")).await.unwrap();
+    stream.write_all(format!("AUTH s3cr3t\r\n{command}\r\nQUIT\r\n").as_bytes()).await.unwrap();
+    let mut said = String::new();
+    soon("its answer", stream.read_to_string(&mut said)).await.unwrap();
+    said
+}
 
 /// How many of calls in turn are let through.
 async fn through(replicas: [&Loaded; 2], tool: &str) -> usize {
@@ -293,4 +306,42 @@ async fn a_session_that_is_ended_is_taken_by_no_replica() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn what_somebody_else_writes_there_is_taken_for_nothing() {
+    let Some(store) = Store::start().await else { return };
+    let (upstream, asked) = counting().await;
+    let one = store.replica(&upstream, LIMITED).await;
+    assert_eq!((call(&one, "kept").await, call(&one, "limited").await), (200, 200));
+    let counted = || one.gateway.shared().unwrap().counts().asked();
+    soon("it is written", async {
+        while counted() < 3 {
+            yield_now().await;
+        }
+    })
+    .await;
+    for instead in [
+        "redis.call('RPUSH', key, 'x')",
+        "redis.call('SET', key, string.rep('x', 3000000))",
+        "redis.call('SET', key, '99999999999999999')",
+    ] {
+        let script = format!(
+            "EVAL \"local all = redis.call('KEYS', 'glossator:*') for _, key in ipairs(all) do redis.call('DEL', key) {instead} end return #all\" 0"
+        );
+        let said = say(&store, &script).await;
+        assert!(said.contains(":2\r\n"), "{said}");
+        let before = asked.load(Ordering::SeqCst);
+        let other = store.replica(&upstream, LIMITED).await;
+        assert_eq!(call(&other, "kept").await, 200, "{instead}");
+        assert_eq!(asked.load(Ordering::SeqCst), before + 1, "{instead}");
+        assert_eq!(through([&other, &other], "limited").await, 5, "{instead}");
+        assert!(is_up(&other));
+    }
+    // What is there tells nothing of what it is.
+    let said = say(&store, "KEYS *").await;
+    assert!(said.contains("glossator:page:") && said.contains("glossator:rate:"), "{said}");
+    for word in ["limited", "kept", "127.0.0.1", "old"] {
+        assert!(!said.contains(word), "{said}");
+    }
 }
