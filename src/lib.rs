@@ -28,6 +28,7 @@ pub mod tls;
 pub mod observe;
 pub mod shared;
 pub mod upstream;
+pub mod access;
 pub mod policy;
 pub mod gateway;
 pub mod face;

@@ -61,6 +61,8 @@ pub enum Purpose {
     Kept,
     /// What replicas tell one another there.
     Told,
+    /// Who asks, told by one replica to another.
+    Caller,
 }
 
 impl Purpose {
@@ -72,6 +74,7 @@ impl Purpose {
             Self::State => b"state",
             Self::Kept => b"kept",
             Self::Told => b"told",
+            Self::Caller => b"caller",
         }
     }
 }
@@ -213,6 +216,39 @@ impl fmt::Debug for Names {
 /// A purpose and a place as one; no purpose is the beginning of another with a place behind it.
 fn at(purpose: Purpose, place: &[u8]) -> Vec<u8> {
     [purpose.as_bytes(), b" at ", place].concat()
+}
+
+/// A hash of 256 bits.
+pub type Digest = [u8; 32];
+
+/// SHA-256.
+pub fn sha256(content: &[u8]) -> Digest {
+    digest(&SHA256, content).as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// A key of 256 random bits, in base64url.
+pub fn random_key() -> String {
+    let mut bytes = [0; 32];
+    fill(&SystemRandom::new(), &mut bytes);
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Hashes under a key that nobody but this process knows: who can choose what is hashed learns nothing of a comparison
+/// by how long it takes.
+pub struct Blind(hmac::Key);
+
+impl Blind {
+    /// With a key of its own.
+    pub fn random() -> Self {
+        let mut secret = [0; 32];
+        fill(&SystemRandom::new(), &mut secret);
+        Self(hmac::Key::new(hmac::HMAC_SHA256, &secret))
+    }
+
+    /// The hash of something.
+    pub fn of(&self, content: &[u8]) -> Digest {
+        hmac::sign(&self.0, content).as_ref().try_into().expect("HMAC-SHA-256 has 32 bytes")
+    }
 }
 
 /// Tells contents apart: SHA-256 in base64url.

@@ -8,6 +8,7 @@ mod demo;
 mod explain;
 mod import;
 mod infer;
+mod key;
 mod recordings;
 mod run;
 mod schema;
@@ -57,6 +58,8 @@ enum Command {
     Infer(infer::InferArguments),
     /// Write routes for an API that has a description
     Import(import::ImportArguments),
+    /// Make a key for a client, and its hash for the configuration
+    Key(key::KeyArguments),
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
 }
@@ -132,6 +135,7 @@ fn program() -> ExitCode {
         Command::Explain(arguments) => explain::explain(&arguments, &mut screen),
         Command::Infer(arguments) => infer::infer(&arguments, &mut screen),
         Command::Import(arguments) => import::import(&arguments, &mut screen),
+        Command::Key(arguments) => key::key(&arguments, &mut screen),
         Command::Schema => schema::schema(&mut screen),
     };
     // What is said next comes after what was logged.
@@ -165,6 +169,7 @@ impl Command {
             Self::Explain(arguments) => arguments.output,
             Self::Infer(arguments) => arguments.output,
             Self::Import(arguments) => arguments.output(),
+            Self::Key(arguments) => arguments.output,
             Self::Run(_) | Self::Stdio(_) | Self::Cgi(_) | Self::Demo(_) | Self::Schema => Output::Text,
         }
     }

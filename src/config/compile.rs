@@ -5,6 +5,7 @@ use std::{cell::RefCell, collections::HashMap, sync::Arc, time::Duration};
 use super::{
     Loaded,
     calls::Routes,
+    clients,
     import::Importer,
     keys::{ADMIN, DEFAULTS, FILE, LOG, PASSTHROUGH, SERVER},
     node::{Entry, Kind, Node},
@@ -27,7 +28,7 @@ use super::{
 use crate::{
     face::mcp::McpSettings,
     policy::{PassthroughSettings, PolicySettings},
-    route::{Conflict, RouteTable, UpstreamName},
+    route::{Conflict, RouteTable, Scopes, UpstreamName},
 };
 
 /// Compiles the files' trees. `None` when something is wrong; that has been reported then.
@@ -58,6 +59,7 @@ pub(super) fn compile(
     let (tls, peer_tls) = server_tls::read(report, environment, server.as_ref(), peer);
     let default_section = file.section("defaults", &DEFAULTS);
     let (route_defaults, upstream_defaults) = default_section.as_ref().map(defaults).unwrap_or_default();
+    let default_scopes = route_defaults.scopes.clone();
     let default_reply = default_section.as_ref().and_then(|section| section.entry("reply"));
     let preset_entries =
         presets.and_then(|root| root.get("rules")).and_then(Node::as_map).unwrap_or_default();
@@ -69,7 +71,9 @@ pub(super) fn compile(
         .collect();
     let names: Vec<(UpstreamName, Span)> =
         entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
-    let (passthrough, passthrough_idle) = read_passthrough(report, &file, &names, &upstreams);
+    let clients = clients::read(report, environment, &file, &default_scopes);
+    let (passthrough, passthrough_idle, passthrough_scopes) =
+        read_passthrough(report, &file, &names, &upstreams, &clients);
     let calls = RefCell::default();
     let around = Surroundings {
         defaults: &route_defaults,
@@ -87,8 +91,10 @@ pub(super) fn compile(
         call.check(report, known);
     }
     let prompt_entries = file.map("prompts").unwrap_or_default();
-    let prompts: Vec<PromptFile> =
-        prompt_entries.iter().filter_map(|entry| prompts::read(report, known, entry)).collect();
+    let prompts: Vec<PromptFile> = prompt_entries
+        .iter()
+        .filter_map(|entry| prompts::read(report, known, &default_scopes, entry))
+        .collect();
     let lists_tools = upstreams.iter().any(|file| file.tools.is_some());
     let nothing =
         written.is_empty() && prompt_entries.is_empty() && file.get("passthrough").is_none() && !lists_tools;
@@ -110,19 +116,25 @@ pub(super) fn compile(
         };
         (name, settings)
     });
+    clients.check(report, &all_scopes(&file, default_section.as_ref(), written, prompt_entries));
     let ProcessSettings { listener, admin, door, mcp, log, cache_limit_bytes } = process?;
+    let place = server.as_ref().and_then(|server| server.get("listen")).or_else(|| file.get("clients"));
+    let is_behind = tls.is_some() || !door.trusted_proxies.is_empty();
+    clients.warn_of_open_port(report, place.map_or(root.span, |node| node.span), &listener, is_behind);
     (report.errors() == 0).then(|| Loaded {
         importer: Importer::new(root.clone(), presets, &upstreams),
         listener,
         admin,
         tls,
         door,
+        access: clients.access,
         mcp: McpSettings { peer_tls, ..mcp },
         log,
         cache_limit_bytes,
         shared,
         upstreams,
         passthrough,
+        passthrough_scopes,
         routes,
         prompts,
         shown: Arc::new(shown::shown(&root)),
@@ -137,8 +149,9 @@ fn read_passthrough(
     file: &Section<'_, '_>,
     names: &[(UpstreamName, Span)],
     upstreams: &[UpstreamFile],
-) -> (Option<UpstreamName>, Option<Duration>) {
-    let Some(node) = file.get("passthrough") else { return (None, None) };
+    clients: &clients::Written,
+) -> (Option<UpstreamName>, Option<Duration>, Scopes) {
+    let Some(node) = file.get("passthrough") else { return (None, None, Scopes::default()) };
     let section = match &node.kind {
         Kind::Map(_) => file.section("passthrough", &PASSTHROUGH),
         _ => None,
@@ -150,7 +163,28 @@ fn read_passthrough(
         }
     };
     let text = name.and_then(|node| Some((node, section::text_of(report, node, "`passthrough`")?)));
-    (text.and_then(|(node, name)| passthrough_of(report, names, upstreams, node, name)), idle)
+    let scopes = section.as_ref().and_then(clients::scopes);
+    let says_scopes = section.as_ref().is_some_and(|section| section.get("scopes").is_some());
+    if clients.access.is_some() && !says_scopes {
+        let message = "`passthrough` does not say which clients may use it";
+        let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for all that are known";
+        report.error(node.span, message, help);
+    }
+    let upstream = text.and_then(|(node, name)| passthrough_of(report, names, upstreams, node, name));
+    (upstream, idle, scopes.unwrap_or_default())
+}
+
+/// Every `scopes` that says what a caller needs.
+fn all_scopes<'n>(
+    file: &Section<'n, '_>,
+    defaults: Option<&Section<'n, '_>>,
+    routes: &'n [Entry],
+    prompts: &'n [Entry],
+) -> Vec<&'n Node> {
+    let of_section = defaults.and_then(|section| section.get("scopes"));
+    let of_passthrough = file.get("passthrough").and_then(|node| node.get("scopes"));
+    let written = routes.iter().chain(prompts).filter_map(|entry| entry.value.get("scopes"));
+    of_section.into_iter().chain(of_passthrough).chain(written).collect()
 }
 
 /// Who gets every path that is no route: somebody that speaks HTTP.
@@ -248,6 +282,7 @@ fn route_defaults(section: &Section<'_, '_>) -> RouteDefaults {
         error_format: routes::error_format(section).unwrap_or(own.error_format),
         redaction: routes::redaction(section),
         forward_headers: routes::headers(section, "forward_headers"),
+        scopes: clients::scopes(section).unwrap_or_default(),
     }
 }
 

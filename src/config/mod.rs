@@ -7,7 +7,7 @@
 //! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`), `import` makes
 //! routes of what MCP servers list later, `draft` of what is only tried out, and
 //! `language` for patterns, jq and templates, `rate` for how often; `process` layers `server` and `log` with the environment and the
-//! command line, a `setting` at a time; `server_tls` is who we are to clients, `shared` what replicas share. [`Problem`] tells what is wrong, `suggest` what was probably meant,
+//! command line, a `setting` at a time; `server_tls` is who we are to clients, `clients` who may call, `shared` what replicas share. [`Problem`] tells what is wrong, `suggest` what was probably meant,
 //! `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`] describes the file for editors.
 //!
 //! All problems of all files are found in one run. The only room that reads files or the environment.
@@ -15,6 +15,7 @@
 mod accept;
 mod ask;
 mod calls;
+mod clients;
 mod compile;
 mod complete;
 mod content;
@@ -70,10 +71,11 @@ use std::{fmt, path::PathBuf, sync::Arc};
 use serde_json::Value;
 
 use crate::{
+    access::AccessSettings,
     face::{door::DoorSettings, mcp::McpSettings},
     observe::log::LogSettings,
     policy::PassthroughSettings,
-    route::UpstreamName,
+    route::{Scopes, UpstreamName},
     shared::StoreSettings,
     tls::ServerTls,
 };
@@ -127,6 +129,8 @@ pub struct Loaded {
     pub admin: AdminFile,
     /// Who may come in, and with how much.
     pub door: DoorSettings,
+    /// Who may call; everybody where this is `None`.
+    pub access: Option<AccessSettings>,
     /// What MCP clients are told of the server.
     pub mcp: McpSettings,
     /// What is logged, and how.
@@ -139,6 +143,8 @@ pub struct Loaded {
     pub upstreams: Vec<UpstreamFile>,
     /// The upstream that gets every path which is no route, and how patiently.
     pub passthrough: Option<(UpstreamName, PassthroughSettings)>,
+    /// What a caller needs for that.
+    pub passthrough_scopes: Scopes,
     /// The routes, in the order of the files.
     pub routes: Vec<RouteFile>,
     /// The prompts, in the order of the files.

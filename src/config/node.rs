@@ -159,7 +159,9 @@ impl Node {
                     if PLAIN.contains(&key.text.as_str()) {
                         continue;
                     }
-                    if super::secret::is_secret_name(&key.text) {
+                    // In the place of the hash of a key there may be the key itself, by mistake.
+                    let is_key = matches!(key.text.as_str(), "keys" | "hash");
+                    if is_key || super::secret::is_secret_name(&key.text) {
                         value.hide(ranges);
                     }
                     if key.text == "auth" {

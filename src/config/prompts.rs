@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{
     ask,
     calls::{self, Routes, WrittenCall},
-    complete, content,
+    clients, complete, content,
     examples::Position,
     extract::media_type,
     keys::{PROMPT, PROMPT_ARGUMENT, PROMPT_BLOCK, PROMPT_MESSAGE, PROMPT_RESOURCE, RESOURCE_LINK},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     prompt::{Part, PartTemplate, Prompt, PromptArgument, PromptName, Role},
-    route::{Completion, InputSchema, JsonTemplate},
+    route::{Completion, InputSchema, JsonTemplate, Scopes},
     rule::{Template, template_names},
     tool::Arguments,
 };
@@ -46,7 +46,12 @@ struct ReadPart {
 }
 
 /// Reads one prompt. `None` when something is wrong with it; that has been reported then.
-pub(super) fn read(report: &Report<'_>, routes: Routes<'_>, entry: &Entry) -> Option<PromptFile> {
+pub(super) fn read(
+    report: &Report<'_>,
+    routes: Routes<'_>,
+    default_scopes: &Scopes,
+    entry: &Entry,
+) -> Option<PromptFile> {
     let before = report.errors();
     let name = entry.key.text.parse::<PromptName>().map_err(|error| {
         report.error(entry.key.span, error.to_string(), "letters, digits, `_`, `-` and `.` make a name");
@@ -59,6 +64,7 @@ pub(super) fn read(report: &Report<'_>, routes: Routes<'_>, entry: &Entry) -> Op
     let mut asked = Asked::default();
     let parts = messages(&section, routes, &mut asked);
     let questions = ask::read(&section, &mut asked);
+    let scopes = clients::scopes(&section).unwrap_or_else(|| default_scopes.clone());
     let (title, description) = (section.text("title"), section.text("description"));
     if section.get("description").is_none() && !section.is_misspelt() {
         report.warning(
@@ -99,6 +105,11 @@ pub(super) fn read(report: &Report<'_>, routes: Routes<'_>, entry: &Entry) -> Op
         name: name.ok()?,
         title: title.map(str::to_owned),
         description: description.map(|text| text.trim_end().to_owned()),
+        // What it shows of a route is shown to nobody who may not call that.
+        scopes: parts
+            .iter()
+            .filter_map(|part| part.call.as_ref()?.route(routes))
+            .fold(scopes, |all, file| all.and(&file.route.scopes)),
         arguments,
         asking,
         parts: parts.into_iter().map(|part| part.template).collect(),

@@ -16,7 +16,7 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
-use super::{Network, Peer, proxies};
+use super::{Network, Peer, guard::Guard, proxies};
 use crate::observe::{MeterSource, Reading, Words};
 
 const REFUSED_HOST: &str = "host";
@@ -74,6 +74,8 @@ pub struct Door {
     checks: Arc<ArcSwap<Checks>>,
     /// How often somebody was not let in, by why.
     refused: Words,
+    /// Who asks those that are let in who they are.
+    pub guard: Guard,
 }
 
 #[derive(Debug)]
@@ -214,7 +216,11 @@ impl Door {
         for reason in [REFUSED_HOST, REFUSED_ORIGIN, "body_too_long", "body_slow", "body_cut_off"] {
             refused.expect(reason);
         }
-        Self { checks: Arc::new(ArcSwap::from_pointee(Checks::new(settings))), refused }
+        Self {
+            checks: Arc::new(ArcSwap::from_pointee(Checks::new(settings))),
+            refused,
+            guard: Guard::default(),
+        }
     }
 
     /// Lets in by other settings from now on.

@@ -1,11 +1,12 @@
 //! The ways in: each turns its own wire into a call and the tool result into its own answer.
 //!
-//! [`door`] holds what all HTTP faces ask before they listen, `proxies` whose word it takes for who asks; [`mcp`] speaks the Model Context Protocol, [`rest`]
+//! [`door`] holds what all HTTP faces ask before they listen, [`guard`] asks who calls, `proxies` whose word it takes for who asks; [`mcp`] speaks the Model Context Protocol, [`rest`]
 //! plain HTTP; over [`cgi`] both are asked through a web server. [`admin`] is for operators.
 
 pub mod admin;
 pub mod cgi;
 pub mod door;
+pub mod guard;
 pub mod mcp;
 mod parts;
 mod proxies;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::pages::{self, BadCursor, Keyed, Page};
 use crate::{
-    route::RouteTable,
+    route::{RouteTable, Scopes},
     tool::{Shapes, ToolDefinition, ToolName},
 };
 
@@ -23,11 +23,10 @@ pub struct CatalogEntry {
 }
 
 impl Catalog {
-    /// The catalog of a table.
-    pub fn of(table: &RouteTable) -> Self {
-        Self::of_definitions(
-            table.in_order().iter().filter(|route| route.is_tool()).map(|route| &route.definition),
-        )
+    /// The catalog of a table, as far as it is open.
+    pub(super) fn of(table: &RouteTable, is_open: impl Fn(&Scopes) -> bool) -> Self {
+        let open = table.in_order().iter().filter(|route| route.is_tool() && is_open(&route.scopes));
+        Self::of_definitions(open.map(|route| &route.definition))
     }
 
     fn of_definitions<'a>(definitions: impl Iterator<Item = &'a ToolDefinition>) -> Self {

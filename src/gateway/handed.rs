@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Map, Value};
 
 use super::{
-    Answered, Beside, Call, Snapshot,
+    Answered, Beside, Call, Snapshot, allowed,
     asking::Asking,
     audience::Telling,
     finished,
@@ -103,6 +103,9 @@ impl Snapshot {
         place: &JobPlace,
     ) -> JobState {
         let Some(job) = &route.job else { return JobState::Lost { why: sentences::JOB_LOST.to_owned() } };
+        if let Err(forbidden) = allowed(route, &call) {
+            return JobState::Done(*forbidden);
+        }
         let request_id = call.request_id.clone();
         let mut record = Record::begin(self.meters_of(route), route, &call, &request_id);
         let mut telling = Telling::new(None, route.definition.name.as_str());
@@ -145,7 +148,7 @@ impl Snapshot {
         answers: Map<String, Value>,
         place: &JobPlace,
     ) {
-        let Some(job) = &route.job else { return };
+        let Some(job) = route.job.as_ref().filter(|_| allowed(route, &call).is_ok()) else { return };
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
         let arguments = Arguments::from(call.arguments).with_answers(answers);
         let (headers, caller) = (call.headers, &call.caller);

@@ -4,7 +4,7 @@
 //! any wire; [`Gateway`] holds the [`Snapshot`] that is in force; an [`Asker`] takes questions to the client;
 //! `patience` is how long its caller waits, `sentences` says of a failure what a model can do about it; `job` follows work that outlasts the first reply; [`Audience`] is who is told of it
 //! meanwhile, [`OpenJob`] one that its caller asks about;
-//! `record` writes the one log line of a call; [`Catalog`] is what can be called, [`Page`] some of a list, and
+//! `record` writes the one log line of a call; [`Catalog`] is what can be called, a [`View`] what one caller sees of all lists, [`Page`] some of one, and
 //! [`Changes`] tells that it is another one now.
 
 mod asking;
@@ -22,6 +22,7 @@ mod reading;
 mod record;
 mod sentences;
 mod translating;
+mod views;
 mod watch;
 
 use std::{
@@ -31,7 +32,6 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 
@@ -40,7 +40,7 @@ use crate::{
     policy::{Guarded, Guards, Passthrough, PolicyCounts},
     prompt::PromptTable,
     reply::Reply,
-    route::{LogLevel, Route, RouteTable, TraceContext, UpstreamName, UpstreamRequest},
+    route::{LogLevel, Route, RouteTable, Scopes, TraceContext, UpstreamName, UpstreamRequest},
     rule::{RETRY_AFTER_META_KEY, Translation, line_names},
     shared::SharedStore,
     tool::{Arguments, Fault, Outcome, ToolName, ToolResult},
@@ -63,6 +63,8 @@ use reading::ReplyHead;
 pub use reading::{CacheScope, Freshness, ReadError, ReadResource};
 use record::Record;
 use translating::{Translating, Untranslated};
+use views::Views;
+pub use views::{Seen, View};
 use watch::Watches;
 pub use watch::{WATCHED_LIMIT, WatchError, Watching};
 
@@ -149,18 +151,14 @@ pub struct Snapshot {
     pub guards: BTreeMap<UpstreamName, Guards>,
     /// Who gets every path that is not ours, unread.
     pub passthrough: Option<Passthrough>,
-    /// What can be called, as clients read it.
-    pub catalog: Catalog,
+    /// What a caller has to be allowed for that.
+    pub passthrough_scopes: Scopes,
     /// What prompts there are.
     pub prompts: PromptTable,
-    /// The same, as clients read it.
-    pub prompt_list: Listing,
-    /// What can be read under one URI each, as clients read it.
-    pub resources: Listing,
-    /// What can be read under many URIs each, as clients read it.
-    pub resource_templates: Listing,
+    /// All of it, as clients read it.
+    pub all: View,
+    views: Views,
     completes: OnceLock<bool>,
-    written: OnceLock<Bytes>,
     translating: Translating,
     measured: HashMap<ToolName, Arc<RouteMeters>>,
     meters: Meters,
@@ -224,30 +222,20 @@ impl Snapshot {
         upstreams: HashMap<UpstreamName, Guarded>,
         passthrough: Option<Passthrough>,
     ) -> Self {
-        let catalog = Catalog::of(&table);
-        let listing = |templates: bool| {
-            let all = table.in_order().iter().filter_map(|route| route.resource.as_ref());
-            let those = all.filter(|resource| resource.uri.is_template() == templates);
-            Listing::of(those.map(|resource| (resource.uri.as_str().to_owned(), resource.to_json())))
-        };
-        let (resources, resource_templates) = (listing(false), listing(true));
-        let (written, translating) = (OnceLock::new(), Translating::new());
-        let (prompts, prompt_list) = (PromptTable::default(), Listing::default());
+        let prompts = PromptTable::default();
         Self {
+            all: View::of(&table, &prompts, |_| true),
+            views: Views::of(&table, &prompts),
             table,
             upstreams,
             ways: HashMap::new(),
             counts: PolicyCounts::default(),
             guards: BTreeMap::new(),
             passthrough,
-            catalog,
-            resources,
-            resource_templates,
+            passthrough_scopes: Scopes::default(),
             prompts,
-            prompt_list,
             completes: OnceLock::new(),
-            written,
-            translating,
+            translating: Translating::new(),
             measured: HashMap::new(),
             meters: Meters::default(),
         }
@@ -266,13 +254,18 @@ impl Snapshot {
         Self { guards, ..self }
     }
 
+    /// The same with what a caller has to be allowed for what is handed through.
+    #[must_use]
+    pub fn with_passthrough_scopes(self, passthrough_scopes: Scopes) -> Self {
+        Self { passthrough_scopes, ..self }
+    }
+
     /// The same with prompts.
     #[must_use]
     pub fn with_prompts(self, prompts: PromptTable) -> Self {
-        let definitions = prompts.in_order().iter();
-        let prompt_list =
-            Listing::of(definitions.map(|prompt| (prompt.name.as_str().to_owned(), prompt.to_json())));
-        Self { prompts, prompt_list, completes: OnceLock::new(), ..self }
+        let all = View::of(&self.table, &prompts, |_| true);
+        let views = Views::of(&self.table, &prompts);
+        Self { prompts, all, views, completes: OnceLock::new(), ..self }
     }
 
     /// The same, counted by these.
@@ -293,13 +286,14 @@ impl Snapshot {
     /// What a client that has read the lists of another one would read again.
     fn differences(&self, before: &Self) -> Vec<Change> {
         let mut differences = Vec::new();
-        if self.catalog != before.catalog {
+        let (now, before) = (&self.all, &before.all);
+        if now.catalog != before.catalog {
             differences.push(Change::Tools);
         }
-        if self.prompt_list != before.prompt_list {
+        if now.prompts != before.prompts {
             differences.push(Change::Prompts);
         }
-        if self.resources != before.resources || self.resource_templates != before.resource_templates {
+        if now.resources != before.resources || now.resource_templates != before.resource_templates {
             differences.push(Change::Resources);
         }
         differences
@@ -307,18 +301,13 @@ impl Snapshot {
 
     /// Whether there is anything to read.
     pub fn has_resources(&self) -> bool {
-        !self.resources.is_empty() || !self.resource_templates.is_empty()
+        !self.all.resources.is_empty() || !self.all.resource_templates.is_empty()
     }
 
     /// Whether somebody can be told when one of them changes.
     pub fn watches_resources(&self) -> bool {
         let mut resources = self.table.in_order().iter().filter_map(|route| route.resource.as_ref());
         resources.any(|resource| resource.watch.is_some())
-    }
-
-    /// A document about this snapshot, written when it is first asked for.
-    pub fn written_once(&self, write: impl FnOnce(&Self) -> Bytes) -> &Bytes {
-        self.written.get_or_init(|| write(self))
     }
 
     /// Calls the tool of a route of this snapshot. Every failure is a tool result. Dropping the future cancels the
@@ -361,6 +350,7 @@ impl Snapshot {
         hand_over: Option<Duration>,
         head: Option<&mut Option<ReplyHead>>,
     ) -> Result<Answered, Box<ToolResult>> {
+        allowed(route, &call)?;
         let mut arguments = check(route, call.arguments)?;
         if !route.asking.is_empty() {
             arguments = Box::pin(ask_first(&route.asking, arguments, asker)).await?;
@@ -561,6 +551,14 @@ fn tell_lines(route: &Route, arguments: &Arguments, status: Option<StatusCode>, 
 
 fn meters_of(meters: &Meters, route: &Route) -> Arc<RouteMeters> {
     meters.route(route.definition.name.shared(), route.upstream.shared(), route.translator.rules.len())
+}
+
+/// Whoever asks, and on whose behalf: a call that its caller may not make is not made.
+fn allowed(route: &Route, call: &Call<'_>) -> Result<(), Box<ToolResult>> {
+    match call.caller.may(&route.scopes) {
+        true => Ok(()),
+        false => Err(Box::new(sentences::forbidden(&route.scopes))),
+    }
 }
 
 fn check(route: &Route, arguments: Map<String, Value>) -> Result<Arguments, Box<ToolResult>> {

@@ -147,6 +147,7 @@ pub(super) fn read_of(
             | Fault::Unreadable
             | Fault::Unreachable
             | Fault::Deadline
+            | Fault::Forbidden
             | Fault::Unanswered
             | Fault::Busy { .. }
             | Fault::TooOften { .. } => ReadError::Failed(words),

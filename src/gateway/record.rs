@@ -1,7 +1,6 @@
 //! The log of one call.
 
 use std::{
-    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
@@ -17,7 +16,7 @@ use crate::{
     route::{Route, UpstreamName},
     rule::{Note, Redaction},
     tool::{Fault, Outcome, ToolName},
-    upstream::UpstreamError,
+    upstream::{Caller, UpstreamError},
 };
 
 /// Watches one call and writes one line when it ends, however it ends: a call whose caller left has the outcome
@@ -31,8 +30,7 @@ pub(super) struct Record<'a> {
     protocol: &'static str,
     request_id: &'a RequestId,
     ticket: Ticket,
-    /// Where its caller is.
-    client: Option<IpAddr>,
+    caller: Caller,
     begun: Instant,
     /// How long its upstream was waited for, in all.
     waited: Option<Duration>,
@@ -67,7 +65,7 @@ impl<'a> Record<'a> {
             protocol: call.protocol,
             request_id,
             ticket: Ticket::new(request_id.clone()),
-            client: call.caller.address(),
+            caller: call.caller.clone(),
             begun: Instant::now(),
             waited: None,
             received_bytes: 0,
@@ -226,7 +224,7 @@ impl Drop for Record<'_> {
             attempts = self.ticket.attempts(),
             reply_bytes = self.received_bytes,
             request_id = %self.request_id,
-            client = self.client.map(tracing::field::display),
+            client = self.caller.in_log().map(tracing::field::display),
             face = self.face.as_str(),
             protocol = Some(self.protocol).filter(|protocol| !protocol.is_empty()),
             "call"
@@ -241,6 +239,7 @@ fn millis(duration: Duration) -> u64 {
 fn fault_name(fault: Fault) -> &'static str {
     match fault {
         Fault::Arguments => "arguments",
+        Fault::Forbidden => "forbidden",
         Fault::Unanswered => "unanswered",
         Fault::Upstream { .. } => "upstream",
         Fault::Reported { .. } => "reported",

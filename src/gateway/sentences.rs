@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::RETRY_AFTER_META;
 use crate::{
-    route::{Ability, Missing},
+    route::{Ability, Missing, Scopes},
     tool::{Fault, ToolResult},
     upstream::{UpstreamError, Whose},
 };
@@ -215,6 +215,11 @@ fn effect_or<'a>(effect: &'a str, otherwise: &'a str) -> &'a str {
     if effect.is_empty() { otherwise } else { effect }
 }
 
+/// A call that its caller may not make.
+pub(super) fn forbidden(needed: &Scopes) -> ToolResult {
+    ToolResult::error(Fault::Forbidden, format!("This needs what the caller is not allowed: `{needed}`."))
+}
+
 /// A failure that is over after a while: how long, for programs.
 fn later(fault: Fault, text: impl Into<String>) -> ToolResult {
     let result = ToolResult::error(fault, text);
@@ -223,6 +228,7 @@ fn later(fault: Fault, text: impl Into<String>) -> ToolResult {
             result.with_meta(RETRY_AFTER_META, whole_seconds(again_after).as_secs())
         }
         Fault::Arguments
+        | Fault::Forbidden
         | Fault::Unanswered
         | Fault::Upstream { .. }
         | Fault::Reported { .. }

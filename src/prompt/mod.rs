@@ -12,7 +12,7 @@ mod table;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    route::{Asking, Completion},
+    route::{Asking, Completion, Scopes},
     tool::Arguments,
 };
 
@@ -29,6 +29,8 @@ pub struct Prompt {
     pub title: Option<String>,
     /// What it is for.
     pub description: Option<String>,
+    /// What a caller has to be allowed, where callers are told apart.
+    pub scopes: Scopes,
     /// What a person is asked for.
     pub arguments: Vec<PromptArgument>,
     /// What is asked before its messages are made.
@@ -141,6 +143,7 @@ mod tests {
     #[track_caller]
     fn check(given: Value, expected: Result<(), &str>) {
         let prompt = Prompt {
+            scopes: Scopes::default(),
             name: "assess".parse().unwrap(),
             title: None,
             description: None,
@@ -164,6 +167,7 @@ mod tests {
         );
         let many: Map<_, _> = (0..100).map(|number| (format!("a{number}"), json!("x"))).collect();
         let prompt = Prompt {
+            scopes: Scopes::default(),
             name: "none".parse().unwrap(),
             title: None,
             description: None,

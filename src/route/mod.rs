@@ -6,7 +6,7 @@
 //! arguments, in which no argument can leave the place it was put into; [`JobRule`] says of work that outlasts its first
 //! reply whether it is done, and what to ask next; [`location`] where a reply points to; [`LogLine`] what clients are
 //! told meanwhile, and [`TraceContext`] whose work a call is a part of. [`RouteCall`] is a call that a prompt or a
-//! [`Completion`] makes. Where a route is something to read,
+//! [`Completion`] makes. [`Scopes`] are what a caller needs. Where a route is something to read,
 //! [`ResourceDefinition`] says what, and [`UriTemplate`] under which addresses.
 //!
 //! Pure: no `async`, clock, environment or log.
@@ -22,6 +22,7 @@ mod name;
 mod path;
 mod request;
 mod resource;
+mod scope;
 mod table;
 mod texts;
 mod trace;
@@ -55,6 +56,7 @@ pub use request::{
     WordTemplate,
 };
 pub use resource::ResourceDefinition;
+pub use scope::{NotAScope, Scopes};
 pub use table::{Conflict, EndpointMatch, RouteTable};
 pub use trace::TraceContext;
 pub use uri::{UriError, UriTemplate};
@@ -68,6 +70,8 @@ pub struct Route {
     pub tool: Offer,
     /// What can be read through it.
     pub resource: Option<ResourceDefinition>,
+    /// What a caller has to be allowed, where callers are told apart.
+    pub scopes: Scopes,
     /// What arguments must look like.
     pub input: InputSchema,
     /// What its arguments may be, for people who type them; beside what the schema lists.

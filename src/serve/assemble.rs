@@ -13,19 +13,20 @@ use super::{
     tools::Lists,
 };
 use crate::{
+    access::Access,
     config::{AdminFile, Importer, ListenerSettings, Loaded, PromptFile, RouteFile, UpstreamFile},
     face::{
         door::Door,
         mcp::{Mcp, McpSettings},
         rest::Rest,
     },
-    gateway::{Gateway, Snapshot},
+    gateway::{Change, Gateway, Snapshot},
     observe::{Meters, log::LogSettings},
     policy::{
         Guarded, Guards, PassthroughSettings, PolicyCounts, RouteGuards, RoutePolicySettings, Sharing, Store,
     },
     prompt::PromptTable,
-    route::{Conflict, UpstreamName},
+    route::{Conflict, Scopes, UpstreamName},
     shared::{SharedStore, StoreSettings},
     tool::ToolName,
     upstream::{Upstream, mcp::McpUpstream},
@@ -74,6 +75,7 @@ struct Written {
     routes: Vec<RouteFile>,
     prompts: Vec<PromptFile>,
     passthrough: Option<(UpstreamName, PassthroughSettings)>,
+    passthrough_scopes: Scopes,
     importer: Importer,
 }
 
@@ -126,6 +128,7 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     let snapshot = written.snapshot(&mut upstreams, &mut lists, &store)?;
     let gateway = Gateway::new(snapshot.counted_by(meters.clone())).sharing(shared.clone());
     let door = Door::new(&loaded.door);
+    door.guard.replace(loaded.access.clone().map(|settings| Arc::new(Access::new(settings))));
     meters.register(door.clone());
     let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), door.clone());
     let router = router(Rest::new(gateway.clone(), door.clone()), mcp.clone(), &meters);
@@ -174,10 +177,18 @@ impl Swap {
         (self.upstreams, self.written) = (upstreams, written);
         self.store.set_limit(loaded.cache_limit_bytes);
         self.door.replace(&loaded.door);
+        // Before what they may call: nobody is let in for a moment who is not to be.
+        let others_may_call = self.let_in(loaded);
         if let (Some(certificate), Some(tls)) = (&self.certificate, &loaded.tls) {
             certificate.replace(tls);
         }
         self.gateway.replace(snapshot);
+        if others_may_call {
+            // What each of them sees may be something else now.
+            for change in [Change::Tools, Change::Prompts, Change::Resources] {
+                self.gateway.changes().tell(change);
+            }
+        }
         let mut later = self.fixed.differences(loaded);
         if self.certificate.is_some() != loaded.tls.is_some() {
             later.push("server.tls");
@@ -191,6 +202,16 @@ impl Swap {
         let Some(shared) = &self.shared else { return };
         self.hearing = Some(Hearing::begin(shared, self.gateway.clone(), self.mcp.clone()));
         shared.begin().await;
+    }
+
+    /// Lets other callers in from now on; whether they are other ones.
+    fn let_in(&self, loaded: &Loaded) -> bool {
+        let now = self.door.guard.access();
+        if now.as_deref().map(Access::settings) == loaded.access.as_ref() {
+            return false;
+        }
+        self.door.guard.replace(loaded.access.clone().map(|settings| Arc::new(Access::new(settings))));
+        true
     }
 
     /// Asks MCP servers for their tools, all at once and not longer than `patience`, so that the first clients find
@@ -265,6 +286,7 @@ impl Written {
             routes: loaded.routes.clone(),
             prompts: loaded.prompts.clone(),
             passthrough: loaded.passthrough.clone(),
+            passthrough_scopes: loaded.passthrough_scopes.clone(),
             importer: loaded.importer.clone(),
         }
     }
@@ -296,8 +318,10 @@ impl Written {
         let passthrough =
             passthrough.and_then(|(name, settings)| upstreams.get(name)?.guards.passthrough(*settings));
         let prompts = self.prompts.iter().map(|file| Arc::clone(&file.prompt)).collect();
-        let snapshot =
-            Snapshot::new(table, following, passthrough).with_ways(ways, counts).guarded_by(guards);
+        let snapshot = Snapshot::new(table, following, passthrough)
+            .with_passthrough_scopes(self.passthrough_scopes.clone())
+            .with_ways(ways, counts)
+            .guarded_by(guards);
         Ok(snapshot.with_prompts(PromptTable::new(prompts)))
     }
 }

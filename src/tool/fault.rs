@@ -8,6 +8,8 @@ use std::time::Duration;
 pub enum Fault {
     /// The arguments break the input schema, or can't be put into a request.
     Arguments,
+    /// The caller is not allowed it.
+    Forbidden,
     /// A person or a model had to be asked first, and did not answer, or could not be asked.
     Unanswered,
     /// The upstream answered with this HTTP status of 400 and above.

@@ -1,6 +1,13 @@
 //! Who a request is sent for.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
+
+use crate::{observe::Foreign, route::Scopes};
 
 /// Who asks, as far as limits tell callers apart.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -9,13 +16,82 @@ pub enum Caller {
     Address(IpAddr),
     /// The one at our own pipes, or who started this process: there is no other.
     Only,
+    /// One that has shown who it is, wherever it is.
+    Client(Arc<Client>),
+}
+
+/// A client that has shown who it is.
+#[derive(Clone)]
+pub struct Client {
+    id: Box<str>,
+    name: Box<str>,
+    scopes: Scopes,
+}
+
+impl Client {
+    /// `id` tells it from every other; `name` is what operators call it.
+    pub fn new(id: &str, name: &str, scopes: Scopes) -> Self {
+        Self { id: id.into(), name: name.into(), scopes }
+    }
+
+    /// What tells it from every other.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What operators call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is allowed.
+    pub fn scopes(&self) -> &Scopes {
+        &self.scopes
+    }
+}
+
+/// A client is the same whatever it is allowed just now.
+impl PartialEq for Client {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Client {}
+
+impl Hash for Client {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Client").field(&self.name).finish()
+    }
+}
+
+enum InLog<'a> {
+    Address(IpAddr),
+    Client(&'a str),
+}
+
+impl fmt::Display for InLog<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(formatter),
+            // Another server's words may be in it.
+            Self::Client(name) => Foreign(name).fmt(formatter),
+        }
+    }
 }
 
 impl Caller {
-    /// Where it is, as far as callers are told apart by that.
-    pub fn address(&self) -> Option<IpAddr> {
+    /// As the log names it: the client that has shown who it is, anybody else by where it is.
+    pub fn in_log(&self) -> Option<impl fmt::Display + '_> {
         match self {
-            Self::Address(address) => Some(*address),
+            Self::Address(address) => Some(InLog::Address(*address)),
+            Self::Client(client) => Some(InLog::Client(&client.name)),
             Self::Only => None,
         }
     }
@@ -29,6 +105,29 @@ impl Caller {
             address @ IpAddr::V4(_) => address,
         })
     }
+
+    /// Whether it may do what needs these. Who is known by an address only is allowed nothing that has to be allowed;
+    /// who started us, everything.
+    pub fn may(&self, needed: &Scopes) -> bool {
+        match self {
+            Self::Only => true,
+            Self::Address(_) => needed.is_empty(),
+            Self::Client(client) => client.scopes.hold(needed),
+        }
+    }
+
+    /// The client, where it has shown who it is.
+    pub fn client(&self) -> Option<&Arc<Client>> {
+        match self {
+            Self::Client(client) => Some(client),
+            Self::Address(_) | Self::Only => None,
+        }
+    }
+
+    /// Whose things its sessions, tasks and questions are; where clients are not told apart, nobody's.
+    pub fn owner(&self) -> Option<&str> {
+        self.client().map(|client| client.id())
+    }
 }
 
 impl Caller {
@@ -37,6 +136,7 @@ impl Caller {
         match self {
             Self::Address(address) => format!("address {address}").into_bytes(),
             Self::Only => b"only".to_vec(),
+            Self::Client(client) => format!("known {}", client.id).into_bytes(),
         }
     }
 }

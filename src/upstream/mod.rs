@@ -39,7 +39,7 @@ use crate::{
     route::{UpstreamName, UpstreamRequest},
 };
 
-pub use caller::Caller;
+pub use caller::{Caller, Client};
 pub use error::{Cause, UpstreamError, Whose};
 pub use kept::Kept;
 pub use meanwhile::{Happened, Hearing, Meanwhile};

@@ -13,6 +13,7 @@ mod cgi_upstream;
 mod chaos;
 mod cli;
 #[cfg(unix)]
+mod clients;
 mod commands;
 mod credentials;
 mod floors;

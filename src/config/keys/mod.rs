@@ -5,6 +5,7 @@
 
 mod addresses;
 mod ask;
+mod clients;
 mod content;
 mod example;
 mod extract;
@@ -18,8 +19,8 @@ mod shared;
 mod upstream;
 
 pub(super) use self::{
-    addresses::*, ask::*, content::*, example::*, extract::*, field::*, process::*, prompt::*, route::*,
-    rule::*, server_tls::*, shared::*, upstream::*,
+    addresses::*, ask::*, clients::*, content::*, example::*, extract::*, field::*, process::*, prompt::*,
+    route::*, rule::*, server_tls::*, shared::*, upstream::*,
 };
 
 /// The keys of one section of the file.

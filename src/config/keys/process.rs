@@ -20,6 +20,7 @@ pub(in crate::config) static FILE: Keys = Keys {
             Either(&[Text, Section(&SHARED)]),
             "The Redis or Valkey where replicas share limits, kept replies and subscriptions: its address, or a map.",
         ),
+        key("clients", Map(&Section(&CLIENT)), "Who may call, by name. Default: everybody."),
         key("defaults", Section(&DEFAULTS), "What holds for every route that does not say otherwise."),
         key("rules", Map(&RULES_FORM), "Rules with a name, for routes to use: what `reply` takes, or a map."),
         key("upstreams", Map(&UPSTREAM_FORM), "The legacy servers, by name: a URL, or a map."),
@@ -43,6 +44,7 @@ pub(in crate::config) static PASSTHROUGH: Keys = Keys {
             Duration(1, 24 * HOUR),
             "How long the body of a reply may pause before it is broken off. Default `1m`.",
         ),
+        key("scopes", SCOPES, "What a caller needs for it; it must be said where `clients` are told apart."),
     ],
 };
 
@@ -218,6 +220,11 @@ pub(in crate::config) static DEFAULTS: Keys = Keys {
             "How often one caller may call the routes of one upstream. Default: no limit.",
         ),
         key("reply", REPLY, "Rules that every route tries after its own."),
+        key(
+            "scopes",
+            SCOPES,
+            "What a caller needs for routes and prompts. Default: nothing but to be known.",
+        ),
         key(
             "forward_headers",
             NAMES,

@@ -24,6 +24,11 @@ pub(in crate::config) static PROMPT: Keys = Keys {
             "What a person, or the client's model, is asked before that; a list is asked one after the other.",
         ),
         key("answer_within", ANSWER_WITHIN, "How long an answer may take. Default `10m`."),
+        key(
+            "scopes",
+            SCOPES,
+            "What a caller needs for it, beside what the routes need that it shows; in the place of those of `defaults`.",
+        ),
         key("messages", List(&Section(&PROMPT_MESSAGE)), "What it says, in order."),
     ],
 };

@@ -99,6 +99,7 @@ pub(in crate::config) static ROUTE: Keys = Keys {
             "After how long a slow request is sent once more: a duration, or `p95` for the time within which 95 of 100 \
              replies came lately.",
         ),
+        key("scopes", SCOPES, "What a caller needs for it, all of it; in the place of those of `defaults`."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read."),
         key("value_limit", VALUE_LIMIT, "How many values a reply may have for a rule that looks into it."),
         key("envelope", ENVELOPE, "What REST clients get: the tool result, or the structured value alone."),

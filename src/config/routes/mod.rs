@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::{
     ask,
     calls::WrittenCall,
-    complete,
+    clients, complete,
     examples::{self, Answerer, Example, Position},
     job,
     keys::{ANNOTATIONS, ROUTE},
@@ -36,7 +36,7 @@ use crate::{
     policy::RoutePolicySettings,
     route::{
         Asking, Completion, Effect, Envelope, ErrorStatus, InputSchema, JobRule, Offer, RequestTemplate,
-        Route, TaskOffer, Traces, UpstreamName,
+        Route, Scopes, TaskOffer, Traces, UpstreamName,
     },
     rule::{
         Action, Pattern, Redaction, SAMPLE, SecretPattern, SuccessRule, TranslationLimits, Translator, Wrap,
@@ -83,6 +83,7 @@ pub(super) struct RouteDefaults {
     pub(super) error_format: ErrorFormat,
     pub(super) redaction: Redaction,
     pub(super) forward_headers: Vec<HeaderName>,
+    pub(super) scopes: Scopes,
 }
 
 impl Default for RouteDefaults {
@@ -97,6 +98,7 @@ impl Default for RouteDefaults {
             error_format: ErrorFormat::Text,
             redaction: Redaction::default(),
             forward_headers: Vec::new(),
+            scopes: Scopes::default(),
         }
     }
 }
@@ -205,6 +207,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let (envelope, error_status) = (envelope(&section), error_status(&section));
     let (error_format, repeatable) = (error_format(&section), section.flag("repeatable"));
     let policy = of_route::read(&section);
+    let scopes = clients::scopes(&section);
     let traced = section.flag("trace_context").unwrap_or(true);
     let tests = section.get("tests").map(|node| examples::read(report, node, answerer)).unwrap_or_default();
     let is_tool = section.flag("tool").unwrap_or_else(|| resource.is_none());
@@ -297,6 +300,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         input,
         tool: if is_tool { Offer::Made } else { Offer::Withheld },
         resource: resource.flatten().map(|read| read.definition(&entry.key.text, title, description)),
+        scopes: scopes.unwrap_or_else(|| defaults.scopes.clone()),
         asking,
         rest: rest.flatten(),
         upstream: request.upstream,

@@ -30,8 +30,13 @@ fn loaded(text: &str) -> Loaded {
             Origin::Path(concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/tests/full.yaml").into());
     }
     let (certificate, key) = identity();
-    let variables =
-        [("TOKEN", "s3cr3t"), ("PORT", "9000"), ("CLIENT_CERTIFICATE", certificate), ("CLIENT_KEY", key)];
+    let variables = [
+        ("TOKEN", "s3cr3t"),
+        ("PORT", "9000"),
+        ("CLIENT_CERTIFICATE", certificate),
+        ("CLIENT_KEY", key),
+        ("HASH", &"0".repeat(64)),
+    ];
     sources.environment =
         variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
     load(&sources).unwrap_or_else(|problems| panic!("{problems}"))

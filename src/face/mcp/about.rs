@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     McpSettings,
-    params::Params,
+    client::Client,
     refusal::Refusal,
     revision::{Era, Revision},
     tasks,
@@ -56,11 +56,11 @@ impl About {
     pub(super) fn initialize(
         &self,
         snapshot: &Snapshot,
-        params: &Params<'_>,
+        client: &Client<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        let revision = Revision::negotiated(&params.protocol_version()?);
-        let mut result = InitializeResult::new(capabilities(snapshot, revision))
+        let revision = Revision::negotiated(&client.request.params.protocol_version()?);
+        let mut result = InitializeResult::new(capabilities(snapshot, client, revision))
             .with_protocol_version(revision.version())
             .with_server_info(self.server.clone());
         result.instructions.clone_from(&self.instructions);
@@ -69,8 +69,8 @@ impl About {
     }
 
     /// `server/discover`.
-    pub(super) fn discover(&self, snapshot: &Snapshot, out: &mut Vec<u8>) {
-        let capabilities = capabilities(snapshot, Revision::R2026_07_28);
+    pub(super) fn discover(&self, snapshot: &Snapshot, client: &Client<'_>, out: &mut Vec<u8>) {
+        let capabilities = capabilities(snapshot, client, Revision::R2026_07_28);
         let versions = Revision::ALL.map(Revision::as_str);
         let mut result = json!({ "supportedVersions": versions, "capabilities": capabilities });
         if tasks::are_offered(snapshot) {
@@ -80,27 +80,26 @@ impl About {
             result["instructions"] = instructions.as_str().into();
         }
         write_members(&result, out);
-        self.write_hints(self.list_ttl, "public", out);
+        self.write_hints(self.list_ttl, client.cache_scope(), out);
     }
 
     /// `tools/list`: one page.
     pub(super) fn list_tools(
         &self,
         catalog: &Catalog,
-        params: &Params<'_>,
-        revision: Revision,
+        client: &Client<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        let cursor = params.cursor()?;
+        let cursor = client.request.params.cursor()?;
         let page = catalog.page(cursor.as_deref(), self.page_size).map_err(|_| Refusal::UnknownCursor)?;
         out.extend_from_slice(b"\"tools\":[");
         for (index, tool) in page.entries.iter().enumerate() {
             if index > 0 {
                 out.push(b',');
             }
-            out.extend_from_slice(tool.json(revision.shapes()));
+            out.extend_from_slice(tool.json(client.revision.shapes()));
         }
-        self.end_list(page.next_cursor, revision, out);
+        self.end_list(page.next_cursor, client, out);
         Ok(())
     }
 
@@ -109,11 +108,10 @@ impl About {
         &self,
         key: &str,
         listing: &Listing,
-        params: &Params<'_>,
-        revision: Revision,
+        client: &Client<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        let cursor = params.cursor()?;
+        let cursor = client.request.params.cursor()?;
         let page = listing.page(key, cursor.as_deref(), self.page_size);
         let page = page.map_err(|_| Refusal::UnknownCursor)?;
         write_escaped(key, out);
@@ -124,20 +122,19 @@ impl About {
             }
             out.extend_from_slice(entry.json());
         }
-        self.end_list(page.next_cursor, revision, out);
+        self.end_list(page.next_cursor, client, out);
         Ok(())
     }
 
-    fn end_list(&self, next_cursor: Option<String>, revision: Revision, out: &mut Vec<u8>) {
+    fn end_list(&self, next_cursor: Option<String>, client: &Client<'_>, out: &mut Vec<u8>) {
         out.push(b']');
         if let Some(cursor) = next_cursor {
             out.extend_from_slice(b",\"nextCursor\":");
             write_escaped(&cursor, out);
         }
-        match revision.era() {
+        match client.revision.era() {
             Era::Handshake => {}
-            // It is the same for every caller.
-            Era::PerRequest => self.write_hints(self.list_ttl, "public", out),
+            Era::PerRequest => self.write_hints(self.list_ttl, client.cache_scope(), out),
         }
     }
 
@@ -161,13 +158,14 @@ impl About {
 }
 
 /// Tools, and of the rest what there is something of; and that it is told when a list changes, to whoever listens.
-fn capabilities(snapshot: &Snapshot, revision: Revision) -> ServerCapabilities {
+fn capabilities(snapshot: &Snapshot, client: &Client<'_>, revision: Revision) -> ServerCapabilities {
+    let seen = snapshot.seen_by(&client.carrier.caller());
     let mut capabilities = ServerCapabilities::default();
     let mut tools = ToolsCapability::default();
     tools.list_changed = Some(true);
     capabilities.tools = Some(tools);
     capabilities.logging = Some(Map::new());
-    if !snapshot.prompt_list.is_empty() {
+    if !seen.prompts.is_empty() {
         let mut prompts = PromptsCapability::default();
         prompts.list_changed = Some(true);
         capabilities.prompts = Some(prompts);
@@ -176,7 +174,7 @@ fn capabilities(snapshot: &Snapshot, revision: Revision) -> ServerCapabilities {
     if snapshot.completes() && revision > Revision::R2024_11_05 {
         capabilities.completions = Some(JsonObject::new());
     }
-    if snapshot.has_resources() {
+    if !seen.resources.is_empty() || !seen.resource_templates.is_empty() {
         let mut resources = ResourcesCapability::default();
         resources.list_changed = Some(true);
         resources.subscribe = snapshot.watches_resources().then_some(true);

@@ -26,6 +26,8 @@ pub(super) struct Answer {
     status: StatusCode,
     body: Written,
     session: Option<String>,
+    /// What `WWW-Authenticate` says.
+    challenge: Option<HeaderValue>,
 }
 
 impl Answer {
@@ -54,7 +56,7 @@ impl Answer {
         }
         let shared = members(&mut body)?;
         body.extend_from_slice(b"}}");
-        Ok(Self { status: StatusCode::OK, body: Written::new(body, shared), session: None })
+        Ok(Self { status: StatusCode::OK, body: Written::new(body, shared), session: None, challenge: None })
     }
 
     /// The id of the session that it opens, if it opens one.
@@ -70,7 +72,7 @@ impl Answer {
             id.as_json(),
             &members[1..]
         );
-        Self { status: StatusCode::OK, body: body.into_bytes().into(), session: None }
+        Self { status: StatusCode::OK, body: body.into_bytes().into(), session: None, challenge: None }
     }
 
     /// What a request of the newer era is answered with that needs more from the client before it has a result.
@@ -83,7 +85,7 @@ impl Answer {
         let members = members.to_string();
         body.extend_from_slice(&members.as_bytes()[1..]);
         body.push(b'}');
-        Self { status: StatusCode::OK, body: body.into(), session: None }
+        Self { status: StatusCode::OK, body: body.into(), session: None, challenge: None }
     }
 
     /// A JSON-RPC error, and its line in the log.
@@ -113,24 +115,29 @@ impl Answer {
         body.extend_from_slice(b",\"error\":");
         serde_json::to_writer(&mut body, &error).expect("an error has string keys only");
         body.push(b'}');
-        Self { status: revision.status(refusal), body: body.into(), session: None }
+        Self { status: revision.status(refusal), body: body.into(), session: None, challenge: None }
     }
 
     /// What another replica answered.
     pub(super) fn of_peer(status: StatusCode, body: Bytes) -> Self {
-        Self { status, body: Vec::from(body).into(), session: None }
+        Self { status, body: Vec::from(body).into(), session: None, challenge: None }
     }
 
     /// The answers of a batch, at least one, in one message.
     pub(super) fn batch(answers: Vec<Self>) -> Self {
         let bodies: Vec<Vec<u8>> = answers.into_iter().map(Self::into_body).collect();
         let body = [b"[".as_slice(), &bodies.join(b",".as_slice()), b"]"].concat();
-        Self { status: StatusCode::OK, body: body.into(), session: None }
+        Self { status: StatusCode::OK, body: body.into(), session: None, challenge: None }
     }
 
     /// The same answer, which opens a session of this id.
     pub(super) fn opening(self, session: String) -> Self {
         Self { session: Some(session), ..self }
+    }
+
+    /// The same answer, which says what the caller is not allowed.
+    pub(super) fn challenging(self, challenge: Option<HeaderValue>) -> Self {
+        Self { challenge, ..self }
     }
 
     /// The JSON-RPC message alone.
@@ -153,6 +160,9 @@ impl Answer {
             }
         };
         *response.status_mut() = self.status;
+        if let Some(challenge) = self.challenge {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
         if let Some(session) = self.session {
             let id = HeaderValue::from_str(&session).expect("a token is letters, digits, `-` and `_`");
             response.headers_mut().insert(SESSION_ID, id);

@@ -17,6 +17,9 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
     // One for the whole call: its headers are checked against the schema that its arguments will be.
     let snapshot = protocol.gateway.snapshot();
     let route = snapshot.table.by_tool(&tool);
+    if let Some(route) = route {
+        client.may(&route.scopes)?;
+    }
     match revision.era() {
         Era::Handshake => {}
         Era::PerRequest => {

@@ -43,6 +43,11 @@ impl<'a> Carrier<'a> {
         caller_of(self.head())
     }
 
+    /// Whose sessions, tasks and questions those of the sender are.
+    pub(super) fn owner(self) -> Option<&'a str> {
+        self.head().extensions.get().and_then(Caller::owner)
+    }
+
     /// What the message is named in the log and in errors.
     pub(super) fn request_id(self) -> RequestId {
         match self {

@@ -8,8 +8,10 @@ use rmcp::model::ErrorCode;
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::{sync::mpsc, time::timeout};
 
-use super::{carrier::Carrier, decode::Request, questions::Questions, revision::Revision, telling};
-use crate::{gateway::Call, observe::RequestId, seal::Seal};
+use super::{
+    carrier::Carrier, decode::Request, questions::Questions, refusal::Refusal, revision::Revision, telling,
+};
+use crate::{gateway::Call, observe::RequestId, route::Scopes, seal::Seal, upstream::Caller};
 
 /// Who waits for the result of a request.
 #[derive(Debug)]
@@ -30,6 +32,23 @@ impl Client<'_> {
         self.carrier.capabilities(self.request, self.revision, self.seal)
     }
 
+    /// Whether it may ask for something.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Forbidden`] when it may not.
+    pub(super) fn may(&self, needed: &Scopes) -> Result<(), Refusal> {
+        match needed.is_empty() || self.carrier.caller().may(needed) {
+            true => Ok(()),
+            false => Err(Refusal::Forbidden { needed: needed.clone() }),
+        }
+    }
+
+    /// Who may keep what it is told of lists: where callers are told apart, they are told different things.
+    pub(super) fn cache_scope(&self) -> &'static str {
+        if self.carrier.owner().is_some() { "private" } else { "public" }
+    }
+
     /// A call with these arguments, made for the request.
     pub(super) fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
         let headers = &self.carrier.head().headers;
@@ -48,6 +67,8 @@ pub(super) struct Outbox {
     /// `None` where the client takes nothing but the result.
     sender: Option<mpsc::Sender<Bytes>>,
     questions: Arc<Questions>,
+    /// Whose answers are taken, where clients are told apart.
+    caller: Caller,
 }
 
 /// The other end: what a transport sends on, in order.
@@ -79,12 +100,17 @@ impl Outbox {
     /// For a client that reads a stream, and what is put into it.
     pub(super) fn new(questions: Arc<Questions>) -> (Self, Mailbox) {
         let (sender, mailbox) = mpsc::channel(OUTBOX_LIMIT);
-        (Self { sender: Some(sender), questions }, mailbox)
+        (Self { sender: Some(sender), questions, caller: Caller::Only }, mailbox)
+    }
+
+    /// The same for the sender of a request.
+    pub(super) fn of(self, caller: Caller) -> Self {
+        Self { caller, ..self }
     }
 
     /// For a client that takes one JSON document.
     pub(super) fn closed(questions: Arc<Questions>) -> Self {
-        Self { sender: None, questions }
+        Self { sender: None, questions, caller: Caller::Only }
     }
 
     /// Whether anything but the result reaches the client.
@@ -125,7 +151,7 @@ impl Outbox {
         patience: Duration,
     ) -> Result<Box<RawValue>, Unanswered> {
         let sender = self.sender.as_ref().ok_or(Unanswered::NoWay)?;
-        let question = self.questions.ask().ok_or(Unanswered::TooMany)?;
+        let question = self.questions.ask(self.caller.owner()).ok_or(Unanswered::TooMany)?;
         let message = json!({ "jsonrpc": "2.0", "id": question.id(), "method": method, "params": params });
         sender.try_send(message.to_string().into()).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Unanswered::TooMany,
@@ -152,9 +178,13 @@ mod tests {
         let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
         assert_eq!(sent["method"], "roots/list");
         let id = sent["id"].as_str().unwrap();
-        assert!(!questions.answer("another", Ok(RawValue::NULL.to_owned())));
-        assert!(questions.answer(id, serde_json::from_str(r#"{"roots": [ ]}"#).map_err(|_| unreachable!())));
-        assert!(!questions.answer(id, Ok(RawValue::NULL.to_owned())), "one answer to a question");
+        assert!(!questions.answer("another", None, Ok(RawValue::NULL.to_owned())));
+        assert!(questions.answer(
+            id,
+            None,
+            serde_json::from_str(r#"{"roots": [ ]}"#).map_err(|_| unreachable!())
+        ));
+        assert!(!questions.answer(id, None, Ok(RawValue::NULL.to_owned())), "one answer to a question");
         let (answer, outbox) = asked.await.unwrap();
         assert_eq!(answer.unwrap(), r#"{"roots": [ ]}"#);
 
@@ -162,7 +192,7 @@ mod tests {
         let nothing = json!({});
         let (answer, ()) = tokio::join!(outbox.ask("roots/list", &nothing, PATIENCE), async {
             let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
-            questions.answer(sent["id"].as_str().unwrap(), Err(refused));
+            questions.answer(sent["id"].as_str().unwrap(), None, Err(refused));
         });
         assert_eq!(
             answer.unwrap_err(),

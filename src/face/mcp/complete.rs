@@ -45,6 +45,7 @@ async fn suggestions(
             let found = snapshot.prompts.by_name(prompt);
             let found =
                 found.ok_or_else(|| Refusal::UnknownPrompt { prompt: prompt.clone().into_owned() })?;
+            client.may(&found.scopes)?;
             let argument = found.argument(name).ok_or_else(|| unknown("prompt"))?;
             match &argument.completion {
                 Some(completion) => Ok(snapshot.complete(completion, typed, &call).await),
@@ -59,6 +60,7 @@ async fn suggestions(
             let route = table.in_order().iter().find(of_template);
             let route = route.or_else(|| table.by_uri(uri).map(|(route, _)| route));
             let route = route.ok_or_else(|| Refusal::UnknownTemplate { uri: uri.clone().into_owned() })?;
+            client.may(&route.scopes)?;
             snapshot.complete_uri(route, typed, &call).await.ok_or_else(|| unknown("resource template"))
         }
     }

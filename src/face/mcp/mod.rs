@@ -67,7 +67,7 @@ use self::{
     revision::{Era, Revision},
     stream::Answering,
 };
-use super::{Ending, door::Door};
+use super::{Ending, door::Door, guard::TurnedAway};
 use crate::gateway::Gateway;
 
 pub use peer::PeerAddress;
@@ -110,6 +110,12 @@ impl Mcp {
             Ok(page) => page,
             Err(refused) => return answer::turned_away(&head, StatusCode::FORBIDDEN, &refused),
         };
+        if let Err(turned_away) = self.identify(&mut head).await {
+            let mut response = answer::turned_away(&head, turned_away.status(), &turned_away);
+            turned_away.challenge(response.headers_mut());
+            page.let_read(response.headers_mut());
+            return response;
+        }
         let mut response = match head.method {
             http::Method::POST => self.post(head, body).await,
             http::Method::GET => Box::pin(self.get(&head)).await,
@@ -119,6 +125,18 @@ impl Mcp {
         };
         page.let_read(response.headers_mut());
         response
+    }
+
+    /// Finds out who sends a request. A browser's question about one is nobody's.
+    async fn identify(&self, head: &mut Parts) -> Result<(), TurnedAway> {
+        if head.method == http::Method::OPTIONS {
+            return Ok(());
+        }
+        match self.protocol.questions.peers().and_then(|peers| peers.caller_told(head)) {
+            Some(caller) => self.door.guard.let_in(head, caller),
+            None => self.door.guard.identify(head).await?,
+        }
+        Ok(())
     }
 
     /// Opens a stream of what changes, for a session of the older era. Who asks for no stream is a person with a
@@ -139,7 +157,7 @@ impl Mcp {
             return answer::wrong_method(METHODS_WITHOUT_STREAM);
         }
         let protocol = Arc::clone(&self.protocol);
-        if let Err(refusal) = protocol.sessions.check(Some(session)) {
+        if let Err(refusal) = protocol.sessions.check(Some(session), carrier.owner()) {
             return refuse(refusal);
         }
         match header::sole(&head.headers, &LAST_EVENT_ID) {
@@ -178,8 +196,9 @@ impl Mcp {
     /// Ends a session of the older era.
     fn delete(&self, head: &Parts) -> Response<Body> {
         let protocol = &self.protocol;
-        let ended = Carrier::Http(head).session_to_check().and_then(|id| match id {
-            Some(id) => protocol.sessions.end(id).map(|()| id),
+        let carrier = Carrier::Http(head);
+        let ended = carrier.session_to_check().and_then(|id| match id {
+            Some(id) => protocol.sessions.end(id, carrier.owner()).map(|()| id),
             None => {
                 Err(Refusal::NotAMessage("header `Mcp-Session-Id` is missing: which session ends?".into()))
             }
@@ -216,7 +235,7 @@ impl Mcp {
             Form::Json => (Outbox::closed(questions), None),
             Form::Either | Form::EventStream => {
                 let (outbox, mailbox) = Outbox::new(questions);
-                (outbox, Some(mailbox))
+                (outbox.of(Carrier::Http(&head).caller()), Some(mailbox))
             }
         };
         let mut answering: Answering =

@@ -101,7 +101,7 @@ impl Mcp {
     /// A session was ended at another replica.
     pub fn hear_ended(&self, session: &str) {
         // It may be ended here as well, or have expired meanwhile.
-        if self.protocol.sessions.end(session).is_ok() {
+        if self.protocol.sessions.end_as_told(session) {
             self.protocol.forget(session);
         }
     }

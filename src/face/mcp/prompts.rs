@@ -12,9 +12,9 @@ use crate::{
 /// One page of the list.
 pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let snapshot = protocol.gateway.snapshot();
-    let (about, params, revision) = (&protocol.about, &client.request.params, client.revision);
-    Answer::result(client.request.id, revision, |out| {
-        about.list("prompts", &snapshot.prompt_list, params, revision, out)
+    let seen = snapshot.seen_by(&client.carrier.caller());
+    Answer::result(client.request.id, client.revision, |out| {
+        protocol.about.list("prompts", &seen.prompts, client, out)
     })
 }
 
@@ -30,6 +30,7 @@ pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answ
     let snapshot = protocol.gateway.snapshot();
     let prompt = snapshot.prompts.by_name(&name);
     let prompt = prompt.ok_or_else(|| Refusal::UnknownPrompt { prompt: name.into_owned() })?;
+    client.may(&prompt.scopes)?;
     let mut questioner = Questioner::new(client, &prompt.asking, prompt.name.as_str(), &arguments)?;
     let checked = prompt.check(arguments).map_err(|sentence| Refusal::Prompt(sentence.into()))?;
     let answered = ask_first(&prompt.asking, checked, &mut questioner).await;

@@ -32,7 +32,7 @@ use super::{
     subscriptions,
     tasks::{self, AskingTasks},
 };
-use crate::{gateway::Gateway, seal::Seal};
+use crate::{face::guard, gateway::Gateway, seal::Seal};
 
 /// What answers messages, whatever they come by.
 #[derive(Debug)]
@@ -162,7 +162,7 @@ impl Protocol {
                     carrier.check_notification(body).err().and_then(|refusal| refuse(None, &refusal))
                 }
             },
-            (Ok(Message::Response { id, answered }), Ok(_)) => match self.answered(id, answered) {
+            (Ok(Message::Response { id, answered }), Ok(_)) => match self.answered(carrier, id, answered) {
                 true => None,
                 false if Box::pin(self.hand_on(carrier, id, body)).await => None,
                 false => refuse(
@@ -180,7 +180,7 @@ impl Protocol {
     /// Whether the message's session is one that is taken. The newer era has none, whatever a header says.
     fn check_session(&self, carrier: Carrier<'_>, revision: Revision) -> Result<(), Refusal> {
         match revision.era() {
-            Era::Handshake => self.sessions.check(carrier.session_to_check()?),
+            Era::Handshake => self.sessions.check(carrier.session_to_check()?, carrier.owner()),
             Era::PerRequest => Ok(()),
         }
     }
@@ -195,14 +195,14 @@ impl Protocol {
     }
 
     /// Hands a client's answer to the call that waits for it; whether one does.
-    fn answered(&self, id: Id<'_>, answered: Result<&RawValue, &RawValue>) -> bool {
+    fn answered(&self, carrier: Carrier<'_>, id: Id<'_>, answered: Result<&RawValue, &RawValue>) -> bool {
         let Some(id) = id.as_text() else { return false };
         let answered = answered.map(ToOwned::to_owned).map_err(|error| {
             let unreadable =
                 || ErrorData::new(ErrorCode::INTERNAL_ERROR, "an error that can't be read", None);
             serde_json::from_str(error.get()).unwrap_or_else(|_| unreadable())
         });
-        self.questions.answer(&id, answered)
+        self.questions.answer(&id, carrier.owner(), answered)
     }
 
     /// Hands a client's answer on to the replica that asked; whether one took it.
@@ -216,7 +216,14 @@ impl Protocol {
 
     async fn request(&self, carrier: Carrier<'_>, request: &Request<'_>, outbox: &Outbox) -> Answer {
         let refuse = |revision, refusal: &Refusal| {
-            Answer::error(carrier.face(), &carrier.request_id(), Some(request.id), revision, refusal)
+            let id = Some(request.id);
+            let answer = Answer::error(carrier.face(), &carrier.request_id(), id, revision, refusal);
+            match refusal {
+                Refusal::Forbidden { needed } => {
+                    answer.challenging(guard::challenge_for(carrier.head(), needed))
+                }
+                _ => answer,
+            }
         };
         let revision = match carrier.revision_of(request) {
             Ok(revision) => revision,
@@ -231,7 +238,7 @@ impl Protocol {
     /// Whether there is something that a method is for: what is not promised is not answered.
     fn offers(&self, method: Method) -> bool {
         match method {
-            Method::ListPrompts | Method::GetPrompt => !self.gateway.snapshot().prompt_list.is_empty(),
+            Method::ListPrompts | Method::GetPrompt => !self.gateway.snapshot().all.prompts.is_empty(),
             Method::Complete => self.gateway.snapshot().completes(),
             Method::GetTask | Method::UpdateTask | Method::CancelTask => {
                 tasks::are_offered(&self.gateway.snapshot())
@@ -274,10 +281,10 @@ impl Protocol {
         match method {
             Method::Initialize => {
                 let answer = Answer::result(id, revision, |out| {
-                    about.initialize(&self.gateway.snapshot(), params, out)
+                    about.initialize(&self.gateway.snapshot(), client, out)
                 })?;
                 let negotiated = Revision::negotiated(&params.protocol_version()?);
-                let session = Session::new(negotiated, params.capabilities());
+                let session = Session::new(negotiated, params.capabilities()).of(client.carrier.owner());
                 Ok(answer.opening(session.seal(&self.seal, SystemTime::now())))
             }
             Method::SetLevel => {
@@ -289,12 +296,13 @@ impl Protocol {
             }
             Method::Ping => Answer::result(id, revision, |_| Ok(())),
             Method::Discover => Answer::result(id, revision, |out| {
-                about.discover(&self.gateway.snapshot(), out);
+                about.discover(&self.gateway.snapshot(), client, out);
                 Ok(())
             }),
             Method::ListTools => {
                 let snapshot = self.gateway.snapshot();
-                Answer::result(id, revision, |out| about.list_tools(&snapshot.catalog, params, revision, out))
+                let seen = snapshot.seen_by(&client.carrier.caller());
+                Answer::result(id, revision, |out| about.list_tools(&seen.catalog, client, out))
             }
             Method::CallTool => call::call_tool(self, client).await,
             Method::ListPrompts => prompts::list(self, client),

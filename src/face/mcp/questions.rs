@@ -23,7 +23,15 @@ pub(super) type Answered = Result<Box<RawValue>, ErrorData>;
 pub(super) struct Questions {
     /// Gives them their ids, where other replicas shall be able to read those.
     peers: Option<Peers>,
-    waiting: Mutex<HashMap<String, oneshot::Sender<Answered>>>,
+    waiting: Mutex<HashMap<String, Waiting>>,
+}
+
+/// What waits for an answer.
+#[derive(Debug)]
+struct Waiting {
+    /// Whose answer is taken, where clients are told apart.
+    owner: Option<Box<str>>,
+    answer: oneshot::Sender<Answered>,
 }
 
 /// One of them; it is withdrawn when this is dropped.
@@ -50,25 +58,28 @@ impl Questions {
         self.peers.as_ref().map_or_else(random_id, Peers::name)
     }
 
-    /// A question under an id that nobody can guess. `None` when too many wait.
-    pub(super) fn ask(self: &Arc<Self>) -> Option<Question> {
+    /// A question to a client, under an id that nobody can guess. `None` when too many wait.
+    pub(super) fn ask(self: &Arc<Self>, owner: Option<&str>) -> Option<Question> {
         let (sender, answer) = oneshot::channel();
         let id = self.name();
         let mut waiting = self.waiting();
         if waiting.len() >= LIMIT {
             return None;
         }
-        waiting.insert(id.clone(), sender);
+        waiting.insert(id.clone(), Waiting { owner: owner.map(Box::from), answer: sender });
         Some(Question { id, answer, all: Arc::clone(self) })
     }
 
-    /// Hands an answer to whoever waits for it; whether anybody does.
-    pub(super) fn answer(&self, id: &str, answered: Answered) -> bool {
-        let asked = self.waiting().remove(id);
-        asked.is_some_and(|asked| asked.send(answered).is_ok())
+    /// Hands an answer to whoever waits for it; whether anybody does, of this client.
+    pub(super) fn answer(&self, id: &str, owner: Option<&str>, answered: Answered) -> bool {
+        let mut waiting = self.waiting();
+        if waiting.get(id).is_none_or(|asked| asked.owner.as_deref() != owner) {
+            return false;
+        }
+        waiting.remove(id).is_some_and(|asked| asked.answer.send(answered).is_ok())
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<String, oneshot::Sender<Answered>>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{revision::Revision, tasks};
 use crate::{
     gateway::{PromptError, REQUEST_ID_META},
-    route::{Ability, Missing},
+    route::{Ability, Missing, Scopes},
 };
 
 /// Why a message gets a JSON-RPC error. The text reaches the client.
@@ -73,6 +73,9 @@ pub(super) enum Refusal {
     /// A revision that is not spoken here.
     #[error("protocol version `{}` is not supported", Short(requested))]
     Version { requested: String },
+    /// The caller is not allowed it.
+    #[error("the caller is not allowed this: it needs `{needed}`")]
+    Forbidden { needed: Scopes },
     /// A session id that opens no session.
     #[error("this session has ended, or is not known here; begin another with `initialize`")]
     NoSession,
@@ -86,7 +89,7 @@ impl Refusal {
     pub(super) fn to_error(&self, revision: Revision) -> ErrorData {
         let code = match self {
             Self::NotJson(_) => ErrorCode::PARSE_ERROR,
-            Self::NotAMessage(_) | Self::NoSession => ErrorCode::INVALID_REQUEST,
+            Self::NotAMessage(_) | Self::NoSession | Self::Forbidden { .. } => ErrorCode::INVALID_REQUEST,
             Self::UnknownMethod { .. } => ErrorCode::METHOD_NOT_FOUND,
             Self::Params(_)
             | Self::UnknownTool { .. }

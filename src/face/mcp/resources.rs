@@ -5,12 +5,7 @@ use std::time::SystemTime;
 use serde_json::Map;
 
 use super::{
-    answer::Answer,
-    client::Client,
-    protocol::Protocol,
-    refusal::Refusal,
-    revision::{Era, Revision},
-    session::Session,
+    answer::Answer, client::Client, protocol::Protocol, refusal::Refusal, revision::Era, session::Session,
     telling::Listening,
 };
 use crate::{
@@ -21,17 +16,18 @@ use crate::{
 /// `resources/list`.
 pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let snapshot = protocol.gateway.snapshot();
+    let seen = snapshot.seen_by(&client.carrier.caller());
     Answer::result(client.request.id, client.revision, |out| {
-        protocol.about.list("resources", &snapshot.resources, &client.request.params, client.revision, out)
+        protocol.about.list("resources", &seen.resources, client, out)
     })
 }
 
 /// `resources/templates/list`.
 pub(super) fn list_templates(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let snapshot = protocol.gateway.snapshot();
-    let templates = &snapshot.resource_templates;
+    let seen = snapshot.seen_by(&client.carrier.caller());
     Answer::result(client.request.id, client.revision, |out| {
-        protocol.about.list("resourceTemplates", templates, &client.request.params, client.revision, out)
+        protocol.about.list("resourceTemplates", &seen.resource_templates, client, out)
     })
 }
 
@@ -44,25 +40,28 @@ pub(super) async fn read(protocol: &Protocol, client: &Client<'_>) -> Result<Ans
         Era::PerRequest => client.carrier.check_name(&uri)?,
     }
     let snapshot = protocol.gateway.snapshot();
+    if let Some(needed) = snapshot.scopes_of_uri(&uri) {
+        client.may(needed)?;
+    }
     let listening = Listening::of(protocol, client)?;
     let call = Call { audience: Some(&listening), ..client.call(Map::new()) };
     // Dropped with the connection: the upstream's request ends with its client's.
     let read = snapshot.read(&uri, call).await;
     let read = read.map_err(|error| refusal(uri, &error, client))?;
     Answer::result(request.id, revision, |out| {
-        write(&read, revision, protocol, out);
+        write(&read, client, protocol, out);
         Ok(())
     })
 }
 
-fn write(read: &ReadResource, revision: Revision, protocol: &Protocol, out: &mut Vec<u8>) {
+fn write(read: &ReadResource, client: &Client<'_>, protocol: &Protocol, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\"contents\":");
     write_contents(&read.contents, out);
-    match revision.era() {
+    match client.revision.era() {
         Era::Handshake => {}
         Era::PerRequest => {
             let scope = match read.freshness.scope {
-                CacheScope::Public => "public",
+                CacheScope::Public => client.cache_scope(),
                 CacheScope::Private => "private",
             };
             protocol.about.write_hints(read.freshness.lasts, scope, out);
@@ -84,6 +83,9 @@ fn refusal(uri: String, error: &ReadError, client: &Client<'_>) -> Refusal {
 /// `resources/subscribe`, in the era of sessions.
 pub(super) async fn subscribe(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let (session, uri) = subscription(client)?;
+    if let Some(needed) = protocol.gateway.snapshot().scopes_of_uri(&uri) {
+        client.may(needed)?;
+    }
     protocol.subscribe(session, &uri).await.map_err(|error| match error {
         WatchError::Unknown => Refusal::NoResource { uri: uri.clone(), why: error.to_string() },
         WatchError::Unwatched | WatchError::TooMany => Refusal::Params(error.to_string().into()),

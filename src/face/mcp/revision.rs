@@ -278,6 +278,7 @@ impl Revision {
             | Refusal::NoResource { .. }
             | Refusal::ResourceArguments { .. }
             | Refusal::ResourceFailed { .. } => StatusCode::OK,
+            Refusal::Forbidden { .. } => StatusCode::FORBIDDEN,
             // What makes a client of the older era begin another session.
             Refusal::NoSession => StatusCode::NOT_FOUND,
             // Only of streams, which the older era opens by `GET`.

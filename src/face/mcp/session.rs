@@ -22,6 +22,9 @@ const CAPABILITY_LIMIT_BYTES: usize = 256;
 pub(super) struct Session {
     pub(super) revision: String,
     pub(super) capabilities: Map<String, Value>,
+    /// Whose it is, where clients are told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) owner: Option<String>,
 }
 
 impl Session {
@@ -32,7 +35,12 @@ impl Session {
                 *value = Value::Object(Map::new());
             }
         }
-        Self { revision: revision.as_str().to_owned(), capabilities }
+        Self { revision: revision.as_str().to_owned(), capabilities, owner: None }
+    }
+
+    /// The same, of this client.
+    pub(super) fn of(self, owner: Option<&str>) -> Self {
+        Self { owner: owner.map(str::to_owned), ..self }
     }
 
     /// The id under which all of this is found again.

@@ -44,21 +44,21 @@ impl Sessions {
         Self { seal, strangers, ended: Mutex::default() }
     }
 
-    /// Whether a request with this session id is taken; one without any is.
+    /// Whether a request of `owner` with this session id is taken; one without any is. Where clients are told apart, an
+    /// id is taken of nobody but the one that began its session.
     ///
     /// # Errors
     ///
     /// [`Refusal::NoSession`].
-    pub(super) fn check(&self, id: Option<&str>) -> Result<(), Refusal> {
+    pub(super) fn check(&self, id: Option<&str>, owner: Option<&str>) -> Result<(), Refusal> {
         let Some(id) = id else { return Ok(()) };
         if self.ended().known.contains(id) {
             return Err(Refusal::NoSession);
         }
         match (Session::open(&self.seal, id, SystemTime::now()), self.strangers) {
-            (Ok(_), _) | (Err(Unsealed::Foreign), Strangers::Taken) => Ok(()),
-            (Err(Unsealed::Foreign), Strangers::Refused) | (Err(Unsealed::Expired), _) => {
-                Err(Refusal::NoSession)
-            }
+            (Ok(session), _) if session.owner.as_deref() == owner => Ok(()),
+            (Err(Unsealed::Foreign), Strangers::Taken) if owner.is_none() => Ok(()),
+            (Ok(_) | Err(Unsealed::Foreign | Unsealed::Expired), _) => Err(Refusal::NoSession),
         }
     }
 
@@ -67,11 +67,17 @@ impl Sessions {
     /// # Errors
     ///
     /// [`Refusal::NoSession`] when none was taken before.
-    pub(super) fn end(&self, id: &str) -> Result<(), Refusal> {
-        self.check(Some(id))?;
+    pub(super) fn end(&self, id: &str, owner: Option<&str>) -> Result<(), Refusal> {
+        self.check(Some(id), owner)?;
+        self.end_as_told(id);
+        Ok(())
+    }
+
+    /// The same on the word of another replica, which has asked whose it is; whether there was one to end.
+    pub(super) fn end_as_told(&self, id: &str) -> bool {
         if Session::open(&self.seal, id, SystemTime::now()).is_err() {
             // A stranger's: there is nothing to remember, or anybody could fill the list.
-            return Ok(());
+            return false;
         }
         let mut ended = self.ended();
         let id: Arc<str> = id.into();
@@ -83,7 +89,7 @@ impl Sessions {
         {
             ended.known.remove(&first);
         }
-        Ok(())
+        true
     }
 
     fn ended(&self) -> MutexGuard<'_, Ended> {
@@ -107,25 +113,42 @@ mod tests {
         let seal = Seal::random();
         let sessions = Sessions::new(seal.clone(), Strangers::Refused);
         let (one, other) = (id(&seal), id(&seal));
-        sessions.check(None).unwrap();
-        sessions.check(Some(&one)).unwrap();
-        sessions.end(&one).unwrap();
-        assert_eq!(sessions.check(Some(&one)).unwrap_err(), Refusal::NoSession);
-        assert_eq!(sessions.end(&one).unwrap_err(), Refusal::NoSession);
-        sessions.check(Some(&other)).unwrap();
+        sessions.check(None, None).unwrap();
+        sessions.check(Some(&one), None).unwrap();
+        sessions.end(&one, None).unwrap();
+        assert_eq!(sessions.check(Some(&one), None).unwrap_err(), Refusal::NoSession);
+        assert_eq!(sessions.end(&one, None).unwrap_err(), Refusal::NoSession);
+        sessions.check(Some(&other), None).unwrap();
         let expired = Session::new(Revision::R2025_11_25, Map::new()).seal(&seal, SystemTime::UNIX_EPOCH);
-        assert_eq!(sessions.check(Some(&expired)).unwrap_err(), Refusal::NoSession);
+        assert_eq!(sessions.check(Some(&expired), None).unwrap_err(), Refusal::NoSession);
     }
 
     #[test]
     fn ids_of_strangers_are_refused_where_every_replica_knows_its_own() {
         let foreign = id(&Seal::random());
         let refused = Sessions::new(Seal::random(), Strangers::Refused);
-        assert_eq!(refused.check(Some(&foreign)).unwrap_err(), Refusal::NoSession);
+        assert_eq!(refused.check(Some(&foreign), None).unwrap_err(), Refusal::NoSession);
         let taken = Sessions::new(Seal::random(), Strangers::Taken);
-        taken.check(Some(&foreign)).unwrap();
-        taken.end(&foreign).unwrap();
+        taken.check(Some(&foreign), None).unwrap();
+        taken.end(&foreign, None).unwrap();
         assert_eq!(taken.ended().known.len(), 0);
+    }
+
+    #[test]
+    fn a_session_is_nobodys_but_its_owners() {
+        let seal = Seal::random();
+        let owned =
+            Session::new(Revision::R2025_11_25, Map::new()).of(Some("me")).seal(&seal, SystemTime::now());
+        for strangers in [Strangers::Taken, Strangers::Refused] {
+            let sessions = Sessions::new(seal.clone(), strangers);
+            let check = |id: &str, owner| sessions.check(Some(id), owner).is_ok();
+            assert!(check(&owned, Some("me")));
+            assert!(!check(&owned, Some("you")) && !check(&owned, None));
+            assert!(!check(&id(&seal), Some("me")), "it was begun by nobody");
+            assert!(!check(&id(&Seal::random()), Some("me")), "nobody knows whose it is");
+            assert_eq!(sessions.end(&owned, Some("you")), Err(Refusal::NoSession));
+            assert!(check(&owned, Some("me")));
+        }
     }
 
     #[test]
@@ -133,11 +156,11 @@ mod tests {
         let seal = Seal::random();
         let sessions = Sessions::new(seal.clone(), Strangers::Refused);
         let first = id(&seal);
-        sessions.end(&first).unwrap();
+        sessions.end(&first, None).unwrap();
         for _ in 0..ENDED_LIMIT {
-            sessions.end(&id(&seal)).unwrap();
+            sessions.end(&id(&seal), None).unwrap();
         }
         assert_eq!(sessions.ended().known.len(), ENDED_LIMIT);
-        sessions.check(Some(&first)).unwrap();
+        sessions.check(Some(&first), None).unwrap();
     }
 }

@@ -14,7 +14,10 @@ use super::{
     streams::{Closed, Place},
     subscribed::Listening,
 };
-use crate::gateway::{Change, Gateway, Heard, Listener, Watching};
+use crate::{
+    gateway::{Change, Gateway, Heard, Listener, Watching},
+    upstream::Caller,
+};
 
 /// The key in `_meta` of everything that is told to one who listens.
 const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
@@ -56,7 +59,7 @@ pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<A
     let _place = protocol.streams.place().ok_or(Refusal::TooManyStreams)?;
     // From before the acknowledgement on: whoever has it misses nothing.
     let listener = protocol.gateway.changes().listen();
-    let wanted = Wanted::of(asked, &protocol.gateway);
+    let wanted = Wanted::of(asked, &protocol.gateway, &client.carrier.caller());
     let meta = json!({ SUBSCRIPTION_ID: client.request.id.to_value() });
     let acknowledged = json!({ "_meta": meta, "notifications": wanted.to_json() });
     let told = client.outbox.send("notifications/subscriptions/acknowledged", &acknowledged).await;
@@ -118,8 +121,11 @@ async fn tell<'w>(
 }
 
 impl Wanted {
-    fn of(asked: Asked, gateway: &Gateway) -> Self {
-        let uris = asked.resource_subscriptions.unwrap_or_default();
+    fn of(asked: Asked, gateway: &Gateway, caller: &Caller) -> Self {
+        let mut uris = asked.resource_subscriptions.unwrap_or_default();
+        let snapshot = gateway.snapshot();
+        // What a client may not read it is not told of, either.
+        uris.retain(|uri| snapshot.scopes_of_uri(uri).is_none_or(|needed| caller.may(needed)));
         // What can't be watched is left out of the acknowledgement, and read again by who wants to know.
         let watched = uris.iter().take(RESOURCE_LIMIT).filter_map(|uri| gateway.watch(uri).ok());
         Self {
@@ -204,7 +210,7 @@ mod tests {
 
     #[track_caller]
     fn check(asked: Value, acknowledged: Value, heard: &Heard, expected: &[(&str, Option<&str>)]) {
-        let wanted = Wanted::of(serde_json::from_value(asked).unwrap(), &gateway());
+        let wanted = Wanted::of(serde_json::from_value(asked).unwrap(), &gateway(), &Caller::Only);
         assert_eq!(wanted.to_json(), acknowledged);
         let told = wanted.messages(heard);
         let told: Vec<_> = told.iter().map(|(method, uri)| (*method, uri.as_deref())).collect();

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{decode::DecodeError, manifest};
 use crate::{
     face::parts,
-    gateway::{AGE_META, Snapshot},
+    gateway::{AGE_META, Snapshot, View},
     route::{Envelope, ErrorStatus, Route},
     rule::{CODE_META_KEY, LIMIT_META_KEY, RETRY_AFTER_META_KEY},
     tool::{
@@ -126,8 +126,12 @@ fn seconds(time: Duration) -> HeaderValue {
 
 /// The answer to `GET /tools`: a list, which a client goes over without knowing more; or, to a client that asks for
 /// the envelope of MCP, the object that `tools/list` gives.
-pub(super) fn manifest(headers: &HeaderMap, snapshot: &Snapshot, mount: &str) -> Response<Body> {
-    let list = manifest::of(snapshot, mount);
+pub(super) fn manifest(
+    headers: &HeaderMap,
+    (snapshot, seen): (&Snapshot, &View),
+    mount: &str,
+) -> Response<Body> {
+    let list = manifest::of(snapshot, seen, mount);
     let mut response = match asked_envelope(headers) {
         Some(Envelope::Mcp) => {
             let object = [b"{\"tools\":", list.as_slice(), b"}"].concat();
@@ -149,7 +153,7 @@ fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
     match fault {
         Fault::Arguments => StatusCode::BAD_REQUEST,
         // Nobody can be asked over REST: the tool is not for such clients.
-        Fault::Unanswered => StatusCode::FORBIDDEN,
+        Fault::Forbidden | Fault::Unanswered => StatusCode::FORBIDDEN,
         // A 407 speaks of the proxy, which is us, and would have a client send its password here.
         Fault::Upstream { status: 407 } => StatusCode::BAD_GATEWAY,
         Fault::Upstream { status } => StatusCode::from_u16(status)
@@ -312,6 +316,7 @@ mod tests {
         for (fault, expected) in [
             (Fault::Arguments, 400),
             (Fault::Unanswered, 403),
+            (Fault::Forbidden, 403),
             (Fault::Upstream { status: 404 }, 404),
             (Fault::Upstream { status: 429 }, 429),
             (Fault::Upstream { status: 407 }, 502),

@@ -1,13 +1,16 @@
 //! `GET /tools`: every tool definition, and where REST clients find the tool.
 
 use super::answer::SHAPES;
-use crate::{gateway::Snapshot, tool::write_escaped};
+use crate::{
+    gateway::{Snapshot, View},
+    tool::write_escaped,
+};
 
 /// `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name; `mount` comes before every
 /// endpoint.
-pub(super) fn of(snapshot: &Snapshot, mount: &str) -> Vec<u8> {
+pub(super) fn of(snapshot: &Snapshot, seen: &View, mount: &str) -> Vec<u8> {
     let mut out = b"[".to_vec();
-    for (index, entry) in snapshot.catalog.entries().iter().enumerate() {
+    for (index, entry) in seen.catalog.entries().iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }

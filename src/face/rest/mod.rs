@@ -10,6 +10,7 @@
 //! | `POST /tools/NAME` | calls any tool |
 //! | `GET /tools` | the tool definitions, each with `endpoint` and `method` |
 //! | `GET /openapi.json` | every operation, as OpenAPI 3.1 |
+//! | `GET /.well-known/oauth-protected-resource` | where tokens are given, where that is known |
 //! | `GET /health` | `{"status": "ok"}`, for whoever asks: probes know no host name |
 //! | `GET /status` | name, version, uptime, number of tools; or the tool of a route with `rest: GET /status` |
 //! | below one of these, or of the MCP endpoint's | 404 |
@@ -26,15 +27,20 @@ mod passthrough;
 use std::{sync::Arc, time::Instant};
 
 use axum::body::Body;
-use http::{Method, Request, Response, StatusCode, request::Parts};
+use http::{Method, Request, Response, StatusCode, header, request::Parts};
 use serde_json::json;
 
-use super::{MCP_PATHS, caller_of, came_by, cgi, door::Door, log_refusal};
+use super::{
+    MCP_PATHS, caller_of, came_by, cgi,
+    door::Door,
+    guard::{self, TurnedAway},
+    log_refusal,
+};
 use crate::{
-    gateway::{Call, Face, Gateway, Snapshot},
+    gateway::{Call, Face, Gateway, Snapshot, View},
     observe::RequestId,
     policy,
-    route::{EndpointMatch, Route},
+    route::{EndpointMatch, Route, Scopes},
 };
 
 const TOOLS: &str = "/tools";
@@ -59,8 +65,13 @@ enum Place<'a> {
     Manifest,
     OpenApi,
     Health,
+    /// What clients are told that look for where tokens are given.
+    Metadata(serde_json::Value),
     Status,
-    Tool { route: &'a Arc<Route>, in_path: Vec<(String, String)> },
+    Tool {
+        route: &'a Arc<Route>,
+        in_path: Vec<(String, String)>,
+    },
     UnknownTool(String),
     WrongMethod(Vec<Method>),
     Passthrough(&'a policy::Passthrough),
@@ -78,7 +89,7 @@ impl Rest {
         let (mut parts, body) = request.into_parts();
         let snapshot = self.gateway.snapshot();
         let request_id = RequestId::of_request(&parts);
-        let place = find(&snapshot, &parts.method, parts.uri.path());
+        let place = self.find(&snapshot, &parts);
         if matches!(place, Place::Health) {
             return answer::value(StatusCode::OK, &json!({ "status": "ok" }));
         }
@@ -89,8 +100,18 @@ impl Rest {
                 return refuse(face, &request_id, StatusCode::FORBIDDEN, &refused.to_string());
             }
         };
+        if let Some(turned_away) = self.turn_away(&place, &mut parts).await {
+            let face = came_by(&parts, Face::Rest);
+            let mut response = refuse(face, &request_id, turned_away.status(), &turned_away.to_string());
+            turned_away.challenge(response.headers_mut());
+            page.let_read(response.headers_mut());
+            return response;
+        }
         if let Place::Passthrough(upstream) = place {
-            return Box::pin(passthrough::hand_through(upstream, &request_id, parts, body)).await;
+            return match allowed(&parts, &snapshot.passthrough_scopes, &request_id) {
+                Ok(()) => Box::pin(passthrough::hand_through(upstream, &request_id, parts, body)).await,
+                Err(forbidden) => *forbidden,
+            };
         }
         let mut response = match place {
             Place::WrongMethod(allowed) if parts.method == Method::OPTIONS => {
@@ -100,6 +121,25 @@ impl Rest {
         };
         page.let_read(response.headers_mut());
         response
+    }
+
+    /// Finds out who sends a request, where that matters; what is open to all was told by then, or asks for a token
+    /// to be had.
+    async fn turn_away(&self, place: &Place<'_>, parts: &mut Parts) -> Option<TurnedAway> {
+        let is_open = match place {
+            Place::Metadata(_) => true,
+            // A browser's question about a request.
+            Place::WrongMethod(_) => parts.method == Method::OPTIONS,
+            Place::Manifest
+            | Place::OpenApi
+            | Place::Health
+            | Place::Status
+            | Place::Tool { .. }
+            | Place::UnknownTool(_)
+            | Place::Passthrough(_)
+            | Place::Nothing => false,
+        };
+        if is_open { None } else { self.door.guard.identify(parts).await.err() }
     }
 
     async fn answer(
@@ -115,15 +155,28 @@ impl Rest {
             Place::Tool { route, in_path } => {
                 self.call(snapshot, route, in_path, request_id, parts, body).await
             }
-            Place::Manifest => answer::manifest(&parts.headers, snapshot, mount(&parts)),
-            Place::OpenApi => answer::json(
-                StatusCode::OK,
-                match mount(&parts) {
-                    "" => snapshot.written_once(|snapshot| openapi::of(snapshot, "")).clone(),
-                    mount => openapi::of(snapshot, mount),
-                },
-            ),
-            Place::Status => answer::value(StatusCode::OK, &self.status(snapshot)),
+            Place::Manifest => {
+                let seen = snapshot.seen_by(&caller_of(&parts));
+                answer::manifest(&parts.headers, (snapshot, &seen), mount(&parts))
+            }
+            Place::OpenApi => {
+                let caller = caller_of(&parts);
+                answer::json(
+                    StatusCode::OK,
+                    match mount(&parts) {
+                        "" => {
+                            let write = || openapi::of(snapshot, &caller, "");
+                            snapshot.seen_by(&caller).written_once(write).clone()
+                        }
+                        mount => openapi::of(snapshot, &caller, mount),
+                    },
+                )
+            }
+            Place::Metadata(metadata) => answer::value(StatusCode::OK, &metadata),
+            Place::Status => {
+                let seen = snapshot.seen_by(&caller_of(&parts));
+                answer::value(StatusCode::OK, &self.status(&seen))
+            }
             Place::WrongMethod(allowed) => answer::wrong_method(&parts.method, &allowed),
             Place::UnknownTool(name) => refuse(
                 face,
@@ -150,6 +203,9 @@ impl Rest {
         parts: Parts,
         body: Body,
     ) -> Response<Body> {
+        if let Err(forbidden) = allowed(&parts, &route.scopes, &request_id) {
+            return *forbidden;
+        }
         let face = came_by(&parts, Face::Rest);
         let arguments = match decode::arguments(&self.door, route, in_path, &parts, body).await {
             Ok(arguments) => arguments,
@@ -163,14 +219,38 @@ impl Rest {
         answer::result(&snapshot.call(route, call).await, manner)
     }
 
-    fn status(&self, snapshot: &Snapshot) -> serde_json::Value {
+    fn status(&self, seen: &View) -> serde_json::Value {
         json!({
             "name": env!("CARGO_PKG_NAME"),
             "version": env!("CARGO_PKG_VERSION"),
             "uptime_seconds": self.begun.elapsed().as_secs(),
-            "tools": snapshot.catalog.entries().len(),
+            "tools": seen.catalog.entries().len(),
         })
     }
+
+    fn find<'a>(&self, snapshot: &'a Snapshot, parts: &Parts) -> Place<'a> {
+        let path = parts.uri.path();
+        match self.door.guard.metadata_at(path, || snapshot.needed_scopes()) {
+            None => find(snapshot, &parts.method, path),
+            Some(metadata) => match parts.method {
+                Method::GET | Method::HEAD => Place::Metadata(metadata),
+                _ => Place::WrongMethod(vec![Method::GET, Method::HEAD]),
+            },
+        }
+    }
+}
+
+/// Whether the caller of a request is allowed what needs these.
+fn allowed(parts: &Parts, needed: &Scopes, request_id: &RequestId) -> Result<(), Box<Response<Body>>> {
+    if needed.is_empty() || caller_of(parts).may(needed) {
+        return Ok(());
+    }
+    let message = format!("the caller is not allowed this: it needs `{needed}`");
+    let mut response = refuse(came_by(parts, Face::Rest), request_id, StatusCode::FORBIDDEN, &message);
+    if let Some(challenge) = guard::challenge_for(parts, needed) {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    Err(Box::new(response))
 }
 
 /// An error of the face itself, and its line in the log.

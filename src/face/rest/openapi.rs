@@ -14,19 +14,21 @@ use crate::{
     gateway::Snapshot,
     route::{Envelope, ErrorStatus, RestEndpoint, Route},
     rule::Action,
+    upstream::Caller,
 };
 
 const JSON: &str = "application/json";
 
 /// The document. Paths by route, in the order of the tools' names; the rest of the face, which calls no tool, is
-/// not in it. `mount` is the path that all of them are below, if there is one.
-pub(super) fn of(snapshot: &Snapshot, mount: &str) -> Bytes {
+/// not in it. `mount` is the path that all of them are below, if there is one. What
+/// the caller may not call is not in it either.
+pub(super) fn of(snapshot: &Snapshot, caller: &Caller, mount: &str) -> Bytes {
     let mut schemas = Map::new();
     schemas.insert("Error".into(), error_schema());
     schemas.insert("Content".into(), content_schema());
     schemas.insert("ToolError".into(), tool_error_schema());
     let mut paths = Map::new();
-    for route in snapshot.table.in_order() {
+    for route in snapshot.table.in_order().iter().filter(|route| caller.may(&route.scopes)) {
         let described = Described::of(route, &mut schemas);
         for (index, endpoint) in route.endpoints().enumerate() {
             let operation = described.operation(&endpoint, index, &mut schemas);
@@ -46,6 +48,13 @@ pub(super) fn of(snapshot: &Snapshot, mount: &str) -> Bytes {
         "paths": paths,
         "components": { "schemas": schemas },
     });
+    if caller.client().is_some() {
+        document["components"]["securitySchemes"] = json!({
+            "bearer": { "type": "http", "scheme": "bearer" },
+            "key": { "type": "apiKey", "in": "header", "name": "X-API-Key" },
+        });
+        document["security"] = json!([{ "bearer": [] }, { "key": [] }]);
+    }
     if !mount.is_empty() {
         document["servers"] = json!([{ "url": mount }]);
     }

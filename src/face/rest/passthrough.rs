@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use super::{answer, refuse};
 use crate::{
-    face::{Peer, came_by},
+    face::{Peer, caller_of, came_by},
     gateway::Face,
     observe::{Chain, RequestId},
     policy::Passthrough,
@@ -41,6 +41,7 @@ pub(super) async fn hand_through(
         return refuse(came_by(&parts, Face::Rest), request_id, status, &message);
     }
     let method = parts.method.clone();
+    let caller = caller_of(&parts);
     // First, or a client that names them in `Connection` would have ours removed too.
     remove_hop_by_hop(&mut parts.headers);
     tell_who_asks(&mut parts);
@@ -57,7 +58,7 @@ pub(super) async fn hand_through(
             (answer::upstream_failed(status, message, again_after(&error)), status)
         }
     };
-    info!(%request_id, upstream = %upstream.name(), %method, status = status.as_u16(), "passthrough");
+    info!(%request_id, upstream = %upstream.name(), %method, status = status.as_u16(), client = caller.in_log().map(tracing::field::display), "passthrough");
     response
 }
 

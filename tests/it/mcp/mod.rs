@@ -300,6 +300,7 @@ fn route(
         completions: Vec::new(),
         tool: Offer::Made,
         resource: None,
+        scopes: Default::default(),
         asking: Default::default(),
         rest: None,
         upstream: upstream.clone(),

@@ -71,7 +71,7 @@ impl ServerHandler for Sdk {
     ) -> Result<ListToolsResult, ErrorData> {
         let snapshot = self.0.snapshot();
         let cursor = request.and_then(|request| request.cursor);
-        let page = snapshot.catalog.page(cursor.as_deref(), 200);
+        let page = snapshot.all.catalog.page(cursor.as_deref(), 200);
         let page = page.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         let tools =
             page.entries.iter().map(|tool| serde_json::from_slice(tool.json(shapes(&context))).unwrap());
@@ -106,7 +106,7 @@ impl ServerHandler for Sdk {
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let snapshot = self.0.snapshot();
-        let tool = snapshot.catalog.entries().iter().find(|tool| tool.name().as_str() == name)?;
+        let tool = snapshot.all.catalog.entries().iter().find(|tool| tool.name().as_str() == name)?;
         serde_json::from_slice(tool.json(Shapes::Any)).ok()
     }
 }

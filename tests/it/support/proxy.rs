@@ -84,6 +84,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
         completions: Vec::new(),
         tool: Offer::Made,
         resource: None,
+        scopes: Default::default(),
         asking: Default::default(),
         rest: None,
         upstream: "old".parse().unwrap(),

@@ -63,7 +63,7 @@ impl<'a> Questioner<'a> {
                 // Most tools ask nothing, and nothing is brought back to them.
                 let is_of_account = !asking.is_empty() || client.request.params.request_state()?.is_some();
                 let subject = if is_of_account {
-                    subject(&client.request.method, name, arguments)
+                    subject((&client.request.method, client.carrier.owner()), name, arguments)
                 } else {
                     String::new()
                 };
@@ -162,9 +162,9 @@ pub(super) fn requests(questions: &[Question], revision: Revision) -> Map<String
     requests.collect()
 }
 
-/// What a request is for, in a few bytes.
-fn subject(method: &str, name: &str, arguments: &Map<String, Value>) -> String {
-    let mut written = json!([method, name]).to_string();
+/// What a request is for and whose it is, in a few bytes.
+fn subject((method, owner): (&str, Option<&str>), name: &str, arguments: &Map<String, Value>) -> String {
+    let mut written = json!([method, owner, name]).to_string();
     write_sorted(&Value::Object(arguments.clone()), &mut written);
     fingerprint(written.as_bytes())
 }
@@ -226,7 +226,9 @@ mod tests {
 
     #[test]
     fn a_subject_is_the_same_whatever_the_order_of_its_arguments() {
-        let of = |name: &str, arguments: Value| subject("tools/call", name, arguments.as_object().unwrap());
+        let of = |name: &str, arguments: Value| {
+            subject(("tools/call", None), name, arguments.as_object().unwrap())
+        };
         let one = of("delete", json!({"id": 1, "more": {"a": [1, 2], "b": "x"}}));
         assert_eq!(one, of("delete", json!({"more": {"b": "x", "a": [1, 2]}, "id": 1})));
         for other in [
@@ -234,7 +236,7 @@ mod tests {
             of("delete", json!({"id": "1", "more": {"a": [1, 2], "b": "x"}})),
             of("delete", json!({"id": 1, "more": {"a": [2, 1], "b": "x"}})),
             of("delete2", json!({"id": 1, "more": {"a": [1, 2], "b": "x"}})),
-            subject("prompts/get", "delete", json!({"id": 1}).as_object().unwrap()),
+            subject(("prompts/get", None), "delete", json!({"id": 1}).as_object().unwrap()),
         ] {
             assert_ne!(one, other);
         }

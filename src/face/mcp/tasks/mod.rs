@@ -47,6 +47,9 @@ struct Task {
     tool: String,
     arguments: Map<String, Value>,
     at: At,
+    /// Whose it is, where clients are told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
     /// Milliseconds since 1970.
     created: i64,
     life: u64,
@@ -114,7 +117,7 @@ pub(super) fn are_offered(snapshot: &Snapshot) -> bool {
 /// The answer to a call that has become a task.
 pub(super) fn created(protocol: &Protocol, client: &Client<'_>, tool: &str, job: OpenJob) -> Answer {
     let at = At::Job { place: job.place.to_text(), answers: job.answers };
-    let (id, task) = Task::new(protocol, tool, job.arguments, at, job.life);
+    let (id, task) = Task::new((protocol, client), tool, job.arguments, at, job.life);
     let mut members = task.told(&id, "working", job.message.as_deref());
     members.insert("pollIntervalMs".into(), milliseconds(job.wait).into());
     members.insert("_meta".into(), protocol.about.result_meta(client.revision).clone().into());
@@ -135,7 +138,7 @@ pub(super) async fn asking(
     let name = protocol.asking_tasks.begin(abilities, job.task.life)?;
     let address = protocol.questions.peers().and_then(Peers::own).map(str::to_owned);
     let (tool, at) = (route.definition.name.as_str(), At::Replica { name, address });
-    let (id, task) = Task::new(protocol, tool, arguments.clone(), at, job.task.life);
+    let (id, task) = Task::new((protocol, client), tool, arguments.clone(), at, job.task.life);
     let mut members = task.told(&id, "input_required", None);
     members.insert("inputRequests".into(), ask::requests(&questions, client.revision).into());
     members.insert("pollIntervalMs".into(), milliseconds(job.poll).into());
@@ -262,6 +265,10 @@ impl Asked {
         let content = protocol.seal.open(Purpose::Task, &id, SystemTime::now());
         let content = content.map_err(|_| Refusal::Params(GONE.into()))?;
         let task: Option<Task> = serde_json::from_slice(&content).ok();
+        // To anybody else it is not there.
+        if task.as_ref().is_some_and(|task| task.owner.as_deref() != client.carrier.owner()) {
+            return Err(Refusal::Params(GONE.into()));
+        }
         let snapshot = protocol.gateway.snapshot();
         let found = task.and_then(|task| {
             let route = snapshot.table.by_tool(&task.tool).filter(|route| route.job.is_some())?.clone();
@@ -269,6 +276,7 @@ impl Asked {
         });
         let (task, route) =
             found.ok_or_else(|| Refusal::Params("unknown task: its tool is no longer what it was".into()))?;
+        client.may(&route.scopes)?;
         Ok(Self { id, task, route, snapshot })
     }
 
@@ -354,7 +362,7 @@ impl Asked {
 impl Task {
     /// A task that begins now, and its id.
     fn new(
-        protocol: &Protocol,
+        (protocol, client): (&Protocol, &Client<'_>),
         tool: &str,
         arguments: Map<String, Value>,
         at: At,
@@ -365,6 +373,7 @@ impl Task {
             tool: tool.to_owned(),
             arguments,
             at,
+            owner: client.carrier.owner().map(str::to_owned),
             created: Timestamp::try_from(now).map_or(0, Timestamp::as_millisecond),
             life: milliseconds(life),
         };

@@ -1,0 +1,188 @@
+//! API keys: known by their hashes, so that a file that is read by others gives none away.
+
+use std::{collections::HashMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
+
+use super::{ClientSettings, Denied, Secret};
+use crate::{
+    seal::{Blind, Digest, random_key, sha256},
+    upstream::Client,
+};
+
+/// The SHA-256 of a key. A key has to be long and random: then nobody finds it by its hash, and no slow hash is needed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct KeyHash(Digest);
+
+/// A text that is no hash of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotAHash {
+    /// It does not say by which hash.
+    #[error("expected `{PREFIX}` and 64 hexadecimal digits")]
+    Unnamed,
+    /// It has another length, or other characters.
+    #[error("expected 64 hexadecimal digits after `{PREFIX}`, found {found} characters")]
+    Digits {
+        /// How many there are.
+        found: usize,
+    },
+}
+
+const PREFIX: &str = "sha256:";
+
+/// What a key of ours begins with, so that people and scanners know one.
+const KEY_PREFIX: &str = "glk_";
+
+/// A key that was just made.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NewKey(String);
+
+impl NewKey {
+    /// A key that nobody can guess: 256 random bits.
+    pub fn random() -> Self {
+        Self(format!("{KEY_PREFIX}{}", random_key()))
+    }
+
+    /// The key itself, to be given to its client and to nobody else.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for NewKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("NewKey(…)")
+    }
+}
+
+impl KeyHash {
+    /// Of a key.
+    pub fn of(key: &str) -> Self {
+        Self(sha256(key.as_bytes()))
+    }
+}
+
+impl FromStr for KeyHash {
+    type Err = NotAHash;
+
+    fn from_str(text: &str) -> Result<Self, NotAHash> {
+        let digits = text.strip_prefix(PREFIX).ok_or(NotAHash::Unnamed)?;
+        let wrong = NotAHash::Digits { found: digits.chars().count() };
+        let mut bytes = [0; 32];
+        if digits.len() != 2 * bytes.len() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(wrong);
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| wrong)?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for KeyHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(PREFIX)?;
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("KeyHash(…)")
+    }
+}
+
+/// The keys of all clients.
+pub(super) struct Keys {
+    blind: Blind,
+    /// By their hashes, hashed once more under a key of this process: how long a look takes tells nothing of them.
+    by_hash: HashMap<Digest, (Arc<Client>, Option<SystemTime>)>,
+}
+
+impl Keys {
+    pub(super) fn of(clients: &[ClientSettings]) -> Self {
+        let blind = Blind::random();
+        let mut by_hash = HashMap::new();
+        for settings in clients {
+            let client = settings.client();
+            for (KeyHash(hash), until) in &settings.keys {
+                by_hash.insert(blind.of(hash), (Arc::clone(&client), *until));
+            }
+        }
+        Self { blind, by_hash }
+    }
+
+    /// Whose key it is.
+    pub(super) fn find(&self, key: Secret<'_>, now: SystemTime) -> Result<Arc<Client>, Denied> {
+        let hash = self.blind.of(&sha256(key.0.as_bytes()));
+        match self.by_hash.get(&hash) {
+            Some((_, Some(until))) if *until <= now => Err(Denied::Invalid("the key has expired")),
+            Some((client, _)) => Ok(Arc::clone(client)),
+            None => Err(Denied::Invalid("the key is not known here")),
+        }
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Keys").field("count", &self.by_hash.len()).finish_non_exhaustive()
+    }
+}
+
+impl ClientSettings {
+    /// The client, whatever it has shown.
+    pub(super) fn client(&self) -> Arc<Client> {
+        Arc::new(Client::new(&format!("client {}", self.name), &self.name, self.scopes.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::route::Scopes;
+
+    #[test]
+    fn a_hash_is_read_as_it_is_written() {
+        let hash = KeyHash::of("abc");
+        let written = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(hash.to_string(), written);
+        assert_eq!(written.parse(), Ok(hash));
+        assert_eq!(written.to_uppercase().replace("SHA256", "sha256").parse(), Ok(hash));
+        for wrong in [
+            "",
+            "abc",
+            "sha256:",
+            "sha256:ba78",
+            "md5:ba78",
+            &written.replace('b', "x"),
+            &format!("{written}0"),
+        ] {
+            assert!(wrong.parse::<KeyHash>().is_err(), "{wrong}");
+        }
+        assert_eq!("sha256:ä".parse::<KeyHash>(), Err(NotAHash::Digits { found: 1 }));
+    }
+
+    #[test]
+    fn a_key_is_its_clients_until_its_end() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+        let until = now + Duration::from_secs(1);
+        let (old, new) = (NewKey::random(), NewKey::random());
+        assert_ne!(old, new);
+        let settings = ClientSettings {
+            name: "reports".to_owned(),
+            scopes: Scopes::new(["read"]).unwrap(),
+            keys: vec![(KeyHash::of(old.as_str()), Some(until)), (KeyHash::of(new.as_str()), None)],
+        };
+        let keys = Keys::of(&[settings]);
+        let find = |key: &str, now| keys.find(Secret(key), now).map(|client| client.name().to_owned());
+        assert_eq!(find(old.as_str(), now).unwrap(), "reports");
+        assert_eq!(find(old.as_str(), until).unwrap_err(), Denied::Invalid("the key has expired"));
+        assert_eq!(find(new.as_str(), until).unwrap(), "reports");
+        let hash = KeyHash::of(new.as_str()).to_string();
+        for wrong in ["x", &hash, &new.as_str()[1..]] {
+            assert_eq!(find(wrong, now).unwrap_err(), Denied::Invalid("the key is not known here"));
+        }
+        assert!(!format!("{keys:?} {new:?}").contains(&new.as_str()[4..]));
+    }
+}

@@ -1,0 +1,218 @@
+//! What clients that know OAuth are told of us: where tokens are given, for what, and what was missing.
+
+use std::{fmt, str::FromStr};
+
+use http::{HeaderValue, StatusCode, Uri};
+use serde_json::{Value, json};
+
+use super::{Access, Denied};
+use crate::route::Scopes;
+
+/// Where the metadata of a resource is (RFC 9728, section 3); the path of the resource comes after it.
+pub const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
+
+/// What we are to servers that give tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resource {
+    /// What tokens call us.
+    pub url: ResourceUrl,
+    /// The servers that give tokens for us, by their issuers.
+    pub servers: Vec<String>,
+}
+
+/// An address that tokens are given for (RFC 8707, section 2): `https://host/mcp`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceUrl {
+    written: String,
+    origin: String,
+    path: String,
+}
+
+/// A text that is no such address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected an `http://` or `https://` address without query and fragment")]
+pub struct NotAResource;
+
+impl FromStr for ResourceUrl {
+    type Err = NotAResource;
+
+    fn from_str(text: &str) -> Result<Self, NotAResource> {
+        let uri: Uri = text.parse().map_err(|_| NotAResource)?;
+        let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+            return Err(NotAResource);
+        };
+        let is_plain = matches!(scheme, "http" | "https")
+            && uri.query().is_none()
+            && !text.contains(['#', '"', '\\'])
+            && !authority.as_str().contains('@');
+        let path = uri.path().trim_end_matches('/').to_owned();
+        is_plain
+            .then(|| Self { written: text.to_owned(), origin: format!("{scheme}://{authority}"), path })
+            .ok_or(NotAResource)
+    }
+}
+
+impl ResourceUrl {
+    /// As it was written: tokens repeat it letter by letter.
+    pub fn as_str(&self) -> &str {
+        &self.written
+    }
+
+    /// Whether it can be reached by others in the clear.
+    pub fn is_open(&self) -> bool {
+        let host = self.origin.trim_start_matches("http://");
+        let near = ["localhost", "127.", "[::1]"].iter().any(|near| host.starts_with(near));
+        self.origin.starts_with("http://") && !near
+    }
+
+    fn metadata(&self) -> String {
+        format!("{}{METADATA_PATH}{}", self.origin, self.path)
+    }
+}
+
+impl fmt::Display for ResourceUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.written)
+    }
+}
+
+impl Denied {
+    /// The HTTP status that says so.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Unknown | Self::Invalid(_) => StatusCode::UNAUTHORIZED,
+            Self::Unclear(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    /// The code of the error (RFC 6750, section 3.1); who shows nothing is told none.
+    fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::Unknown => None,
+            Self::Invalid(_) => Some("invalid_token"),
+            Self::Unclear(_) => Some("invalid_request"),
+        }
+    }
+}
+
+impl Access {
+    /// What `WWW-Authenticate` says to a caller that is nobody.
+    pub fn challenge(&self, denied: &Denied) -> HeaderValue {
+        let why = denied.code().map(|code| (code, denied.to_string()));
+        self.written_challenge(&self.settings.scopes, why)
+    }
+
+    /// What it says to a caller that is not allowed what it asks for.
+    pub fn challenge_for(&self, needed: &Scopes) -> HeaderValue {
+        self.written_challenge(
+            needed,
+            Some(("insufficient_scope", "this needs more than the caller is allowed".into())),
+        )
+    }
+
+    fn written_challenge(&self, scopes: &Scopes, why: Option<(&str, String)>) -> HeaderValue {
+        let mut members = Vec::new();
+        if let Some((code, description)) = why {
+            members.push(format!("error=\"{code}\""));
+            members.push(format!("error_description=\"{}\"", plain(&description)));
+        }
+        if !scopes.is_empty() {
+            members.push(format!("scope=\"{scopes}\""));
+        }
+        if let Some(resource) = &self.settings.resource {
+            members.push(format!("resource_metadata=\"{}\"", resource.url.metadata()));
+        }
+        let challenge = match members.is_empty() {
+            true => "Bearer".to_owned(),
+            false => format!("Bearer {}", members.join(", ")),
+        };
+        HeaderValue::from_str(&challenge).unwrap_or(HeaderValue::from_static("Bearer"))
+    }
+
+    /// The metadata that is at a path, if it is one of ours; `needed` is every scope that something here needs.
+    pub fn metadata_at(&self, path: &str, needed: &Scopes) -> Option<Value> {
+        let resource = self.settings.resource.as_ref()?;
+        let below = path.strip_prefix(METADATA_PATH)?.trim_end_matches('/');
+        if !below.is_empty() && below != resource.url.path && below != "/mcp" {
+            return None;
+        }
+        let all = needed.and(&self.settings.scopes);
+        let mut metadata = json!({
+            "resource": resource.url.as_str(),
+            "authorization_servers": resource.servers,
+            "bearer_methods_supported": ["header"],
+        });
+        if !all.is_empty() {
+            metadata["scopes_supported"] = all.iter().collect();
+        }
+        Some(metadata)
+    }
+}
+
+/// A text as it may stand between quotes (RFC 6750, section 3).
+fn plain(text: &str) -> String {
+    let fits = |character: char| matches!(character, ' '..='~') && !matches!(character, '"' | '\\');
+    text.chars()
+        .filter(|character| *character != '`')
+        .map(|character| if fits(character) { character } else { '?' })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::AccessSettings;
+
+    fn access(resource: Option<&str>) -> Access {
+        let resource = resource
+            .map(|url| Resource { url: url.parse().unwrap(), servers: vec!["https://login.test".into()] });
+        let scopes = Scopes::new(["use"]).unwrap();
+        Access::new(AccessSettings { resource, scopes, ..AccessSettings::default() })
+    }
+
+    #[test]
+    fn a_challenge_says_what_is_missing_and_where_it_is_given() {
+        let nothing = Access::new(AccessSettings::default());
+        assert_eq!(nothing.challenge(&Denied::Unknown), "Bearer");
+        let access = access(Some("https://tools.test/mcp"));
+        let place = "resource_metadata=\"https://tools.test/.well-known/oauth-protected-resource/mcp\"";
+        assert_eq!(access.challenge(&Denied::Unknown), format!("Bearer scope=\"use\", {place}"));
+        let invalid = access.challenge(&Denied::Invalid("the key `x` has \"expired\""));
+        let why = "error=\"invalid_token\", error_description=\"the key x has ?expired?\"";
+        assert_eq!(invalid, format!("Bearer {why}, scope=\"use\", {place}"));
+        let needed = access.challenge_for(&Scopes::new(["b", "a"]).unwrap());
+        assert!(needed.to_str().unwrap().starts_with("Bearer error=\"insufficient_scope\""));
+        assert!(needed.to_str().unwrap().contains("scope=\"a b\""));
+    }
+
+    #[test]
+    fn metadata_is_where_clients_look_for_it() {
+        let found = |access: &Access, path: &str| access.metadata_at(path, &Scopes::new(["more"]).unwrap());
+        let with_path = access(Some("https://tools.test/team/mcp"));
+        for path in ["", "/", "/mcp", "/team/mcp", "/team/mcp/"] {
+            let metadata = found(&with_path, &format!("{METADATA_PATH}{path}")).unwrap();
+            assert_eq!(metadata["resource"], "https://tools.test/team/mcp");
+            assert_eq!(metadata["authorization_servers"], json!(["https://login.test"]));
+            assert_eq!(metadata["scopes_supported"], json!(["more", "use"]));
+        }
+        assert!(found(&with_path, &format!("{METADATA_PATH}/team")).is_none());
+        assert!(found(&access(None), METADATA_PATH).is_none());
+    }
+
+    #[test]
+    fn a_resource_is_an_address_and_nothing_more() {
+        for wrong in [
+            "",
+            "tools.test",
+            "/mcp",
+            "ftp://tools.test",
+            "https://tools.test/?a",
+            "https://tools.test/#a",
+            "https://me@tools.test",
+        ] {
+            assert!(wrong.parse::<ResourceUrl>().is_err(), "{wrong}");
+        }
+        assert!("http://tools.test/mcp".parse::<ResourceUrl>().unwrap().is_open());
+        assert!(!"http://localhost:8080/mcp".parse::<ResourceUrl>().unwrap().is_open());
+    }
+}

@@ -1,0 +1,65 @@
+//! `glossator key`: a key for a client, and its hash for the file.
+
+use std::io::{self, Read};
+
+use clap::Args;
+use serde_json::json;
+
+use super::{Failure, Output, screen::Screen};
+use crate::access::{KeyHash, NewKey};
+
+#[derive(Debug, Args)]
+pub(super) struct KeyArguments {
+    /// Hash the key that comes on standard input, and make none
+    #[arg(long)]
+    stdin: bool,
+    /// What is printed
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub(super) output: Output,
+}
+
+/// What is longer is no key.
+const KEY_LIMIT_BYTES: u64 = 1024;
+
+/// What is shorter can be guessed by who has its hash.
+const KEY_LEAST_BYTES: usize = 24;
+
+pub(super) fn key(arguments: &KeyArguments, screen: &mut Screen) -> Result<(), Failure> {
+    if arguments.stdin {
+        let hash = KeyHash::of(&given()?).to_string();
+        match arguments.output {
+            Output::Text => screen.line(&hash),
+            Output::Json => screen.json(&json!({ "hash": hash })),
+        }
+        return Ok(());
+    }
+    let key = NewKey::random();
+    let hash = KeyHash::of(key.as_str()).to_string();
+    match arguments.output {
+        Output::Json => screen.json(&json!({ "key": key.as_str(), "hash": hash })),
+        Output::Text => {
+            screen.line(format!("key:  {}", key.as_str()));
+            screen.line(format!("hash: {hash}"));
+            screen.remark("Give the key to its client: it is shown once. Write the hash under `clients`.");
+        }
+    }
+    Ok(())
+}
+
+fn given() -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = io::stdin().take(KEY_LIMIT_BYTES + 1).read_to_string(&mut text);
+    read.map_err(|error| Failure::told(format!("standard input can't be read as text: {error}")))?;
+    let key = text.trim();
+    if key.len() < KEY_LEAST_BYTES || key.len() as u64 > KEY_LIMIT_BYTES {
+        let words = format!(
+            "a key has {KEY_LEAST_BYTES} to {KEY_LIMIT_BYTES} bytes, and this one has {}: a short one is found by its hash",
+            key.len()
+        );
+        return Err(Failure::told(words));
+    }
+    if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Failure::told("a key stands in a header: it has visible ASCII characters only"));
+    }
+    Ok(key.to_owned())
+}
