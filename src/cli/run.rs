@@ -11,7 +11,10 @@ use crate::{
     config::{self, Flag, ListenerSettings, Loaded, Sources},
     face::admin::{Admin, Asked, Teller, operations},
     observe::{Chain, log},
-    serve::{self, Assembled, Drained, Hangups, Keeping, Listener, OperatorsPort, Reloader, Swap, Watched},
+    serve::{
+        self, Assembled, Drained, Hangups, Keeping, Listener, OperatorsPort, Reloader, Swap, Telemetry,
+        Watched,
+    },
     workbench::Bench,
 };
 
@@ -114,6 +117,7 @@ pub(super) struct Server {
     settings: ListenerSettings,
     router: Router,
     swap: Swap,
+    telemetry: Telemetry,
     /// Open until the last call has ended.
     operators: Option<OperatorsPort>,
     teller: Teller,
@@ -124,7 +128,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) async fn bind(loaded: &Loaded) -> Result<Self, Failure> {
         let assembled = serve::assemble(loaded).map_err(|error| Failure::told(error.to_string()))?;
-        let Assembled { settings, router, gateway, meters, certificate, swap, .. } = assembled;
+        let Assembled { settings, router, gateway, meters, certificate, telemetry, swap, .. } = assembled;
         let listener = serve::bind(settings.listen).await.map_err(|error| {
             Failure::told(format!("{}; another address is given with `--listen`", Chain(&error)))
         })?;
@@ -134,7 +138,7 @@ impl Server {
         let operators = OperatorsPort::open(&loaded.admin, admin).await.map_err(|error| {
             Failure::told(format!("{}; another address is given under `admin`", Chain(&error)))
         })?;
-        Ok(Self { listener, settings, router, swap, operators, teller, asked, reload: None })
+        Ok(Self { listener, settings, router, swap, telemetry, operators, teller, asked, reload: None })
     }
 
     /// Reads the configuration again, from there, whenever there is a reason.
@@ -156,8 +160,8 @@ impl Server {
 
     /// Serves until SIGTERM or Ctrl-C, and lets calls in flight end.
     pub(super) async fn serve(self) -> Result<(), Failure> {
-        let Self { listener, settings, router, mut swap, operators, teller, asked, reload } = self;
-        let patience = settings.drain + serve::CUT_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
+        let Self { listener, settings, router, mut swap, telemetry, operators, teller, asked, reload } = self;
+        let patience = settings.drain + serve::CUT_TIMEOUT + serve::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = serve::stop_signal(patience).map_err(|error| Failure::told(Chain(&error).to_string()))?;
         let stop = {
             let teller = teller.clone();
@@ -174,8 +178,10 @@ impl Server {
             }
             None => Keeping::of(swap),
         };
+        let sending = telemetry.send();
         let drained = serve::serve(listener, settings, router, stop).await;
         keeping.end().await;
+        sending.end().await;
         drop(operators);
         match drained {
             Drained::All => Ok(()),

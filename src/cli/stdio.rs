@@ -34,7 +34,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
     run_to_end(prepare(&loaded)?, async {
         let mut assembled = serve::assemble(&loaded).map_err(|error| told(&error))?;
         let drain = loaded.listener.drain;
-        let patience = serve::CUT_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
+        let patience = serve::CUT_TIMEOUT + serve::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = serve::stop_signal(patience).map_err(|error| told(&error))?;
         let pipes = Pipes {
             input: io::stdin(),
@@ -49,8 +49,10 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         assembled.swap.discover_first(DISCOVERY_PATIENCE).await;
         let reloader = Reloader::new(sources, watched, assembled.swap, (teller, asked));
         let keeping = Keeping::reloading(reloader, hangups);
+        let sending = assembled.telemetry.send();
         let drained = serve::serve_stdio(&assembled.mcp, pipes, stop).await;
         keeping.end().await;
+        sending.end().await;
         match drained.map_err(|error| told(&error))? {
             Drained::All => Ok(()),
             // It has been logged; the client was gone.

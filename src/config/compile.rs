@@ -7,7 +7,7 @@ use super::{
     calls::Routes,
     clients,
     import::Importer,
-    keys::{ADMIN, DEFAULTS, FILE, LOG, PASSTHROUGH, SERVER},
+    keys::{ADMIN, DEFAULTS, FILE, LOG, PASSTHROUGH, SERVER, TELEMETRY},
     node::{Entry, Kind, Node},
     problem::Problem,
     process::{self, Flag, ProcessSettings},
@@ -22,6 +22,7 @@ use super::{
     section::{self, Section},
     server_tls, shared, shown,
     source::Span,
+    telemetry,
     upstreams::{self, UpstreamDefaults, UpstreamFile},
     version,
 };
@@ -47,6 +48,7 @@ pub(super) fn compile(
     let server = file.section("server", &SERVER);
     let admin = file.section("admin", &ADMIN);
     let log = file.section("log", &LOG);
+    let telemetry = telemetry::read(report, environment, file.section("telemetry", &TELEMETRY).as_ref());
     let sections = [server.as_ref(), admin.as_ref(), log.as_ref()];
     let process = process::settings(report, environment, flags, sections);
     let peer = process.as_ref().and_then(|process| process.mcp.peer.as_ref());
@@ -121,6 +123,7 @@ pub(super) fn compile(
     let place = server.as_ref().and_then(|server| server.get("listen")).or_else(|| file.get("clients"));
     let is_behind = tls.is_some() || !door.trusted_proxies.is_empty();
     clients.warn_of_open_port(report, place.map_or(root.span, |node| node.span), &listener, is_behind);
+    let telemetry = telemetry?;
     (report.errors() == 0).then(|| Loaded {
         importer: Importer::new(root.clone(), presets, &upstreams),
         listener,
@@ -130,6 +133,7 @@ pub(super) fn compile(
         access: clients.access,
         mcp: McpSettings { peer_tls, ..mcp },
         log,
+        telemetry,
         cache_limit_bytes,
         shared,
         upstreams,

@@ -7,7 +7,7 @@
 //! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`), `import` makes
 //! routes of what MCP servers list later, `draft` of what is only tried out, and
 //! `language` for patterns, jq and templates, `rate` for how often; `process` layers `server` and `log` with the environment and the
-//! command line, a `setting` at a time; `server_tls` is who we are to clients, `clients` who may call, `shared` what replicas share. [`Problem`] tells what is wrong, `suggest` what was probably meant,
+//! command line, a `setting` at a time; `server_tls` is who we are to clients, `clients` who may call, `shared` what replicas share, `telemetry` where traces and metrics are sent. [`Problem`] tells what is wrong, `suggest` what was probably meant,
 //! `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`] describes the file for editors.
 //!
 //! All problems of all files are found in one run. The only room that reads files or the environment.
@@ -59,6 +59,7 @@ mod shown;
 mod source;
 mod suggest;
 mod syntax;
+mod telemetry;
 mod units;
 mod upstreams;
 mod version;
@@ -90,6 +91,7 @@ pub use prompts::PromptFile;
 pub use routes::RouteFile;
 pub use schema::schema;
 pub use secret::{Environment, process_variables};
+pub use telemetry::{MetricsFile, TelemetryFile, TracesFile};
 pub use upstreams::{ToolRules, UpstreamFile};
 pub use watched::Look;
 
@@ -135,6 +137,8 @@ pub struct Loaded {
     pub mcp: McpSettings,
     /// What is logged, and how.
     pub log: LogSettings,
+    /// What is sent to a collector, and where.
+    pub telemetry: TelemetryFile,
     /// How much is kept of replies, in all.
     pub cache_limit_bytes: usize,
     /// What replicas share, and where.

@@ -300,7 +300,7 @@ pub(super) fn word_of(
 }
 
 /// A number without a unit is read too, to be told which unit to write.
-fn measure_text(node: &Node) -> String {
+pub(super) fn measure_text(node: &Node) -> String {
     node.scalar().unwrap_or_else(|| node.found())
 }
 

@@ -213,9 +213,7 @@ impl Door {
     /// A door with these settings. What is no host or origin lets nobody in.
     pub fn new(settings: &DoorSettings) -> Self {
         let refused = Words::default();
-        for reason in [REFUSED_HOST, REFUSED_ORIGIN, "body_too_long", "body_slow", "body_cut_off"] {
-            refused.expect(reason);
-        }
+        refused.expect([REFUSED_HOST, REFUSED_ORIGIN, "body_too_long", "body_slow", "body_cut_off"]);
         Self {
             checks: Arc::new(ArcSwap::from_pointee(Checks::new(settings))),
             refused,

@@ -20,7 +20,7 @@ use tracing::info;
 
 use crate::{
     gateway::Face,
-    observe::{Foreign, RequestId},
+    observe::{Foreign, RequestId, Span},
     upstream::Caller,
 };
 
@@ -36,6 +36,11 @@ pub struct Peer(pub SocketAddr);
 /// Who sends a request, as [`door`] has found; the one place that says so to calls.
 fn caller_of(parts: &Parts) -> Caller {
     parts.extensions.get().cloned().unwrap_or(Caller::Only)
+}
+
+/// What is told of a request, where traces are on; `serve` puts it into its extensions.
+fn span_of(parts: &Parts) -> Span {
+    parts.extensions.get().cloned().unwrap_or_default()
 }
 
 /// By which way a request came in that this face answers.

@@ -102,13 +102,15 @@ impl Asking<'_> {
 
     /// A request as its upstream's policies take it.
     pub(super) fn ask_of(self, mut request: UpstreamRequest, repeatable: bool, due: Due) -> Ask {
-        if let (Some(trace), Traces::Forwarded) = (self.trace, self.route.traces)
+        let traced = self.route.traces == Traces::Forwarded;
+        // Each attempt has a place of its own in the trace, where there are spans.
+        if let (Some(trace), true, None) = (self.trace, traced, self.ticket.span())
             && let Some(headers) = request.headers_mut()
         {
             trace.write(headers);
         }
         let ask = Ask::new(request, self.route.reply_limit_bytes, due, repeatable);
-        Ask { caller: self.caller.clone(), ticket: self.ticket.clone(), ..ask }
+        Ask { caller: self.caller.clone(), ticket: self.ticket.clone(), traced, ..ask }
     }
 
     /// The way for what follows from a call.

@@ -82,7 +82,7 @@ impl Snapshot {
         asker: &mut dyn Asker,
     ) -> Called {
         let request_id = call.request_id.clone();
-        let mut record = Record::begin(self.meters_of(route), route, &call, &request_id);
+        let mut record = Record::begin(self, route, &call, &request_id);
         let after = route.job.as_ref().map(|job| job.task.after);
         match self.answer(route, call, asker, &mut record, after, None).await {
             Ok(Answered::Job(job)) => {
@@ -107,7 +107,7 @@ impl Snapshot {
             return JobState::Done(*forbidden);
         }
         let request_id = call.request_id.clone();
-        let mut record = Record::begin(self.meters_of(route), route, &call, &request_id);
+        let mut record = Record::begin(self, route, &call, &request_id);
         let mut telling = Telling::new(None, route.definition.name.as_str());
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
         let arguments = Arguments::from(call.arguments).with_answers(answers);
@@ -152,7 +152,7 @@ impl Snapshot {
         let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
         let arguments = Arguments::from(call.arguments).with_answers(answers);
         let (headers, caller) = (call.headers, &call.caller);
-        let ticket = &Ticket::new(call.request_id);
+        let ticket = &Ticket::new(call.request_id, call.span);
         let (trace, due) = (trace.as_ref(), Due::after(route.deadline));
         let asking =
             Asking { snapshot: self, route, arguments: &arguments, headers, caller, trace, ticket, due };

@@ -21,6 +21,7 @@ mod questions;
 mod reading;
 mod record;
 mod sentences;
+mod spans;
 mod translating;
 mod views;
 mod watch;
@@ -36,7 +37,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 
 use crate::{
-    observe::{Meters, RequestId, RouteMeters},
+    observe::{Meters, RequestId, RouteMeters, Span, Tracing},
     policy::{Guarded, Guards, Passthrough, PolicyCounts},
     prompt::PromptTable,
     reply::Reply,
@@ -96,6 +97,21 @@ pub struct Call<'a> {
     pub trace: Option<TraceContext>,
     /// The revision of MCP that its client speaks; empty for other ways in.
     pub protocol: &'static str,
+    /// What is told of the request that it came with, where traces are on.
+    pub span: Span,
+    /// The message of MCP that it came in, for whoever reads traces.
+    pub message: Option<Message<'a>>,
+}
+
+/// A message of MCP, as a trace tells of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Message<'a> {
+    /// Such as `tools/call`.
+    pub method: &'a str,
+    /// As it came.
+    pub id: &'a str,
+    /// The session that it is of, where there is one. What knows it is in that session, so it is not told as it is.
+    pub session: Option<&'a str>,
 }
 
 impl<'a> Call<'a> {
@@ -107,7 +123,19 @@ impl<'a> Call<'a> {
         face: Face,
         caller: Caller,
     ) -> Self {
-        Self { arguments, headers, request_id, face, caller, audience: None, trace: None, protocol: "" }
+        let (span, message) = (Span::default(), None);
+        Self {
+            arguments,
+            headers,
+            request_id,
+            face,
+            caller,
+            audience: None,
+            trace: None,
+            protocol: "",
+            span,
+            message,
+        }
     }
 }
 
@@ -161,6 +189,7 @@ pub struct Snapshot {
     completes: OnceLock<bool>,
     translating: Translating,
     measured: HashMap<ToolName, Arc<RouteMeters>>,
+    tracing: Tracing,
     meters: Meters,
 }
 
@@ -237,6 +266,7 @@ impl Snapshot {
             completes: OnceLock::new(),
             translating: Translating::new(),
             measured: HashMap::new(),
+            tracing: Tracing::off(),
             meters: Meters::default(),
         }
         .counted_by(Meters::default())
@@ -275,6 +305,12 @@ impl Snapshot {
         let measured =
             routes.map(|route| (route.definition.name.clone(), meters_of(&meters, route))).collect();
         Self { meters, measured, ..self }
+    }
+
+    /// The same, and told of in traces by this.
+    #[must_use]
+    pub fn traced_by(self, tracing: Tracing) -> Self {
+        Self { tracing, ..self }
     }
 
     /// What counts the calls of a route.
@@ -330,7 +366,7 @@ impl Snapshot {
         head: Option<&mut Option<ReplyHead>>,
     ) -> ToolResult {
         let request_id = call.request_id.clone();
-        let mut record = Record::begin(self.meters_of(route), route, &call, &request_id);
+        let mut record = Record::begin(self, route, &call, &request_id);
         let result = match self.answer(route, call, asker, &mut record, None, head).await {
             Ok(Answered::Result(result)) => Ok(result),
             // A job is handed over only to those who ask for it.

@@ -8,9 +8,9 @@ use std::{
 use http::StatusCode;
 use tracing::{debug, error, info, warn};
 
-use super::{Call, Face};
+use super::{Call, Face, Snapshot, spans};
 use crate::{
-    observe::{CallEnd, Chain, Decided, Failure, Quoted, RequestId, RouteMeters, Strange, Ticket},
+    observe::{CallEnd, Chain, Decided, Failure, Quoted, RequestId, RouteMeters, Span, Strange, Ticket},
     policy::result_word,
     reply::{End, Exit, Reply},
     route::{Route, UpstreamName},
@@ -51,12 +51,14 @@ pub(super) struct Record<'a> {
 
 impl<'a> Record<'a> {
     pub(super) fn begin(
-        meters: Arc<RouteMeters>,
+        snapshot: &Snapshot,
         route: &'a Route,
         call: &Call<'_>,
         request_id: &'a RequestId,
     ) -> Self {
+        let meters = snapshot.meters_of(route);
         meters.began(call.face.as_str());
+        let span = spans::begun(snapshot, route, call);
         Self {
             meters,
             tool: &route.definition.name,
@@ -64,7 +66,7 @@ impl<'a> Record<'a> {
             face: call.face,
             protocol: call.protocol,
             request_id,
-            ticket: Ticket::new(request_id.clone()),
+            ticket: Ticket::new(request_id.clone(), span),
             caller: call.caller.clone(),
             begun: Instant::now(),
             waited: None,
@@ -117,6 +119,9 @@ impl<'a> Record<'a> {
     /// Which rule of the route has decided; the default rules where there is none.
     pub(super) fn decided(&mut self, rule: Option<usize>) {
         self.meters.decided(rule);
+        if let (Some(span), Some(rule)) = (self.ticket.span(), rule) {
+            span.number("glossator.rule", rule + 1);
+        }
         self.decided = Some(rule.into());
     }
 
@@ -196,6 +201,9 @@ impl Drop for Record<'_> {
         } else if self.outcome == Some(Outcome::Error(Fault::Unreadable)) {
             self.meters.strange(Strange::Unreadable);
         }
+        if let Some(span) = self.ticket.span() {
+            spans::ended(span, !protocol.is_empty(), outcome, fault);
+        }
         if matches!(outcome, "error" | "cancelled") {
             self.meters.failures().keep(Failure {
                 at: SystemTime::now(),
@@ -227,6 +235,7 @@ impl Drop for Record<'_> {
             client = self.caller.in_log().map(tracing::field::display),
             face = self.face.as_str(),
             protocol = Some(self.protocol).filter(|protocol| !protocol.is_empty()),
+            trace_id = self.ticket.span().and_then(Span::trace_id).map(tracing::field::display),
             "call"
         );
     }

@@ -16,6 +16,7 @@ mod history;
 mod lines;
 mod meters;
 mod request_id;
+mod telemetry;
 mod ticket;
 
 pub use chain::Chain;
@@ -24,7 +25,11 @@ pub use foreign::{Foreign, Quoted};
 pub use history::{HISTORY_ROUTES_LIMIT, History, Past, SAMPLE_INTERVAL, SLOTS, Tally};
 pub use meters::{
     BOUNDS, CallEnd, Durations, Family, Kind, Labels, MeterSource, Meters, Reading, RouteMeters, Strange,
-    TextFormat, UpstreamMeters, Value, Words,
+    TextFormat, UpstreamMeters, Value, Words, method_word,
 };
 pub use request_id::{RequestId, RequestIdError};
+pub use telemetry::{
+    Accepted, Batch, QUEUE_LIMIT, Sampling, SamplingError, Service, Span, SpanKind, SpanQueue, Tracing,
+    read_answer,
+};
 pub use ticket::Ticket;

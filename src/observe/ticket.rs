@@ -7,28 +7,34 @@ use std::sync::{
 
 use tracing::field::{DisplayValue, display};
 
-use super::RequestId;
+use super::{RequestId, Span};
 
-/// The name of the call that something is done for, and how often it was tried. Clones are the same one; what nobody
-/// called for has an empty one.
+/// The name of the call that something is done for, its place in a trace, and how often it was tried. Clones are the same
+/// one; what nobody called for has an empty one.
 #[derive(Debug, Clone, Default)]
 pub struct Ticket(Option<Arc<Written>>);
 
 #[derive(Debug)]
 struct Written {
     request_id: RequestId,
+    span: Span,
     attempts: AtomicU32,
 }
 
 impl Ticket {
     /// That of a call.
-    pub fn new(request_id: RequestId) -> Self {
-        Self(Some(Arc::new(Written { request_id, attempts: AtomicU32::new(0) })))
+    pub fn new(request_id: RequestId, span: Span) -> Self {
+        Self(Some(Arc::new(Written { request_id, span, attempts: AtomicU32::new(0) })))
     }
 
     /// The field `request_id` of a line in the log; there is none where nobody called.
     pub fn request_id(&self) -> Option<DisplayValue<&RequestId>> {
         self.0.as_ref().map(|written| display(&written.request_id))
+    }
+
+    /// What is told of the call, where traces are on.
+    pub fn span(&self) -> Option<&Span> {
+        self.0.as_ref().map(|written| &written.span).filter(|span| span.is_on())
     }
 
     /// Something is sent for it. Says how often something was before.

@@ -11,6 +11,7 @@ use super::{
     coalesce::Flights,
     hedge::{Hedging, Times},
     key::Whom,
+    spans::Whereto,
     view,
 };
 use crate::{
@@ -35,6 +36,7 @@ pub struct Guards {
     settings: PolicySettings,
     sharing: Option<Sharing>,
     counts: UpstreamCounts,
+    to: Arc<Whereto>,
     whom: Whom,
     caller_rate: Option<Arc<Rate>>,
     budget: Arc<Budget>,
@@ -139,6 +141,7 @@ impl Guards {
             circuit: Arc::new(circuit),
             rate: rate(Whose::Upstream, settings.rate, &counts.too_often),
             gate: Arc::new(Gate::new(name(), settings, counts.busy.clone())),
+            to: Arc::new(Whereto::of(&upstream)),
             upstream,
             settings,
             sharing,
@@ -197,7 +200,7 @@ impl Guards {
         let limit = |rate: Option<Arc<Rate>>, over| rate.map(|rate| RateLimitLayer::new(rate, over));
         let name = upstream.name().clone();
         let (called, attempted) = (name.clone(), name);
-        let attempts = counts.attempts.clone();
+        let (attempts, to) = (counts.attempts.clone(), self.to.clone());
         let breaker = (settings.breaker.failures.is_some())
             .then(|| layer_fn(move |service| Breaker::new(service, circuit.clone())));
         let attempt = settings.attempt_timeout.map(|after| {
@@ -209,7 +212,7 @@ impl Guards {
             .option_layer(limit(rate, over))
             .layer_fn(move |service| InFlight::new(service, gate.clone()))
             .option_layer(attempt)
-            .layer_fn(move |service| Measured::new(service, attempts.clone()))
+            .layer_fn(move |service| Measured::new(service, to.clone(), attempts.clone()))
             .service(upstream);
         let (hedging, cache, flights) = match &route {
             Some(route) => (route.hedging.clone(), route.cache.clone(), route.flights.clone()),

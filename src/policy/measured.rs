@@ -3,15 +3,19 @@
 use std::{
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use http::StatusCode;
 use tower::Service;
 
-use super::Answers;
+use super::{
+    Answers,
+    spans::{self, Whereto, traced},
+};
 use crate::{
-    observe::Words,
+    observe::{Span, SpanKind, Words},
     reply::Reply,
     upstream::{Ask, UpstreamError},
 };
@@ -21,13 +25,14 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Measured<S> {
     inner: S,
+    to: Arc<Whereto>,
     counted: Words,
 }
 
 impl<S> Measured<S> {
     /// Puts the layer round the service that asks.
-    pub fn new(inner: S, counted: Words) -> Self {
-        Self { inner, counted }
+    pub fn new(inner: S, to: Arc<Whereto>, counted: Words) -> Self {
+        Self { inner, to, counted }
     }
 }
 
@@ -41,8 +46,12 @@ impl<S: Answers<Future: Unpin>> Service<Ask> for Measured<S> {
     }
 
     fn call(&mut self, ask: Ask) -> Self::Future {
-        ask.ticket.attempt();
-        Measuring { attempt: self.inner.call(ask), counted: Some(self.counted.clone()) }
+        let before = ask.ticket.attempt();
+        let (ask, span) = match ask.ticket.span() {
+            None => (ask, Span::default()),
+            Some(call) => traced(call.child(SpanKind::Client, "upstream"), ask, before, &self.to),
+        };
+        Measuring { attempt: self.inner.call(ask), counted: Some(self.counted.clone()), span }
     }
 }
 
@@ -50,6 +59,7 @@ impl<S: Answers<Future: Unpin>> Service<Ask> for Measured<S> {
 #[derive(Debug)]
 pub struct Measuring<F> {
     attempt: F,
+    span: Span,
     /// Until it is known what came of it.
     counted: Option<Words>,
 }
@@ -65,6 +75,9 @@ impl<F: Future<Output = Result<Reply, UpstreamError>> + Unpin> Future for Measur
                 Err(error) => error.as_word(),
             });
         }
+        if self.span.is_recorded() {
+            spans::ended(&self.span, &outcome);
+        }
         Poll::Ready(outcome)
     }
 }
@@ -73,6 +86,7 @@ impl<F> Drop for Measuring<F> {
     fn drop(&mut self) {
         if let Some(counted) = &self.counted {
             counted.add("dropped");
+            self.span.failed("dropped");
         }
     }
 }
@@ -108,7 +122,7 @@ mod tests {
     async fn an_attempt_counts_once_and_one_that_is_dropped_as_that() {
         let counted = Words::default();
         let inner = answering_after(Duration::from_secs(2), &Inside::default());
-        let service = Measured::new(inner, counted.clone());
+        let service = Measured::new(inner, Arc::default(), counted.clone());
         call(&service, ask(Duration::from_secs(9))).await.unwrap();
         let late = call(&service, ask(Duration::from_secs(9)));
         tokio::time::timeout(Duration::from_secs(1), late).await.unwrap_err();

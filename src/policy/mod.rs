@@ -19,7 +19,7 @@
 //! 10. [`InFlight`]: protects the upstream. Inside the deadline, so that a call that gives up leaves the queue;
 //!     round the upstream, so that a place is held exactly as long as a connection is.
 //! 11. [`Attempt`]: the time of one attempt, in which waiting for a place does not count.
-//! 12. [`Measured`]: counts what came of each attempt.
+//! 12. [`Measured`]: counts what came of each attempt, and tells of it where there are traces (`spans`).
 //!
 //! [`Guards`] puts them together, without those that are off. Calls of a route have them all. What follows from a call
 //! that has begun (the questions about a job), and what no caller asked for (a look at a watched resource), has those
@@ -51,6 +51,7 @@ mod mock;
 mod passthrough;
 mod rate;
 mod retry;
+mod spans;
 mod spread;
 mod view;
 
@@ -77,6 +78,7 @@ pub use measured::{Measured, result_word};
 pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
 pub use rate::{Over, Rate, RateLimit, RateLimitLayer, RateSettings, WithoutStore};
 pub use retry::{Retries, Retry, RetrySettings};
+pub use spans::Whereto;
 pub use spread::spread;
 pub use view::{BreakerView, GuardsView};
 

@@ -34,6 +34,16 @@ impl TraceContext {
         Self::of(parent, states.ok().map(|states| states.join(",")).as_deref())
     }
 
+    /// The parent, as `traceparent` has it.
+    pub fn parent(&self) -> &str {
+        self.parent.to_str().unwrap_or_default()
+    }
+
+    /// What vendors say of it, as `tracestate` has it.
+    pub fn state(&self) -> Option<&str> {
+        self.state.as_ref().and_then(|state| state.to_str().ok())
+    }
+
     /// Takes whatever trace they name out of the headers of a request.
     pub fn remove(headers: &mut HeaderMap) {
         headers.remove(PARENT);

@@ -6,7 +6,7 @@ use axum::Router;
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 
 use super::{
-    Certificate,
+    Certificate, Telemetry,
     discover::{Discovery, Found},
     others::Hearing,
     router,
@@ -14,14 +14,16 @@ use super::{
 };
 use crate::{
     access::Access,
-    config::{AdminFile, Importer, ListenerSettings, Loaded, PromptFile, RouteFile, UpstreamFile},
+    config::{
+        AdminFile, Importer, ListenerSettings, Loaded, PromptFile, RouteFile, TelemetryFile, UpstreamFile,
+    },
     face::{
         door::Door,
         mcp::{Mcp, McpSettings},
         rest::Rest,
     },
     gateway::{Change, Gateway, Snapshot},
-    observe::{Meters, log::LogSettings},
+    observe::{Meters, Tracing, log::LogSettings},
     policy::{
         Guarded, Guards, PassthroughSettings, PolicyCounts, RouteGuards, RoutePolicySettings, Sharing, Store,
     },
@@ -47,6 +49,8 @@ pub struct Assembled {
     pub meters: Meters,
     /// Who we are to clients that connect through TLS, where they do.
     pub certificate: Option<Certificate>,
+    /// What is to be told to a collector, and nobody sends yet.
+    pub telemetry: Telemetry,
     /// What puts another configuration in force.
     pub swap: Swap,
 }
@@ -56,6 +60,7 @@ pub struct Assembled {
 pub struct Swap {
     gateway: Gateway,
     meters: Meters,
+    tracing: Tracing,
     door: Door,
     upstreams: HashMap<UpstreamName, Asked>,
     store: Store,
@@ -90,6 +95,7 @@ struct Fixed {
     mcp: McpSettings,
     log: LogSettings,
     shared: Option<StoreSettings>,
+    telemetry: TelemetryFile,
 }
 
 /// One legacy server as it is asked now.
@@ -126,24 +132,28 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     let meters = Meters::default();
     let (written, mut lists) = (Written::of(loaded), Lists::default());
     let snapshot = written.snapshot(&mut upstreams, &mut lists, &store)?;
-    let gateway = Gateway::new(snapshot.counted_by(meters.clone())).sharing(shared.clone());
+    let (tracing, telemetry) = Telemetry::of(&loaded.telemetry, &meters);
+    let observed = snapshot.counted_by(meters.clone()).traced_by(tracing.clone());
+    let gateway = Gateway::new(observed).sharing(shared.clone());
     let door = Door::new(&loaded.door);
     door.guard.replace(loaded.access.clone().map(|settings| Arc::new(Access::new(settings))));
     meters.register(door.clone());
     let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), door.clone());
-    let router = router(Rest::new(gateway.clone(), door.clone()), mcp.clone(), &meters);
+    let router = router(Rest::new(gateway.clone(), door.clone()), mcp.clone(), &meters, &tracing);
     let fixed = Fixed {
         admin: loaded.admin.clone(),
         listener: loaded.listener,
         mcp: loaded.mcp.clone(),
         log: loaded.log.clone(),
         shared: loaded.shared.clone(),
+        telemetry: loaded.telemetry.clone(),
     };
     let found = mpsc::channel(FOUND_LIMIT);
     let certificate = loaded.tls.clone().map(Certificate::new);
     let swap = Swap {
         gateway: gateway.clone(),
         meters: meters.clone(),
+        tracing,
         door,
         upstreams,
         store,
@@ -156,7 +166,7 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
         certificate: certificate.clone(),
         fixed,
     };
-    Ok(Assembled { settings: loaded.listener, router, mcp, gateway, meters, certificate, swap })
+    Ok(Assembled { settings: loaded.listener, router, mcp, gateway, meters, certificate, telemetry, swap })
 }
 
 impl Swap {
@@ -172,8 +182,8 @@ impl Swap {
         let mut upstreams = ask(loaded, &self.upstreams, self.shared.as_ref());
         let written = Written::of(loaded);
         self.lists.retain(|name| upstreams.get(name).is_some_and(|asked| asked.upstream.mcp().is_some()));
-        let snapshot =
-            written.snapshot(&mut upstreams, &mut self.lists, &self.store)?.counted_by(self.meters.clone());
+        let snapshot = written.snapshot(&mut upstreams, &mut self.lists, &self.store)?;
+        let snapshot = self.observed(snapshot);
         (self.upstreams, self.written) = (upstreams, written);
         self.store.set_limit(loaded.cache_limit_bytes);
         self.door.replace(&loaded.door);
@@ -267,13 +277,18 @@ impl Swap {
         while closing.join_next().await.is_some() {}
     }
 
+    /// Counted and told of as all before it.
+    fn observed(&self, snapshot: Snapshot) -> Snapshot {
+        snapshot.counted_by(self.meters.clone()).traced_by(self.tracing.clone())
+    }
+
     fn servers(&self) -> Vec<McpUpstream> {
         self.upstreams.values().filter_map(|asked| asked.upstream.mcp().cloned()).collect()
     }
 
     fn relist(&mut self) {
         match self.written.snapshot(&mut self.upstreams, &mut self.lists, &self.store) {
-            Ok(snapshot) => self.gateway.replace(snapshot.counted_by(self.meters.clone())),
+            Ok(snapshot) => self.gateway.replace(self.observed(snapshot)),
             // What is written was checked when it was put in force.
             Err(conflict) => tracing::error!(error = %conflict, "the tools of MCP servers can't be listed"),
         }
@@ -350,6 +365,7 @@ impl Fixed {
             ("shared", self.shared != loaded.shared),
             ("log.level", self.log.filter != loaded.log.filter),
             ("log.format", self.log.format != loaded.log.format),
+            ("telemetry", !self.telemetry.is_certainly(&loaded.telemetry)),
         ];
         found.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }

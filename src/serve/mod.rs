@@ -4,12 +4,13 @@
 //! connections until it is told to stop and then drains; `listener` is the port with its certificate, `connection` one
 //! client's HTTP/1.1 or HTTP/2, which `patience` and `activity` end when it keeps us waiting; `stop` is the signals of
 //! the operating system that end it, `reload` what puts another configuration in force, `operators` the port from which
-//! that is watched; `others` hears what other replicas say; `discover` finds out what tools MCP servers have, and `tools` puts them beside those that are
+//! that is watched, `telemetry` what sends traces and meters to a collector; `others` hears what other replicas say; `discover` finds out what tools MCP servers have, and `tools` puts them beside those that are
 //! written.
 //! [`answer_cgi`] is for a web server that starts us for one request, [`serve_stdio`] for an MCP client that starts us
 //! for itself.
 
 mod activity;
+mod asked;
 mod assemble;
 mod cgi;
 mod connection;
@@ -22,18 +23,12 @@ mod reload;
 mod tools;
 mod stdio;
 mod stop;
+mod telemetry;
 
-use std::{
-    future::Future,
-    io,
-    net::SocketAddr,
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, routing::any};
-use http::{Method, Request, Response, uri::Scheme};
+use http::Request;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
@@ -44,8 +39,9 @@ use tracing::{info, warn};
 use crate::{
     config::ListenerSettings,
     face::{Ending, MCP_PATHS, mcp::Mcp, rest::Rest},
-    observe::Meters,
+    observe::{Meters, Tracing},
 };
+use asked::Asked;
 use connection::{Phase, Serving};
 
 pub use assemble::{Assembled, Swap, assemble};
@@ -55,6 +51,7 @@ pub use operators::OperatorsPort;
 pub use reload::{Hangups, Keeping, Reloader, Watched};
 pub use stdio::{Pipes, serve_stdio};
 pub use stop::stop_signal;
+pub use telemetry::{FLUSH_TIMEOUT, Sending, Telemetry};
 
 /// Why the server does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -102,43 +99,22 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
 }
 
 /// Every path to its face: [`MCP_PATHS`] to the one, all others to the other.
-pub fn router(rest: Rest, mcp: Mcp, meters: &Meters) -> Router {
+pub fn router(rest: Rest, mcp: Mcp, meters: &Meters, tracing: &Tracing) -> Router {
     let mut router = Router::new();
     for path in MCP_PATHS {
-        let (mcp, meters) = (mcp.clone(), meters.clone());
-        let endpoint = any(move |request: Request<Body>| async move {
-            let asked = Asked::of(&request, &meters);
+        let (mcp, observed) = (mcp.clone(), (meters.clone(), tracing.clone()));
+        let endpoint = any(move |mut request: Request<Body>| async move {
+            let asked = Asked::of(&mut request, &observed);
             asked.answered(mcp.handle(request).await)
         });
         // Clients are given the address with a slash at its end, too.
         router = router.route(path, endpoint.clone()).route(&format!("{path}/"), endpoint);
     }
-    let meters = meters.clone();
-    router.fallback(any(move |request: Request<Body>| async move {
-        let asked = Asked::of(&request, &meters);
+    let observed = (meters.clone(), tracing.clone());
+    router.fallback(any(move |mut request: Request<Body>| async move {
+        let asked = Asked::of(&mut request, &observed);
         asked.answered(rest.handle(request).await)
     }))
-}
-
-/// A request that is being answered, to be counted then.
-struct Asked<'a> {
-    meters: &'a Meters,
-    method: Method,
-    scheme: &'static str,
-    begun: Instant,
-}
-
-impl<'a> Asked<'a> {
-    fn of(request: &Request<Body>, meters: &'a Meters) -> Self {
-        let is_tls = request.extensions().get() == Some(&Scheme::HTTPS);
-        let scheme = if is_tls { "https" } else { "http" };
-        Self { meters, method: request.method().clone(), scheme, begun: Instant::now() }
-    }
-
-    fn answered(self, response: Response<Body>) -> Response<Body> {
-        self.meters.http_answered(self.scheme, &self.method, response.status(), self.begun.elapsed());
-        response
-    }
 }
 
 /// Serves until `stop` is ready, then accepts no more, finishes what is in flight within the drain timeout, and

@@ -199,6 +199,8 @@ pub struct Ask {
     pub tried: Tried,
     /// The call that it is sent for, by its name.
     pub ticket: Ticket,
+    /// Whether the upstream is told of the trace that it is a part of, where nothing else says so.
+    pub traced: bool,
 }
 
 impl Ask {
@@ -214,6 +216,7 @@ impl Ask {
             kept: None,
             tried: Tried::default(),
             ticket: Ticket::default(),
+            traced: false,
         }
     }
 }

@@ -39,6 +39,7 @@ mod seeds;
 mod serve;
 mod shared;
 mod support;
+mod telemetry;
 mod tls;
 mod trace;
 mod translating;

@@ -16,11 +16,12 @@ mod route;
 mod rule;
 mod server_tls;
 mod shared;
+mod telemetry;
 mod upstream;
 
 pub(super) use self::{
     addresses::*, ask::*, clients::*, content::*, example::*, extract::*, field::*, process::*, prompt::*,
-    route::*, rule::*, server_tls::*, shared::*, upstream::*,
+    route::*, rule::*, server_tls::*, shared::*, telemetry::*, upstream::*,
 };
 
 /// The keys of one section of the file.

@@ -20,6 +20,7 @@ pub(in crate::config) static FILE: Keys = Keys {
             Either(&[Text, Section(&SHARED)]),
             "The Redis or Valkey where replicas share limits, kept replies and subscriptions: its address, or a map.",
         ),
+        key("telemetry", Section(&TELEMETRY), "Where traces and metrics are sent (OpenTelemetry)."),
         key("clients", Map(&Section(&CLIENT)), "Who may call, by name. Default: everybody."),
         key("defaults", Section(&DEFAULTS), "What holds for every route that does not say otherwise."),
         key("rules", Map(&RULES_FORM), "Rules with a name, for routes to use: what `reply` takes, or a map."),

@@ -107,7 +107,8 @@ fn plain(
     }
 }
 
-fn headers(section: &Section<'_, '_>, environment: &Environment) -> HeaderMap {
+/// Reads `headers`. What is wrong with them has been reported then.
+pub(in crate::config) fn headers(section: &Section<'_, '_>, environment: &Environment) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for Entry { key, value } in section.map("headers").unwrap_or_default() {
         let name = header_name(section.report, &key.text, key.span);

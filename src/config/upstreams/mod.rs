@@ -6,7 +6,7 @@
 
 mod addresses;
 pub(super) mod auth;
-mod http;
+pub(super) mod http;
 mod mcp;
 pub(super) mod of_route;
 pub(super) mod policies;

@@ -14,9 +14,9 @@ use super::{
     session::Session,
 };
 use crate::{
-    face::{Ending, caller_of, came_by},
+    face::{Ending, caller_of, came_by, span_of},
     gateway::Face,
-    observe::RequestId,
+    observe::{RequestId, Span},
     seal::Seal,
     upstream::Caller,
 };
@@ -46,6 +46,11 @@ impl<'a> Carrier<'a> {
     /// Whose sessions, tasks and questions those of the sender are.
     pub(super) fn owner(self) -> Option<&'a str> {
         self.head().extensions.get().and_then(Caller::owner)
+    }
+
+    /// What is told of the request that it came with, where traces are on.
+    pub(super) fn span(self) -> Span {
+        span_of(self.head())
     }
 
     /// What the message is named in the log and in errors.

@@ -11,7 +11,13 @@ use tokio::{sync::mpsc, time::timeout};
 use super::{
     carrier::Carrier, decode::Request, questions::Questions, refusal::Refusal, revision::Revision, telling,
 };
-use crate::{gateway::Call, observe::RequestId, route::Scopes, seal::Seal, upstream::Caller};
+use crate::{
+    gateway::{Call, Message},
+    observe::RequestId,
+    route::Scopes,
+    seal::Seal,
+    upstream::Caller,
+};
 
 /// Who waits for the result of a request.
 #[derive(Debug)]
@@ -54,7 +60,14 @@ impl Client<'_> {
         let headers = &self.carrier.head().headers;
         let (face, caller) = (self.carrier.face(), self.carrier.caller());
         let call = Call::new(arguments, headers, self.request_id.clone(), face, caller);
-        Call { trace: telling::trace(self), protocol: self.revision.as_str(), ..call }
+        let message = Message {
+            method: &self.request.method,
+            id: self.request.id.as_json(),
+            session: self.carrier.session(),
+        };
+        let span = self.carrier.span();
+        let trace = telling::trace(self);
+        Call { trace, protocol: self.revision.as_str(), span, message: Some(message), ..call }
     }
 }
 

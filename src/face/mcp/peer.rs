@@ -305,6 +305,7 @@ mod tests {
             Rest::new(gateway, Door::new(&DoorSettings::default())),
             asker.clone(),
             &crate::observe::Meters::default(),
+            &crate::observe::Tracing::off(),
         );
         tokio::spawn(async move {
             let _ =

@@ -34,11 +34,11 @@ use super::{
     MCP_PATHS, caller_of, came_by, cgi,
     door::Door,
     guard::{self, TurnedAway},
-    log_refusal,
+    log_refusal, span_of,
 };
 use crate::{
     gateway::{Call, Face, Gateway, Snapshot, View},
-    observe::RequestId,
+    observe::{RequestId, method_word},
     policy,
     route::{EndpointMatch, Route, Scopes},
 };
@@ -215,7 +215,14 @@ impl Rest {
             }
         };
         let manner = answer::Manner::of(route, &parts.headers);
+        let span = span_of(&parts);
+        if span.is_recorded() {
+            let path = endpoint_of(route, &parts);
+            span.rename(|| format!("{} {path}", method_word(&parts.method)));
+            span.text("http.route", path);
+        }
         let call = Call::new(arguments, &parts.headers, request_id, face, caller_of(&parts));
+        let call = Call { span, ..call };
         answer::result(&snapshot.call(route, call).await, manner)
     }
 
@@ -251,6 +258,15 @@ fn allowed(parts: &Parts, needed: &Scopes, request_id: &RequestId) -> Result<(),
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     }
     Err(Box::new(response))
+}
+
+/// The path that a request for a route has, with names in the place of arguments.
+fn endpoint_of(route: &Route, parts: &Parts) -> String {
+    let path = parts.uri.path();
+    let method = if parts.method == Method::HEAD { &Method::GET } else { &parts.method };
+    let mut endpoints = route.endpoints().filter(|endpoint| endpoint.method == *method);
+    let own = endpoints.find(|endpoint| endpoint.path == path || !path.starts_with("/tools/"));
+    own.map_or_else(|| format!("/tools/{}", route.definition.name), |endpoint| endpoint.path.clone())
 }
 
 /// An error of the face itself, and its line in the log.

@@ -17,10 +17,11 @@ use tracing::{info, warn};
 
 use super::{answer, refuse};
 use crate::{
-    face::{Peer, caller_of, came_by},
+    face::{Peer, caller_of, came_by, span_of},
     gateway::Face,
-    observe::{Chain, RequestId},
+    observe::{Chain, RequestId, Span, SpanKind, method_word},
     policy::Passthrough,
+    route::TraceContext,
     upstream::{UpstreamError, http::remove_hop_by_hop},
 };
 
@@ -45,14 +46,18 @@ pub(super) async fn hand_through(
     // First, or a client that names them in `Connection` would have ours removed too.
     remove_hop_by_hop(&mut parts.headers);
     tell_who_asks(&mut parts);
+    let span = span_of(&parts).child(SpanKind::Client, "passthrough");
+    tell_of_trace(&span, &mut parts, upstream);
     let (response, status) = match upstream.stream(Request::from_parts(parts, body)).await {
         Ok(reply) => {
             let mut response = reply.map(Body::new);
             response.headers_mut().append(header::VIA, VIA);
             let status = response.status();
+            span.number("http.response.status_code", status.as_u16());
             (response, status)
         }
         Err(error) => {
+            span.failed(error.as_word());
             warn!(%request_id, upstream = %upstream.name(), error = %Chain(&error), "passthrough failed");
             let (status, message) = failure(&error);
             (answer::upstream_failed(status, message, again_after(&error)), status)
@@ -60,6 +65,19 @@ pub(super) async fn hand_through(
     };
     info!(%request_id, upstream = %upstream.name(), %method, status = status.as_u16(), client = caller.in_log().map(tracing::field::display), "passthrough");
     response
+}
+
+/// The upstream is a part of our own place in the trace, where there is one.
+fn tell_of_trace(span: &Span, parts: &mut Parts, upstream: &Passthrough) {
+    let Some(context) = span.context() else { return };
+    TraceContext::remove(&mut parts.headers);
+    context.write(&mut parts.headers);
+    if span.is_recorded() {
+        let method = method_word(&parts.method);
+        span.rename(|| method.to_owned());
+        span.text("http.request.method", method);
+        span.text("glossator.upstream", upstream.name().as_str().to_owned());
+    }
 }
 
 /// What can't be handed through, and why.

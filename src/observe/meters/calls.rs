@@ -78,9 +78,9 @@ impl RouteMeters {
     ) -> Self {
         let strange = Words::default();
         if rules > 0 {
-            strange.expect(Strange::NoRule.as_str());
+            strange.expect([Strange::NoRule.as_str()]);
         }
-        strange.expect(Strange::Unreadable.as_str());
+        strange.expect([Strange::Unreadable.as_str()]);
         let rules = (0..=rules).map(|_| AtomicU64::new(0)).collect();
         Self { tool, upstream, faces: ByWord::default(), rules, strange, replies, failures }
     }

@@ -47,7 +47,7 @@ impl HttpMeters {
 }
 
 /// The method, or one word for all that nobody knows: clients can send any.
-pub(in crate::observe) fn method_word(method: &Method) -> &'static str {
+pub fn method_word(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::POST => "POST",

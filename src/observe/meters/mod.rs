@@ -22,6 +22,7 @@ use std::{
 
 use ::http::{Method, StatusCode};
 
+pub use self::http::method_word;
 pub use calls::{CallEnd, RouteMeters, Strange, UpstreamMeters};
 pub use histogram::{BOUNDS, Durations};
 pub use reading::{Family, Kind, Labels, Reading, Value};
@@ -85,6 +86,11 @@ impl Meters {
         let key = (Arc::clone(&tool), Arc::clone(&upstream), rules);
         let failures = self.0.failures.clone();
         found(&mut lock(&self.0.routes), key, || RouteMeters::new(tool, upstream, rules, replies, failures))
+    }
+
+    /// Since when is counted.
+    pub fn began(&self) -> SystemTime {
+        self.0.began
     }
 
     /// The head of the answer to an HTTP request is there.

@@ -49,9 +49,16 @@ impl Words {
         self.0.of(word).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Begins to tell of a word before there is one: from 0 on it can be seen to grow.
-    pub fn expect(&self, word: &'static str) {
-        let _ = self.0.of(word);
+    /// Counts so many.
+    pub fn add_many(&self, word: &'static str, count: u64) {
+        self.0.of(word).fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Begins to tell of words before there is one: from 0 on they can be seen to grow.
+    pub fn expect<const N: usize>(&self, words: [&'static str; N]) {
+        for word in words {
+            let _ = self.0.of(word);
+        }
     }
 
     /// All of them, until now.

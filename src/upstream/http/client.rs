@@ -16,7 +16,7 @@ use tower::Service;
 use tracing::info;
 
 use super::{
-    Ask, CredentialError, HttpSettings, Meanwhile, PendingReply, Protocol, Tried, UpstreamError,
+    Address, Ask, CredentialError, HttpSettings, Meanwhile, PendingReply, Protocol, Tried, UpstreamError,
     auth::{Auth, Credential},
     body::{self, BodyError},
     connector::Known,
@@ -100,6 +100,12 @@ impl HttpUpstream {
     /// Its addresses and how they do, names looked up; of a name that was not looked up yet there is nothing.
     pub fn addresses(&self) -> Vec<AddressView> {
         self.shared.targets.view()
+    }
+
+    /// Where it is, where that is one place.
+    pub fn sole_address(&self) -> Option<&Address> {
+        let settings = &self.shared.settings;
+        settings.others.is_empty().then_some(&settings.address)
     }
 
     pub(super) fn targets(&self) -> &Arc<Targets> {

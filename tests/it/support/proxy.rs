@@ -10,7 +10,7 @@ use glossator::{
         rest::Rest,
     },
     gateway::{Gateway, Snapshot},
-    observe::Meters,
+    observe::{Meters, Tracing},
     policy::{Guards, PassthroughSettings, PolicySettings},
     route::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, Offer, PathTemplate, RequestTemplate, RestEndpoint,
@@ -162,7 +162,7 @@ impl Proxy {
         let ended = tokio::spawn(serve::serve(
             listener,
             setup.server,
-            serve::router(rest, mcp, &Meters::default()),
+            serve::router(rest, mcp, &Meters::default(), &Tracing::off()),
             async {
                 // A test that is over drops its end, which stops the server as well.
                 let _ = stopped.await;
