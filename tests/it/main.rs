@@ -17,6 +17,7 @@ mod clients;
 mod commands;
 mod credentials;
 mod floors;
+mod fuzz;
 mod golden;
 mod infer;
 mod jobs;
