@@ -26,6 +26,8 @@ struct Going {
     moved: Instant,
     /// Requests that were not answered to the end.
     open: usize,
+    /// Since when there is none: the last one ended, or the connection began.
+    unasked: Instant,
     next: u64,
     /// Since when parts of answers wait to be taken, by the number of their request.
     waiting: HashMap<u64, Instant>,
@@ -33,7 +35,14 @@ struct Going {
 
 impl Activity {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Going { moved: Instant::now(), open: 0, next: 0, waiting: HashMap::new() })))
+        let now = Instant::now();
+        Self(Arc::new(Mutex::new(Going {
+            moved: now,
+            open: 0,
+            unasked: now,
+            next: 0,
+            waiting: HashMap::new(),
+        })))
     }
 
     /// Bytes came or went.
@@ -47,6 +56,24 @@ impl Activity {
         going.open += 1;
         going.next += 1;
         Request { activity: self.clone(), number: going.next }
+    }
+
+    /// Over HTTP/1.1, the one request that there may be has come.
+    pub(super) fn asked(&self) {
+        self.going().open = 1;
+    }
+
+    /// And its answer is short enough to be on its way at once.
+    pub(super) fn answered_shortly(&self) {
+        let mut going = self.going();
+        going.open = 0;
+        going.unasked = Instant::now();
+    }
+
+    /// Since when nothing is asked; nothing while something is.
+    pub(super) fn unasked_since(&self) -> Option<Instant> {
+        let going = self.going();
+        (going.open == 0).then_some(going.unasked)
     }
 
     /// Waits until nothing has gone on for `idle`, or a part of an answer was not taken for `untaken`.
@@ -100,6 +127,7 @@ impl Drop for Request {
         let mut going = self.activity.going();
         going.open -= 1;
         going.moved = Instant::now();
+        going.unasked = going.moved;
         going.waiting.remove(&self.number);
     }
 }

@@ -14,6 +14,7 @@ use std::{
 use arc_swap::ArcSwap;
 use axum::{Router, body::Body};
 use http::{HeaderValue, Request, header, uri::Scheme};
+use http_body::Body as _;
 use hyper::{
     body::Incoming,
     rt::{Read, Write},
@@ -45,6 +46,9 @@ const READ_BUFFER_BYTES: usize = HEAD_LIMIT_BYTES;
 /// How long a handshake of TLS may take, and what was written to be gone when a connection is left.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The longest answer that is taken to be gone once it is written: what the system keeps for a client that is slow.
+const SHORT_BYTES: u64 = 64 << 10;
+
 /// What the server is about to do with its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
@@ -73,16 +77,15 @@ impl Serving {
     /// Serves one connection to its end, after the handshake of TLS where that is spoken. While a request is being
     /// answered the client is watched: when it leaves, the answer's future is dropped, and with it whatever it asked of
     /// an upstream.
-    pub(super) async fn serve(mut self, stream: TcpStream, peer: SocketAddr) {
+    pub(super) async fn serve(mut self, stream: TcpStream, peer: SocketAddr, activity: Activity) {
         // Answers are written whole; waiting for more to send would only delay their last part.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%peer, %error, "no TCP_NODELAY");
         }
-        let activity = Activity::new();
         let patient = self.settings.write_timeout;
         let Some(tls) = self.tls.as_ref().map(|tls| tls.load_full()) else {
-            let stream = Patient::new(TokioIo::new(stream), patient, activity);
-            return self.http1(stream, peer, Scheme::HTTP).await;
+            let stream = Patient::new(TokioIo::new(stream), patient, activity.clone());
+            return self.http1(stream, peer, Scheme::HTTP, activity).await;
         };
         let shaking = timeout(self.settings.header_timeout.min(HANDSHAKE_TIMEOUT), tls.accept(stream));
         let stream = tokio::select! {
@@ -99,11 +102,11 @@ impl Serving {
         if is_h2 {
             self.http2(stream, peer, activity).await
         } else {
-            self.http1(stream, peer, Scheme::HTTPS).await
+            self.http1(stream, peer, Scheme::HTTPS, activity).await
         }
     }
 
-    async fn http1<S>(mut self, stream: S, peer: SocketAddr, scheme: Scheme)
+    async fn http1<S>(mut self, stream: S, peer: SocketAddr, scheme: Scheme, activity: Activity)
     where
         S: Read + Write + Unpin + Send + 'static,
     {
@@ -113,12 +116,20 @@ impl Serving {
             let (router, ending) = (self.router.clone(), self.ending.clone());
             move |request: Request<Incoming>| {
                 asked.store(true, Ordering::Relaxed);
+                activity.asked();
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(Peer(peer));
                 request.extensions_mut().insert(scheme.clone());
                 request.extensions_mut().insert(ending.clone());
-                let answering = answer(router.clone(), request);
-                async { Ok::<_, Infallible>(answering.await) }
+                let (answering, activity) = (answer(router.clone(), request), activity.clone());
+                async move {
+                    let answer = answering.await;
+                    // Of a longer one, or one without an end, it is not known when it is gone: the next request tells.
+                    if answer.body().size_hint().exact().is_some_and(|length| length <= SHORT_BYTES) {
+                        activity.answered_shortly();
+                    }
+                    Ok::<_, Infallible>(answer)
+                }
             }
         });
         let connection = http1::Builder::new()

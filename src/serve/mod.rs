@@ -14,6 +14,7 @@ mod asked;
 mod assemble;
 mod cgi;
 mod connection;
+mod crowd;
 mod discover;
 mod listener;
 mod operators;
@@ -25,13 +26,13 @@ mod stdio;
 mod stop;
 mod telemetry;
 
-use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{future::Future, io, net::SocketAddr, pin::pin, time::Duration};
 
 use axum::{Router, body::Body, routing::any};
 use http::Request;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::watch,
     time::{sleep, timeout},
 };
 use tracing::{info, warn};
@@ -43,6 +44,7 @@ use crate::{
 };
 use asked::Asked;
 use connection::{Phase, Serving};
+use crowd::Crowd;
 
 pub use assemble::{Assembled, Swap, assemble};
 pub use cgi::{CgiError, answer_cgi};
@@ -126,8 +128,8 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Drained {
     let Listener { port, tls } = listener.into();
-    let limit = u32::try_from(settings.connection_limit.clamp(1, Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
-    let places = Arc::new(Semaphore::new(limit as usize));
+    let crowd = Crowd::of(settings.connection_limit);
+    let mut told = None;
     let (phase, phases) = watch::channel(Phase::Serving);
     let (ending, is_ending) = watch::channel(false);
     let tls = tls.map(|certificate| certificate.0);
@@ -135,17 +137,19 @@ pub async fn serve(
     let mut stop = pin!(stop);
     loop {
         let accepted = async {
-            let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
-            let (stream, peer) = accept(&port).await;
-            (place, stream, peer)
+            let (stream, peer) = accept(&port, &crowd).await;
+            (crowd.place(&mut told).await, stream, peer)
         };
         tokio::select! {
             biased;
             () = &mut stop => break,
             (place, stream, peer) = accepted => {
-                let served = serving.clone().serve(stream, peer);
+                let served = serving.clone().serve(stream, peer, place.activity.clone());
                 tokio::spawn(async move {
-                    served.await;
+                    tokio::select! {
+                        () = served => {}
+                        () = place.is_wanted() => {}
+                    }
                     drop(place);
                 });
             }
@@ -153,25 +157,24 @@ pub async fn serve(
     }
     drop(port);
     drop(serving);
-    let open = || limit as usize - places.available_permits();
-    info!(connections = open(), "stopping: no new connections, requests in flight are finished");
+    info!(connections = crowd.open(), "stopping: no new connections, requests in flight are finished");
     phase.send_replace(Phase::Draining);
     ending.send_replace(true);
-    if timeout(settings.drain, places.acquire_many(limit)).await.is_ok() {
+    if timeout(settings.drain, crowd.gone()).await.is_ok() {
         return Drained::All;
     }
-    let connections = open();
+    let connections = crowd.open();
     warn!(connections, after = ?settings.drain, "requests still in flight are cut off");
     phase.send_replace(Phase::Cut);
     // A connection that is cut ends at its next pause. One that never pauses, since what it runs does not, is
     // left to the end of the runtime.
-    let _ = timeout(CUT_TIMEOUT, places.acquire_many(limit)).await;
+    let _ = timeout(CUT_TIMEOUT, crowd.gone()).await;
     Drained::CutOff { connections }
 }
 
 /// The next client. What one client did wrong is not worth a word; what the system can't do (no more file
 /// descriptors) is, and is tried again after a pause: a server that ends over it ends for everybody.
-async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+async fn accept(listener: &TcpListener, crowd: &Crowd) -> (TcpStream, SocketAddr) {
     let mut pause = ACCEPT_PAUSE.0;
     loop {
         let error = match listener.accept().await {
@@ -187,6 +190,8 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             continue;
         }
         warn!(%error, ?pause, "can't accept a connection");
+        // Whoever holds connections open and asks nothing has most of what there is too little of.
+        crowd.make_room();
         sleep(pause).await;
         pause = (pause * 2).min(ACCEPT_PAUSE.1);
     }

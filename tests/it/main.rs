@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail their test")]
 
 mod addresses;
+mod attacks;
 mod cancel;
 #[cfg(unix)]
 mod cgi;

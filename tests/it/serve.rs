@@ -114,20 +114,28 @@ async fn a_head_has_limits() {
 }
 
 #[tokio::test]
-async fn one_connection_more_than_the_limit_waits_for_its_turn() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+async fn one_connection_more_than_the_limit_waits_while_all_others_are_asked_for_something() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let upstream = Scripted::start(move |_| {
+        vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", "ok"))]
+    })
+    .await;
     let mut setup = Setup::new(upstream.address);
     setup.server.connection_limit = 1;
     let proxy = setup.start().await;
-    let mut first = proxy.connect().await;
-    assert_eq!(first.ask("GET /health", &[], "").await.status, 200);
-    let second = proxy.ask("GET /health", &[], "");
-    let free = async {
-        assert_eq!(first.ask("GET /health", &[], "").await.status, 200);
-        drop(first);
+    let first = async {
+        let mut first = proxy.connect().await;
+        assert_eq!(first.ask("POST /tools/get_thing", &[], "").await.told(), "ok");
     };
-    let (second, ()) = tokio::join!(second, free);
-    assert_eq!(second.status, 200);
+    let second = async {
+        upstream.until("the first is asked", |state| state.asked.len() == 1).await;
+        let mut second = proxy.connect().await;
+        second.write("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+        gate.open();
+        assert_eq!(second.read(false).await.status, 200);
+    };
+    tokio::join!(first, second);
 }
 
 #[tokio::test]

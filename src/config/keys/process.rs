@@ -88,7 +88,12 @@ pub(in crate::config) static SERVER: Keys = Keys {
             Duration(0, HOUR),
             "How long calls in flight may take to end when the process stops. Default `20s`.",
         ),
-        key("connections", Count(1, 1_000_000), "How many connections are served at once. Default 4096."),
+        key(
+            "connections",
+            Count(1, 1_000_000),
+            "How many connections are open at once; when more come, those make room that have asked nothing for the longest. \
+             Default 4096.",
+        ),
         key(
             "header_timeout",
             Duration(1, HOUR),

@@ -38,7 +38,7 @@ use layers::{Layer, SECTIONS, read_flags, read_section, read_variables, variable
 pub struct ListenerSettings {
     /// The address; port 0 takes any that is free.
     pub listen: SocketAddr,
-    /// How many connections may be open; the next client waits until one closes.
+    /// How many connections may be open; when more come, those make room that have asked nothing for the longest.
     pub connection_limit: usize,
     /// How long a client may take to send the head of a request, and how long a connection may be idle before
     /// the next one.

@@ -1,0 +1,234 @@
+//! What somebody tries who may connect and means no good: requests that end in two places, heads without end, crowds that
+//! only sit there, paths that leave their place, words that become headers.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::support::{Gate, Proxy, RouteExt, Scripted, Setup, Step, reply, route, soon};
+
+/// The program before a server that says it is well to everybody, with everything else handed through.
+async fn handing_through() -> (Proxy, Scripted) {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.passthrough = true;
+    (setup.start().await, upstream)
+}
+
+const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// What begins like one request and could be read as two is refused, and the connection closed: nothing after it is
+/// taken for a request, and the upstream hears nothing.
+async fn check_refused(what: &str, head: &str, body: &str) {
+    let (proxy, upstream) = handing_through().await;
+    for line in ["POST /open HTTP/1.1", "POST /tools/get_thing HTTP/1.1", "POST /mcp HTTP/1.1"] {
+        let mut client = proxy.connect().await;
+        client.write(format!("{line}\r\nHost: localhost\r\n{head}\r\n{body}{HIDDEN}")).await;
+        let said = soon(what, client.read_to_end()).await;
+        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{what}: {line}: {said}");
+        assert!(said.starts_with("HTTP/1.1 4"), "{what}: {line}: {said}");
+    }
+    assert!(upstream.state().asked.is_empty(), "{what}: {:?}", upstream.state().asked);
+}
+
+#[tokio::test]
+async fn a_request_that_ends_in_two_places_is_refused() {
+    let cases = [
+        ("two lengths", "Content-Length: 5\r\nContent-Length: 0\r\n", "hello"),
+        ("lengths in a list", "Content-Length: 5, 0\r\n", "hello"),
+        ("a length with a sign", "Content-Length: +5\r\n", "hello"),
+        ("a length that is none", "Content-Length: 0x5\r\n", "hello"),
+        ("a length beyond all", "Content-Length: 99999999999999999999\r\n", "hello"),
+        ("chunks that are not last", "Transfer-Encoding: chunked, identity\r\n", "0\r\n\r\n"),
+        ("chunks by another name", "Transfer-Encoding: xchunked\r\n", "0\r\n\r\n"),
+        ("a space before the colon", "Content-Length : 5\r\n", "hello"),
+        ("a folded header", "X-A: b\r\n Content-Length: 5\r\n", ""),
+        ("a header without a name", ": 5\r\n", ""),
+        ("a NUL in a header", "X-A: b\0c\r\n", ""),
+        ("a carriage return in a header", "X-A: b\rContent-Length: 5\r\n", ""),
+    ];
+    for (what, head, body) in cases {
+        check_refused(what, head, body).await;
+    }
+}
+
+/// RFC 9112, section 6.1: it may be read by its chunks, and nothing more over that connection.
+#[tokio::test]
+async fn a_length_beside_chunks_counts_for_nothing_and_is_the_last_over_its_connection() {
+    let (proxy, upstream) = handing_through().await;
+    for head in [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        "Content-Length: 60\r\nTransfer-Encoding: chunked\r\n",
+    ] {
+        let mut client = proxy.connect().await;
+        client.write(format!("POST /open HTTP/1.1\r\nHost: localhost\r\n{head}\r\n0\r\n\r\n{HIDDEN}")).await;
+        let said = soon(head, client.read_to_end()).await;
+        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{said}");
+        assert!(said.contains("connection: close"), "{said}");
+    }
+    let asked = upstream.state().asked;
+    assert_eq!(asked.len(), 3);
+    for asked in asked {
+        assert!(asked.line().starts_with("POST /open") && asked.body.is_empty(), "{asked:?}");
+        assert!(
+            asked.header("content-length").is_empty() || asked.header("transfer-encoding").is_empty(),
+            "{asked:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn chunks_that_are_none_end_the_connection() {
+    let (proxy, upstream) = handing_through().await;
+    let extension = format!("1;{}\r\nx\r\n", "a".repeat(100_000));
+    let cases = [
+        ("a size that is none", "zz\r\nhello\r\n"),
+        ("a size beyond all", "FFFFFFFFFFFFFFFFF\r\nhello\r\n"),
+        ("a size with a sign", "-1\r\nhello\r\n"),
+        ("a chunk that goes on", "2\r\nhello\r\n"),
+        ("an extension without end", extension.as_str()),
+    ];
+    for (what, chunk) in cases {
+        for line in ["POST /open HTTP/1.1", "POST /tools/get_thing HTTP/1.1", "POST /mcp HTTP/1.1"] {
+            let mut client = proxy.connect().await;
+            let head = "Host: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
+            client.write(format!("{line}\r\n{head}\r\n{chunk}0\r\n\r\n{HIDDEN}")).await;
+            let said = soon(what, client.read_to_end()).await;
+            assert!(!said.contains("well"), "{what}: {line}: {said}");
+        }
+    }
+    let asked = upstream.state().asked;
+    assert!(asked.iter().all(|asked| asked.line().starts_with("POST /open")), "{asked:?}");
+}
+
+#[tokio::test]
+async fn who_sits_there_makes_room_for_who_asks() {
+    let (proxy, _upstream) = {
+        let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+        let mut setup = Setup::new(upstream.address);
+        setup.server.connection_limit = 32;
+        (setup.start().await, upstream)
+    };
+    let mut crowd = Vec::new();
+    for number in 0..200 {
+        let mut client = proxy.connect().await;
+        match number % 3 {
+            0 => {}
+            1 => client.write("POST /mcp HTTP/1.1\r\nHo").await,
+            _ => assert_eq!(soon("a place", client.ask("GET /health", &[], "")).await.status, 200),
+        }
+        crowd.push(client);
+    }
+    for _ in 0..10 {
+        assert_eq!(soon("a call in a crowd", proxy.call("get_thing", "{}")).await.told(), "well");
+    }
+    assert!(crowd[0].is_closed().await, "who came first and never asked");
+}
+
+#[tokio::test]
+async fn nobody_who_waits_for_an_answer_makes_room() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let upstream = Scripted::start(move |_| {
+        vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", "well"))]
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.server.connection_limit = 8;
+    let proxy = setup.start().await;
+    let mut calls = Vec::new();
+    for number in 1..=4 {
+        let mut client = proxy.connect().await;
+        client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").await;
+        upstream.until("it is asked", |state| state.asked.len() == number).await;
+        calls.push(client);
+    }
+    let mut crowd = Vec::new();
+    for _ in 0..50 {
+        let mut client = proxy.connect().await;
+        assert_eq!(soon("a place", client.ask("GET /health", &[], "")).await.status, 200);
+        crowd.push(client);
+    }
+    gate.open();
+    for mut client in calls {
+        assert_eq!(client.read(false).await.told(), "well");
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_comes_drop_by_drop_has_an_end() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.server.header_timeout = Duration::from_millis(200);
+    let proxy = setup.start().await;
+    let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+    stream.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").await.unwrap();
+    let (mut reader, mut writer) = stream.split();
+    // Something comes far more often than once in the time that a head may take.
+    let drip = async {
+        let mut pace = tokio::time::interval(Duration::from_millis(20));
+        while writer.write_all(b"y").await.is_ok() {
+            pace.tick().await;
+        }
+    };
+    let ended = async {
+        let mut said = Vec::new();
+        let _ = reader.read_to_end(&mut said).await;
+        String::from_utf8(said).unwrap()
+    };
+    let said = soon("the end of the connection", async {
+        tokio::select! { said = ended => said, () = drip => String::new() }
+    });
+    let said = said.await;
+    assert!(said.is_empty() || said.starts_with("HTTP/1.1 408"), "{said}");
+}
+
+#[tokio::test]
+async fn an_argument_stays_in_its_place() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.routes = vec![route("thing", "GET /things/{which}/state").at("GET /thing/{which}")];
+    let proxy = setup.start().await;
+    let hostile = [
+        "..",
+        ".",
+        "../..",
+        "a/../../b",
+        "%2e%2e",
+        "..%2f",
+        "//evil.test",
+        "\\..\\",
+        "a?x=1",
+        "a#b",
+        "a%00b",
+        "a\u{0}b",
+        "\u{ff0e}\u{ff0e}",
+        "a;b",
+        "a b",
+        "@evil.test",
+        ":8080",
+        "é",
+        "",
+    ];
+    for which in hostile {
+        let said = proxy.call("thing", &json!({ "which": which }).to_string()).await;
+        assert!(said.status < 500, "{which}: {}", said.text());
+    }
+    for path in ["/thing/..", "/thing/%2e%2e", "/thing/..%2f..", "/thing//x", "/thing/a%2fb", "/thing/%00"] {
+        let said = proxy.ask(&format!("GET {path}"), &[], "").await;
+        assert!(said.status < 500, "{path}: {}", said.text());
+    }
+    for asked in upstream.state().asked {
+        let line = asked.line();
+        let inside = line.strip_prefix("GET /things/").and_then(|rest| rest.strip_suffix("/state HTTP/1.1"));
+        let which = inside.unwrap_or_else(|| panic!("{line}"));
+        let decoded = percent_encoding::percent_decode_str(which).decode_utf8_lossy().into_owned();
+        assert!(!which.contains(['/', '?', '#', '\\', ' ']) && !matches!(&*decoded, "." | ".."), "{line}");
+        assert_eq!(asked.header("host"), [upstream.address.to_string()], "{line}");
+    }
+}
