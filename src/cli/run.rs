@@ -158,6 +158,11 @@ impl Server {
         self.listener.local_addr().map_err(|error| Failure::told(error.to_string()))
     }
 
+    /// Where operators connect to, where they can.
+    pub(super) fn operators_address(&self) -> Option<SocketAddr> {
+        self.operators.as_ref()?.address()
+    }
+
     /// Serves until SIGTERM or Ctrl-C, and lets calls in flight end.
     pub(super) async fn serve(self) -> Result<(), Failure> {
         let Self { listener, settings, router, mut swap, telemetry, operators, teller, asked, reload } = self;

@@ -1,5 +1,7 @@
 //! The operators' port beside that of clients.
 
+use std::net::SocketAddr;
+
 use axum::{Router, body::Body, routing::any};
 use http::Request;
 use tokio::{
@@ -21,7 +23,10 @@ const CONNECTION_LIMIT: usize = 64;
 
 /// A port that operators can connect to; it is closed when this is dropped.
 #[derive(Debug)]
-pub struct OperatorsPort(JoinHandle<()>);
+pub struct OperatorsPort {
+    address: Option<SocketAddr>,
+    serving: JoinHandle<()>,
+}
 
 impl OperatorsPort {
     /// Takes the port and serves there. `None` where there is to be none, or somebody else has the one that nobody asked
@@ -44,7 +49,8 @@ impl OperatorsPort {
     }
 
     fn serve(listener: TcpListener, admin: Admin) -> Self {
-        if let Ok(address) = listener.local_addr() {
+        let address = listener.local_addr().ok();
+        if let Some(address) = address {
             info!(%address, "operators are served");
         }
         let settings = ListenerSettings { connection_limit: CONNECTION_LIMIT, ..ListenerSettings::default() };
@@ -59,18 +65,24 @@ impl OperatorsPort {
         };
         let router = Router::new()
             .fallback(any(move |request: Request<Body>| async move { admin.handle(request).await }));
-        Self(tokio::spawn(async move {
+        let serving = tokio::spawn(async move {
             let served = serve(listener, settings, router, std::future::pending());
             tokio::select! {
                 _ = served => {}
                 () = sampled => {}
             }
-        }))
+        });
+        Self { address, serving }
+    }
+
+    /// Where operators connect to.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
     }
 }
 
 impl Drop for OperatorsPort {
     fn drop(&mut self) {
-        self.0.abort();
+        self.serving.abort();
     }
 }

@@ -354,6 +354,10 @@ async fn the_page_is_given_to_whoever_may_address_the_port_and_keeps_to_itself()
     for part in html.split('"').filter(|part| part.starts_with("/page/")) {
         assert_eq!(get(part, "localhost:9901").await.status(), 200, "{part}");
     }
+    assert_eq!(
+        get("/status", "localhost:9901").await.headers()["cross-origin-resource-policy"],
+        "same-origin"
+    );
     assert_eq!(get("/page/", "localhost:9901").await.status(), 401);
     assert_eq!(get("/page/../page.rs", "localhost:9901").await.status(), 401);
 }

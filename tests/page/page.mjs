@@ -198,6 +198,8 @@ await check("markup in a reply stays text", async () => {
   await page.selectOption("#bench-test", { label: "markup in the reply" });
   await state("Rule 2 decides: tool result");
   holds((await page.textContent("#bench-structured")).includes("<img src=x onerror=hacked=1>"), "not shown");
+  // With the line ends that it was written with.
+  holds((await page.textContent("#bench-steps")).includes("43 characters"), await page.textContent("#bench-steps"));
   equal(await page.$$eval("#bench-result img, #bench-steps img", (images) => images.length), 0);
 });
 

@@ -35,7 +35,8 @@ pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(),
         let loaded = load(arguments, Some(legacy_address), screen)?;
         screen.problems(&loaded.warnings);
         let server = Server::bind(&loaded).await?;
-        introduce(&loaded, server.address()?, legacy_address, screen);
+        let operators = server.operators_address();
+        introduce(&loaded, (server.address()?, operators), legacy_address, screen);
         tokio::select! {
             ended = server.serve() => ended,
             () = legacy.serve() => Ok(()),
@@ -58,7 +59,12 @@ fn load(
     })
 }
 
-fn introduce(loaded: &Loaded, address: SocketAddr, legacy: SocketAddr, screen: &mut Screen) {
+fn introduce(
+    loaded: &Loaded,
+    (address, operators): (SocketAddr, Option<SocketAddr>),
+    legacy: SocketAddr,
+    screen: &mut Screen,
+) {
     let title = |screen: &Screen, text: &str| screen.paint(Paint::Strong, text);
     screen.line(format!("listening on http://{address}"));
     screen.line(format!(
@@ -79,6 +85,10 @@ fn introduce(loaded: &Loaded, address: SocketAddr, legacy: SocketAddr, screen: &
         ("/health", "whether it serves"),
     ] {
         screen.line(format!("  http://{address}{path:9}  {what}"));
+    }
+    if let Some(operators) = operators {
+        let what = "the operators' page: how calls go, and a workbench for rules";
+        screen.line(format!("  http://{operators}{:9}  {what}", "/"));
     }
     screen.line(format!("\n{}\n", title(screen, "Try")));
     screen.line("REST with curl:\n");

@@ -352,5 +352,7 @@ fn typed(status: StatusCode, body: String, media_type: &'static str) -> Response
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // No page of another server has it as a picture or script, either.
+    headers.insert(page::RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
     response
 }

@@ -30,6 +30,9 @@ static ASSETS: [Asset; 11] = [
     Asset { path: "/page/workbench.js", media_type: SCRIPT, text: include_str!("page/workbench.js") },
 ];
 
+/// Who may have an answer in a page of theirs (Fetch, "Cross-Origin-Resource-Policy header").
+pub(super) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
 /// What keeps the page to itself: nothing is loaded from elsewhere, no script stands in the document, nobody frames it.
 const GUARDS: [(HeaderName, &str); 6] = [
     (
@@ -41,7 +44,7 @@ const GUARDS: [(HeaderName, &str); 6] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (RESOURCE_POLICY, "same-origin"),
 ];
 
 impl Asset {

@@ -31,16 +31,13 @@ export const keepToken = (token) => sessionStorage.setItem(TOKEN, token);
 export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
 export const forgetToken = () => sessionStorage.removeItem(TOKEN);
 
-/** Asks the port; gives `{ status, body }` with the body as JSON. */
+/** Asks the port, with a body of JSON text or none; gives `{ status, body }` with the body as JSON. */
 export async function ask(path, { method = "GET", body, signal } = {}) {
   const headers = {};
   const token = sessionStorage.getItem(TOKEN);
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const response = await fetch(path, {
-    method, headers, signal, cache: "no-store", credentials: "omit",
-    body: body === undefined ? undefined : JSON.stringify(body),
-  });
+  const response = await fetch(path, { method, headers, signal, body, cache: "no-store", credentials: "omit" });
   if (response.status === 401) throw new NoToken();
   return { status: response.status, body: await response.json() };
 }

@@ -8,7 +8,8 @@ const LEFT = 50;
 const BOTTOM = 18;
 const TOP = 8;
 const RIGHT = 2;
-const HOUR = 3600;
+// A process that has just begun has little to show: an hour of it would be a line at the margin.
+const WINDOWS = [300, 900, 1800, 3600];
 
 function shape(tag, attributes, text) {
   const element = document.createElementNS(SVG, tag);
@@ -39,8 +40,8 @@ export function plot(figure, what, show, axis = show) {
   let width = 420;
 
   const x = (index) => {
-    const { ended, now } = drawn;
-    return LEFT + (width - LEFT - RIGHT) * Math.min(1, Math.max(0, 1 - (now - ended[index]) / HOUR));
+    const { ended, now, window } = drawn;
+    return LEFT + (width - LEFT - RIGHT) * Math.min(1, Math.max(0, 1 - (now - ended[index]) / window));
   };
   const values = (index) => drawn.series.map((one) => `${drawn.series.length > 1 ? `${one.name} ` : ""}${show(one.values[index])}`);
   const isOne = () => drawn.series.length === 1;
@@ -90,7 +91,9 @@ export function plot(figure, what, show, axis = show) {
   function draw(series, ended, summary) {
     width = Math.max(200, drawing.clientWidth || width);
     drawing.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    drawn = { series, ended, now: ended.at(-1), summary };
+    const now = ended.at(-1);
+    const window = WINDOWS.find((length) => length >= now - ended[0]) ?? WINDOWS.at(-1);
+    drawn = { series, ended, now, window, summary };
     const most = ceiling(Math.max(0, ...series.flatMap((one) => one.values.filter((value) => value !== null))));
     const y = (value) => HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value / most);
     const parts = [];
@@ -98,13 +101,13 @@ export function plot(figure, what, show, axis = show) {
       parts.push(shape("line", { class: "grid", x1: LEFT, x2: width, y1: y(value), y2: y(value) }));
       parts.push(shape("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, axis(value)));
     }
-    for (const minutes of [60, 40, 20, 0]) {
-      const place = LEFT + (width - LEFT - RIGHT) * (1 - minutes / 60);
-      const anchor = minutes === 60 ? "start" : minutes === 0 ? "end" : "middle";
-      parts.push(shape("text", { x: place, y: HEIGHT - 4, "text-anchor": anchor }, clock(drawn.now - minutes * 60, false)));
+    for (const third of [0, 1, 2, 3]) {
+      const place = LEFT + ((width - LEFT - RIGHT) * third) / 3;
+      const anchor = third === 0 ? "start" : third === 3 ? "end" : "middle";
+      parts.push(shape("text", { x: place, y: HEIGHT - 4, "text-anchor": anchor }, clock(now - window * (1 - third / 3), window < 900)));
     }
     for (const one of series) {
-      const bar = Math.max(1.2, ((width - LEFT) * 15) / HOUR - 0.4);
+      const bar = Math.max(1.2, (((width - LEFT) * 15) / window) * 0.85);
       if (one.kind === "bars") {
         const bars = one.values.map((value, index) => value > 0
           ? `M${(x(index) - bar).toFixed(1)},${y(0)}V${y(value).toFixed(1)}h${bar.toFixed(1)}V${y(0)}z` : "");

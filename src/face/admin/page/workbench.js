@@ -16,6 +16,8 @@ const rule = at("bench-rule");
 let tests = [];
 let answers = {};
 let bytes = null;
+// What a field shows has other line ends than what it was given.
+let whole = { shown: null, text: "" };
 let loaded = null;
 let timer = 0;
 let running = null;
@@ -31,7 +33,7 @@ function say(text, kind = "") {
 
 function number() {
   const lines = rule.value.split("\n").length;
-  rule.rows = Math.min(44, Math.max(24, lines + 1));
+  rule.rows = Math.min(44, Math.max(matchMedia("(max-width: 860px)").matches ? 12 : 24, lines + 1));
   write(at("bench-lines"), Array.from({ length: lines }, (_, index) => index + 1).join("\n"));
   at("bench-lines").scrollTop = rule.scrollTop;
 }
@@ -48,7 +50,8 @@ function go(line, column) {
 
 function given() {
   const isProgram = at("bench-of-server").hidden;
-  const body = bytes === null ? { body: at("bench-body").value } : { body_base64: bytes };
+  const { value } = at("bench-body");
+  const body = bytes === null ? { body: value === whole.shown ? whole.text : value } : { body_base64: bytes };
   if (isProgram) return { ...body, exit: at("bench-exit").value.trim() || "0", stderr: at("bench-stderr").value };
   const headers = at("bench-headers").value.split("\n").filter((line) => line.trim()).map((line) => {
     const colon = line.indexOf(":");
@@ -115,17 +118,16 @@ async function run() {
   running?.abort();
   running = new AbortController();
   const { signal } = running;
-  let callArguments = {};
-  const written = at("bench-arguments").value.trim();
-  if (written) {
-    try {
-      callArguments = JSON.parse(written);
-    } catch {
-      say("The arguments are no JSON object", "bad");
-      return;
-    }
+  const written = at("bench-arguments").value.trim() || "{}";
+  try {
+    JSON.parse(written);
+  } catch {
+    say("The arguments are no JSON", "bad");
+    return;
   }
-  const body = { route: loaded || "draft", rule: rule.value, arguments: callArguments, answers, given: given() };
+  const rest = JSON.stringify({ route: loaded || "draft", rule: rule.value, answers, given: given() });
+  // As it is written, with every digit.
+  const body = `{"arguments":${written},${rest.slice(1)}`;
   try {
     const { status, body: told } = await ask("/workbench", { method: "POST", body, signal });
     if (status === 200) outcome(told);
@@ -163,6 +165,7 @@ function place(test) {
   bytes = reply.body_base64 ?? null;
   const body = at("bench-body");
   body.value = bytes === null ? reply.body ?? "" : `(${Math.floor((bytes.length * 3) / 4)} bytes that are no text; type to write another body)`;
+  whole = { shown: body.value, text: reply.body ?? "" };
   const called = test?.arguments ?? {};
   at("bench-arguments").value = Object.keys(called).length ? JSON.stringify(called) : "";
 }
