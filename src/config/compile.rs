@@ -22,7 +22,7 @@ use super::{
     section::{self, Section},
     server_tls, shared, shown,
     source::Span,
-    telemetry,
+    suggest, telemetry,
     upstreams::{self, UpstreamDefaults, UpstreamFile},
     version,
 };
@@ -49,6 +49,7 @@ pub(super) fn compile(
     let admin = file.section("admin", &ADMIN);
     let log = file.section("log", &LOG);
     let telemetry = telemetry::read(report, environment, file.section("telemetry", &TELEMETRY).as_ref());
+    let needs_place = admin.as_ref().and_then(|admin| admin.get("ready_needs")).map(|node| node.span);
     let sections = [server.as_ref(), admin.as_ref(), log.as_ref()];
     let process = process::settings(report, environment, flags, sections);
     let peer = process.as_ref().and_then(|process| process.mcp.peer.as_ref());
@@ -124,6 +125,7 @@ pub(super) fn compile(
     let is_behind = tls.is_some() || !door.trusted_proxies.is_empty();
     clients.warn_of_open_port(report, place.map_or(root.span, |node| node.span), &listener, is_behind);
     let telemetry = telemetry?;
+    check_needs(report, &names, &admin.settings.ready_needs, needs_place);
     (report.errors() == 0).then(|| Loaded {
         importer: Importer::new(root.clone(), presets, &upstreams),
         listener,
@@ -145,6 +147,21 @@ pub(super) fn compile(
         named_files: Vec::new(),
         warnings: Vec::new(),
     })
+}
+
+/// What `admin.ready_needs` names has to be there, whoever said it.
+fn check_needs(report: &Report<'_>, known: &[(UpstreamName, Span)], needs: &[String], place: Option<Span>) {
+    for name in needs.iter().filter(|name| *name != "*") {
+        if known.iter().any(|(known, _)| known.as_str() == name) {
+            continue;
+        }
+        let message = format!("unknown upstream `{name}`");
+        let help = suggest::help(name, "known upstreams", known.iter().map(|(name, _)| name.as_str()));
+        match place {
+            Some(span) => report.error(span, message, help),
+            None => report.add(Problem::of_whole("admin.ready_needs", message, help)),
+        }
+    }
 }
 
 /// `passthrough`: the name of an upstream, or a map with how patiently.

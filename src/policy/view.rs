@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::upstream::{Upstream, http::AddressView};
+use crate::upstream::{
+    Upstream,
+    http::{AddressView, State},
+};
 
 /// An upstream and its guards as they are now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +24,16 @@ pub struct GuardsView {
     pub waiting_limit: usize,
     /// Where it is, as far as that is known; of what speaks no HTTP there is nothing.
     pub addresses: Vec<AddressView>,
+}
+
+impl GuardsView {
+    /// Whether a call may come through, as far as is known: what nobody has asked yet is taken for well, and so is what the
+    /// next call is to try, or nobody would ever find out.
+    pub fn is_reachable(&self) -> bool {
+        let rests = matches!(self.breaker, BreakerView::Open { rest } if !rest.is_zero());
+        let is_open = |view: &AddressView| matches!(view.state, State::Up | State::ToBeTried);
+        !rests && (self.addresses.is_empty() || self.addresses.iter().any(is_open))
+    }
 }
 
 /// A circuit breaker as it is now.
@@ -61,5 +74,35 @@ pub(super) fn kind_of(upstream: &Upstream) -> &'static str {
         Upstream::Command(_) => "command",
         Upstream::Cgi(_) => "cgi",
         Upstream::Mcp(_) => "mcp",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(breaker: BreakerView, states: &[State]) -> GuardsView {
+        let address = |state: &State| AddressView { address: "a".into(), state: *state, in_flight: 0 };
+        GuardsView {
+            kind: "http",
+            breaker,
+            in_flight: 0,
+            in_flight_limit: 1,
+            waiting: 0,
+            waiting_limit: 1,
+            addresses: states.iter().map(address).collect(),
+        }
+    }
+
+    #[test]
+    fn what_the_next_call_is_to_try_is_not_given_up() {
+        let (rest, closed) = (Duration::from_secs(1), BreakerView::Closed { failures: 3 });
+        assert!(view(closed, &[]).is_reachable(), "nobody has asked yet");
+        assert!(view(closed, &[State::Unhealthy, State::Up]).is_reachable());
+        assert!(view(closed, &[State::ToBeTried]).is_reachable());
+        assert!(!view(closed, &[State::Unhealthy, State::LeftOut { rest }]).is_reachable());
+        assert!(!view(BreakerView::Open { rest }, &[State::Up]).is_reachable());
+        assert!(view(BreakerView::Open { rest: Duration::ZERO }, &[State::Up]).is_reachable());
+        assert!(view(BreakerView::HalfOpen, &[State::Up]).is_reachable());
     }
 }

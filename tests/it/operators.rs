@@ -193,6 +193,38 @@ async fn a_breaker_that_opens_and_a_request_that_is_not_let_in_are_seen() {
     }
 }
 
+#[tokio::test]
+async fn a_process_is_not_ready_while_an_upstream_that_it_needs_is_away() {
+    let upstreams = "upstreams:\n  old: { url: 'http://127.0.0.1:1', retry: off, breaker: { failures: 1, rest: 1h } }\n  \
+                     other: { url: 'http://127.0.0.1:1', retry: off, breaker: { failures: 1, rest: 1h } }\n\
+                     routes: { a: { description: A., request: GET old/a }, b: { description: B., request: GET other/b } }\n";
+    for (needs, tool, ready) in
+        [("[old]", "a", false), ("[old]", "b", true), ("['*']", "b", false), ("[]", "a", true)]
+    {
+        let (admin, assembled) = admin(&format!("admin: {{ ready_needs: {needs} }}\n{upstreams}"));
+        assert_eq!(ask(&admin, "GET /readyz", &[HERE]).await.0, 200, "nobody has asked yet");
+        let call =
+            Request::post(format!("/tools/{tool}")).header("host", "localhost").body(Body::empty()).unwrap();
+        let _ = tower::Service::call(&mut assembled.router.clone(), call).await.unwrap();
+        let (status, told) = ask(&admin, "GET /readyz", &[HERE]).await;
+        let told: Value = serde_json::from_str(&told).unwrap();
+        assert_eq!(
+            (status, &told["ready"]),
+            (if ready { 200 } else { 503 }, &json!(ready)),
+            "{needs} {tool}: {told}"
+        );
+        if needs == "[old]" {
+            assert_eq!(told["upstreams"], json!({ "old": { "reachable": ready } }));
+        }
+    }
+    let unknown = format!("admin: {{ ready_needs: [odl] }}\n{upstreams}");
+    let problems = config::load(&Sources::of_text("a.yaml", unknown)).unwrap_err().to_string();
+    assert!(
+        problems.contains("unknown upstream `odl`") && problems.contains("did you mean `old`?"),
+        "{problems}"
+    );
+}
+
 fn config_of(upstream: &Scripted, names: &[&str], more: &str) -> String {
     let routes: String =
         names.iter().map(|name| format!("  {name}: {{ request: GET old/{name} }}\n")).collect();
@@ -307,7 +339,11 @@ async fn a_port_that_somebody_else_has_is_done_without_unless_it_is_named() {
     let file = config::AdminFile {
         listen: Some(address),
         is_named: false,
-        settings: glossator::face::admin::AdminSettings { allowed_hosts: Vec::new(), token: None },
+        settings: glossator::face::admin::AdminSettings {
+            allowed_hosts: Vec::new(),
+            ready_needs: Vec::new(),
+            token: None,
+        },
     };
     let (admin, _) = admin(ROUTES);
     assert!(serve::OperatorsPort::open(&file, admin.clone()).await.unwrap().is_none());

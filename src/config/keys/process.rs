@@ -158,6 +158,11 @@ pub(in crate::config) static ADMIN: Keys = Keys {
             "Values of `Host` that are answered there; `*` for all. Default: loopback names and the address that is listened on, or all where that is every address.",
         ),
         key(
+            "ready_needs",
+            NAMES,
+            "Upstreams without which `/readyz` says 503, by name; `*` for all of them. Default: none.",
+        ),
+        key(
             "token",
             Text,
             "What operators show as bearer token, at least 16 bytes; probes need none. Default: none is asked for.",

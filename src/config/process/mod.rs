@@ -105,6 +105,7 @@ struct Settings {
 struct Admin {
     listen: Option<String>,
     allowed_hosts: Option<Vec<String>>,
+    ready_needs: Option<Vec<String>>,
     token: Option<String>,
 }
 
@@ -324,7 +325,8 @@ fn admin_file(admin: Admin) -> Option<AdminFile> {
         None => Vec::new(),
     });
     let token = admin.token.and_then(|token| Secret::new(token.trim().as_bytes()));
-    Some(AdminFile { listen, is_named, settings: AdminSettings { allowed_hosts, token } })
+    let ready_needs = admin.ready_needs.unwrap_or_default();
+    Some(AdminFile { listen, is_named, settings: AdminSettings { allowed_hosts, ready_needs, token } })
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ use std::time::SystemTime;
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use self::{
     collected::Collected,
@@ -56,6 +56,8 @@ pub use workbench::{Attempt, Given, WORKBENCH_TIMEOUT, Workbench};
 pub struct AdminSettings {
     /// Hosts that the port may be addressed by, as in [`DoorSettings::allowed_hosts`].
     pub allowed_hosts: Vec<String>,
+    /// Upstreams without which the process is not ready, by name; `*` for all.
+    pub ready_needs: Vec<String>,
     /// What whoever asks has to show, as a bearer token; nothing where there is none.
     pub token: Option<Secret>,
 }
@@ -69,6 +71,7 @@ pub struct Admin {
     operations: Operations,
     door: Door,
     token: Option<Secret>,
+    ready_needs: Vec<String>,
     places: Places,
 }
 
@@ -167,7 +170,8 @@ impl Admin {
         });
         meters.register(Collected { operations: operations.clone(), gateway: gateway.clone() });
         let (token, places) = (settings.token.clone(), Places::new(WORKBENCH_TIMEOUT));
-        Self { gateway, meters, history: History::default(), operations, door, token, places }
+        let (history, ready_needs) = (History::default(), settings.ready_needs.clone());
+        Self { gateway, meters, history, operations, door, token, ready_needs, places }
     }
 
     /// Reads what is counted, for the history; somebody has to do it every
@@ -285,15 +289,31 @@ impl Admin {
     }
 
     fn ready(&self) -> Response<Body> {
-        let standing = self.operations.standing();
-        let status = if standing.is_ending { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
         // Probes are asked without a token, so the problems themselves stay inside.
-        json_of(status, &self.told(&standing, false))
+        let told = self.told(&self.operations.standing(), false);
+        let status = if told["ready"] == true { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        json_of(status, &told)
+    }
+
+    /// The upstreams that have to be reachable, and whether they are: by what their guards and the checks of their health
+    /// know. Nothing is asked for it.
+    fn needed(&self) -> Map<String, Value> {
+        let snapshot = self.gateway.snapshot();
+        let is_needed = |name: &str| self.ready_needs.iter().any(|needed| needed == "*" || needed == name);
+        let needed = snapshot.guards.iter().filter(|(name, _)| is_needed(name.as_str()));
+        let told = |reachable: bool| json!({ "reachable": reachable });
+        needed.map(|(name, guards)| (name.to_string(), told(guards.view().is_reachable()))).collect()
     }
 
     /// How the process stands, and what it shares with others.
     fn told(&self, standing: &Standing, with_problems: bool) -> Value {
         let mut value = told(standing, with_problems);
+        let needed = self.needed();
+        if !needed.is_empty() {
+            let all = needed.values().all(|told| told["reachable"] == true);
+            value["ready"] = (!standing.is_ending && all).into();
+            value["upstreams"] = needed.into();
+        }
         if let Some(shared) = self.gateway.shared() {
             let state = shared.state();
             // No reason not to be ready: policies say what is done without.
