@@ -27,6 +27,8 @@ use super::{
 const QUEUE_LIMIT: usize = 4096;
 /// How many messages may wait to be taken; with more the connection ends, and what is told in between is lost.
 const PUSH_LIMIT: usize = 1024;
+/// How much is read at once, at least.
+const READ_BYTES: usize = 16 << 10;
 /// What one value may have beside what is kept, in bytes.
 const VALUE_SLACK_BYTES: usize = 4096;
 
@@ -168,10 +170,13 @@ impl Reader {
                     // Who does not wait any more misses nothing.
                     let _ = answer.send(value);
                 }
-                Ok(None) => match self.from.read_buf(&mut buffer).await {
-                    Ok(0) | Err(_) => return,
-                    Ok(_) => {}
-                },
+                Ok(None) => {
+                    buffer.reserve(READ_BYTES);
+                    match self.from.read_buf(&mut buffer).await {
+                        Ok(0) | Err(_) => return,
+                        Ok(_) => {}
+                    }
+                }
                 Err(resp::Malformed) => return,
             }
         }

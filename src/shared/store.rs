@@ -88,8 +88,10 @@ pub struct KeptBytes {
     pub left: Duration,
 }
 
-/// How much may be written at once that nobody waits for.
-const WRITING_LIMIT: usize = 64;
+/// How many bytes may be on their way at once that nobody waits for, in [`WRITING_UNIT_BYTES`].
+const WRITING_LIMIT: u32 = 16 << 10;
+/// What a permit is for.
+const WRITING_UNIT_BYTES: usize = 1 << 10;
 /// How far behind one may be who listens.
 const BEHIND_LIMIT: usize = 256;
 /// How many members of a group are read.
@@ -144,7 +146,7 @@ impl SharedStore {
             link,
             keeping: Mutex::default(),
             heard: broadcast::Sender::new(BEHIND_LIMIT),
-            writing: Arc::new(Semaphore::new(WRITING_LIMIT)),
+            writing: Arc::new(Semaphore::new(WRITING_LIMIT as usize)),
             counts: StoreCounts::default(),
         }))
     }
@@ -334,7 +336,13 @@ impl SharedStore {
 
     /// Does something for which nobody waits, unless too much of that is being done. Needs a runtime.
     fn post(&self, posting: Posting<'_>) {
-        let Ok(place) = Arc::clone(&self.0.writing).try_acquire_owned() else {
+        let bytes = match &posting {
+            Posting::Put { value, .. } => value.len(),
+            Posting::Tell { message } => message.len(),
+            Posting::Remove { .. } => 0,
+        };
+        let units = u32::try_from(bytes / WRITING_UNIT_BYTES + 1).unwrap_or(u32::MAX).min(WRITING_LIMIT);
+        let Ok(place) = Arc::clone(&self.0.writing).try_acquire_many_owned(units) else {
             self.0.counts.not_written.fetch_add(1, Ordering::Relaxed);
             return;
         };
