@@ -239,7 +239,19 @@ impl Extractor {
     ///
     /// A sentence that says what was expected and what was found.
     pub(crate) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
-        self.typed(self.find(reading)?, reading)
+        // What goes wrong is told of all that was found.
+        match self.extract_wanted(reading) {
+            Some(Ok(extracted)) => Ok(extracted),
+            Some(Err(_)) | None => self.typed(self.find(reading)?, reading),
+        }
+    }
+
+    /// Keeps no more than what is typed; `None` where that is not possible.
+    fn extract_wanted(&self, reading: &Reading<'_>) -> Option<Result<Extracted, String>> {
+        let ExtractorKind::Pairs(pairs @ Pairs { blocks: None, .. }) = &self.kind else { return None };
+        let wanted = self.typing.names().filter(|_| self.of.is_none())?;
+        let found = reading.text().and_then(|text| pairs.extract_wanted(text, &wanted, reading.stop()));
+        Some(found.and_then(|found| self.typed(Extracted::Value(found), reading)))
     }
 
     /// What is there, as it was found.

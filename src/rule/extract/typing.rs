@@ -21,7 +21,34 @@ pub enum Typing {
     },
 }
 
+/// The outermost names of what is typed; what has another is of no account.
+#[derive(Debug)]
+pub(super) struct Names<'a>(Vec<&'a str>);
+
+impl<'a> Names<'a> {
+    /// These, in any order, and one twice or not.
+    pub(super) fn of(mut names: Vec<&'a str>) -> Self {
+        names.sort_unstable();
+        Self(names)
+    }
+
+    pub(super) fn have(&self, name: &str) -> bool {
+        self.0.binary_search(&name).is_ok()
+    }
+}
+
 impl Typing {
+    /// The outermost names of what is typed; `None` where all that is found is of account.
+    pub(super) fn names(&self) -> Option<Names<'_>> {
+        match self {
+            Self::Fields(fields) if !fields.have_others() => {
+                let names = fields.iter().flat_map(|field| [field.from.as_str(), field.from.first()]);
+                Some(Names::of(names.collect()))
+            }
+            Self::AsFound | Self::Fields(_) | Self::Value { .. } => None,
+        }
+    }
+
     /// The JSON Schema of one record; `None` where anything may be found.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         match self {

@@ -5,11 +5,13 @@ mod tests;
 
 use std::borrow::Cow;
 
+use memchr::memchr;
 use serde_json::{Map, Value};
 
 use super::{
     RECORD_LIMIT,
     records::{Blocks, add, gather},
+    typing::Names,
 };
 use crate::rule::{
     matcher::Pattern,
@@ -99,6 +101,25 @@ impl Pairs {
 
     /// `stop` is looked at between two matches of the pattern, which take the square of a long line together.
     pub(super) fn extract(&self, text: &str, stop: Option<&Stop>) -> Result<Value, String> {
+        self.extract_some(text, None, stop)
+    }
+
+    /// The same of one object, whose outermost keys that are not wanted are left out.
+    pub(super) fn extract_wanted(
+        &self,
+        text: &str,
+        wanted: &Names<'_>,
+        stop: Option<&Stop>,
+    ) -> Result<Value, String> {
+        self.extract_some(text, Some(wanted), stop)
+    }
+
+    fn extract_some(
+        &self,
+        text: &str,
+        wanted: Option<&Names<'_>>,
+        stop: Option<&Stop>,
+    ) -> Result<Value, String> {
         let expected = || match &self.pattern {
             Some(pattern) => format!("lines that match `{pattern}`, found none"),
             None => {
@@ -107,7 +128,7 @@ impl Pairs {
             }
         };
         let Some(blocks) = &self.blocks else {
-            let (object, _) = self.object(text, 1, RECORD_LIMIT, stop)?;
+            let (object, _) = self.object(text, wanted, 1, RECORD_LIMIT, stop)?;
             if object.is_empty() {
                 return Err(format!("expected {}", expected()));
             }
@@ -115,7 +136,8 @@ impl Pairs {
         };
         let mut left = Self::PAIRS_OF_BLOCKS_LIMIT;
         let objects = blocks.of(text).filter_map(|block| {
-            let (object, count) = match self.object(block.text, block.line, left.min(RECORD_LIMIT), stop) {
+            let limit = left.min(RECORD_LIMIT);
+            let (object, count) = match self.object(block.text, None, block.line, limit, stop) {
                 Ok(found) => found,
                 Err(error) => return Some(Err(error)),
             };
@@ -133,11 +155,13 @@ impl Pairs {
     fn object(
         &self,
         text: &str,
+        wanted: Option<&Names<'_>>,
         first_line: usize,
         limit: usize,
         stop: Option<&Stop>,
     ) -> Result<(Map<String, Value>, usize), String> {
-        let mut builder = Builder { pairs: self, found: Map::new(), sections: Vec::new(), open: Vec::new() };
+        let (found, sections, open) = Default::default();
+        let mut builder = Builder { pairs: self, wanted, found, sections, open };
         let mut count = 0_usize;
         let too_many =
             |line: usize| format!("line {line}: expected at most {RECORD_LIMIT} pairs, found more");
@@ -226,9 +250,7 @@ impl Pairs {
                 ));
             }
             let open = Open::new(indent, key, value.map(Cow::Borrowed));
-            builder
-                .open
-                .push(Open { value_column: value.and_then(|value| value_column(line, value)), ..open });
+            builder.open.push(Open { place: value.map(|value| (line, value)), ..open });
         }
         while !builder.sections.is_empty() {
             builder.close_section();
@@ -238,6 +260,12 @@ impl Pairs {
     }
 
     fn split<'t>(&self, line: &'t str) -> Option<(&'t str, &'t str)> {
+        if let [only] = &*self.separators
+            && let [byte] = only.as_bytes()
+        {
+            let at = memchr(*byte, line.as_bytes())?;
+            return Some((&line[..at], &line[at + 1..]));
+        }
         let found =
             self.separators.iter().filter_map(|separator| Some((line.find(separator)?, separator.len())));
         let (at, length) = found.min_by_key(|(at, length)| (*at, usize::MAX - length))?;
@@ -255,6 +283,8 @@ impl Pairs {
 /// What is found, while it is read.
 struct Builder<'p, 't> {
     pairs: &'p Pairs,
+    /// The outermost keys that are kept; all of them where there is none.
+    wanted: Option<&'p Names<'p>>,
     found: Map<String, Value>,
     /// The sections that are being read, each in the one before.
     sections: Vec<(String, Map<String, Value>)>,
@@ -268,8 +298,8 @@ struct Open<'t> {
     key: &'t str,
     /// As it stands; `None` where the line has no separator.
     value: Option<Cow<'t, str>>,
-    /// The column that the value begins in, where white space stands before it.
-    value_column: Option<usize>,
+    /// The line, and the value at its end.
+    place: Option<(&'t str, &'t str)>,
     /// What other lines add to the value.
     more: Vec<&'t str>,
     members: Map<String, Value>,
@@ -277,7 +307,7 @@ struct Open<'t> {
 
 impl<'t> Open<'t> {
     fn new(indent: usize, key: &'t str, value: Option<Cow<'t, str>>) -> Self {
-        Self { indent, key, value, value_column: None, more: Vec::new(), members: Map::new() }
+        Self { indent, key, value, place: None, more: Vec::new(), members: Map::new() }
     }
 }
 
@@ -302,7 +332,12 @@ impl<'t> Builder<'_, 't> {
     /// Whether a line begins right below the value of the line before, and is no pair itself: `ipconfig` writes further
     /// addresses there. The separator may be a part of such a value (`fe80::1`), but not with white space behind it.
     fn is_below_value(&self, line: &str) -> bool {
-        let Some(column) = self.open.last().and_then(|open| open.value_column) else { return false };
+        // White space stands before the value above, so before what is right below it, too.
+        if !line.starts_with(char::is_whitespace) {
+            return false;
+        }
+        let above = self.open.last().and_then(|open| open.place);
+        let Some(column) = above.and_then(|(line, value)| value_column(line, value)) else { return false };
         if column != indentation(line) || !line.contains(char::is_alphanumeric) {
             return false;
         }
@@ -322,6 +357,9 @@ impl<'t> Builder<'_, 't> {
     /// Puts every line away that is indented as much as `indent`, or more.
     fn close(&mut self, indent: usize) {
         while let Some(mut line) = self.open.pop_if(|line| line.indent >= indent) {
+            if self.open.is_empty() && self.sections.is_empty() && !self.wants(line.key) {
+                continue;
+            }
             let more: Vec<Value> = line.more.iter().map(|value| self.pairs.plain(value).into()).collect();
             let values = match line.value {
                 _ if !line.members.is_empty() => {
@@ -358,6 +396,11 @@ impl<'t> Builder<'_, 't> {
         }
     }
 
+    /// Whether an outermost key is kept.
+    fn wants(&self, key: &str) -> bool {
+        self.wanted.is_none_or(|wanted| wanted.have(key))
+    }
+
     fn begin_section(&mut self, name: &str) {
         match self.pairs.section_end {
             Some(_) => self.close(0),
@@ -369,6 +412,9 @@ impl<'t> Builder<'_, 't> {
     fn close_section(&mut self) {
         self.close(0);
         if let Some((name, members)) = self.sections.pop() {
+            if self.sections.is_empty() && !self.wants(&name) {
+                return;
+            }
             let outer = self.sections.last_mut().map_or(&mut self.found, |(_, members)| members);
             add(outer, name, Value::Object(members));
         }
