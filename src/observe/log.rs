@@ -8,7 +8,7 @@ use std::{
 
 use tracing_subscriber::{EnvFilter, fmt::Subscriber};
 
-use super::lines::Lines;
+use super::{lines::Lines, text::TextLine};
 
 /// What to log, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +90,8 @@ pub fn init(settings: &LogSettings) -> Result<(), LogError> {
         .log_internal_errors(false);
     let set = match settings.format {
         LogFormat::Text => {
-            tracing::subscriber::set_global_default(lines.with_ansi(io::stderr().is_terminal()).finish())
+            let lines = lines.with_ansi(io::stderr().is_terminal()).event_format(TextLine::default());
+            tracing::subscriber::set_global_default(lines.finish())
         }
         LogFormat::Json => tracing::subscriber::set_global_default(
             lines.json().flatten_event(true).with_ansi(false).finish(),

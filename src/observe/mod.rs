@@ -17,6 +17,7 @@ mod lines;
 mod meters;
 mod request_id;
 mod telemetry;
+mod text;
 mod ticket;
 
 pub use chain::Chain;

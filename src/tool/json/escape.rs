@@ -48,7 +48,10 @@ pub(in crate::tool) fn escape(text: &str, out: &mut Vec<u8>) {
 fn marks(block: &[u8; BLOCK]) -> u64 {
     /// Takes the lowest bits of eight bytes to the highest byte.
     const GATHER: u64 = 0x0102_0408_1020_4080;
-    let flags = block.map(|byte| u8::from((byte < 0x20) | (byte == b'"') | (byte == b'\\')));
+    let mut flags = [0; BLOCK];
+    for (flag, byte) in flags.iter_mut().zip(block) {
+        *flag = u8::from((*byte < 0x20) | (*byte == b'"') | (*byte == b'\\'));
+    }
     let (eights, _) = flags.as_chunks::<8>();
     eights.iter().enumerate().fold(0, |marks, (index, eight)| {
         marks | (u64::from_le_bytes(*eight).wrapping_mul(GATHER) >> 56) << (8 * index)
