@@ -63,11 +63,11 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
         .thread_stack_size(STACK_BYTES)
         .build()
         .map_err(|error| told(&error))?;
-    let (router, mut swap) = (assembled.router, assembled.swap);
+    let (answerer, mut swap) = (assembled.answerer, assembled.swap);
     let answered = runtime.block_on(async move {
         swap.join_others().await;
         swap.discover_first(DISCOVERY_PATIENCE).await;
-        let answered = serve::answer_cgi(router, request, &mut io::stdout().lock()).await;
+        let answered = serve::answer_cgi(&answerer, request, &mut io::stdout().lock()).await;
         swap.close().await;
         answered
     });

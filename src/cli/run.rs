@@ -2,7 +2,6 @@
 
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::Router;
 use clap::Args;
 use tokio::runtime::Runtime;
 
@@ -12,8 +11,8 @@ use crate::{
     face::admin::{Admin, Asked, Teller, operations},
     observe::{Chain, log},
     serve::{
-        self, Assembled, Drained, Hangups, Keeping, Listener, OperatorsPort, Reloader, Swap, Telemetry,
-        Watched,
+        self, Answerer, Assembled, Drained, Hangups, Keeping, Listener, OperatorsPort, Reloader, Swap,
+        Telemetry, Watched,
     },
     workbench::Bench,
 };
@@ -115,7 +114,7 @@ pub(super) fn start_log(loaded: &Loaded) -> Result<(), Failure> {
 pub(super) struct Server {
     listener: Listener,
     settings: ListenerSettings,
-    router: Router,
+    answerer: Answerer,
     swap: Swap,
     telemetry: Telemetry,
     /// Open until the last call has ended.
@@ -128,7 +127,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) async fn bind(loaded: &Loaded) -> Result<Self, Failure> {
         let assembled = serve::assemble(loaded).map_err(|error| Failure::told(error.to_string()))?;
-        let Assembled { settings, router, gateway, meters, certificate, telemetry, swap, .. } = assembled;
+        let Assembled { settings, answerer, gateway, meters, certificate, telemetry, swap, .. } = assembled;
         let listener = serve::bind(settings.listen).await.map_err(|error| {
             Failure::told(format!("{}; another address is given with `--listen`", Chain(&error)))
         })?;
@@ -138,7 +137,7 @@ impl Server {
         let operators = OperatorsPort::open(&loaded.admin, admin).await.map_err(|error| {
             Failure::told(format!("{}; another address is given under `admin`", Chain(&error)))
         })?;
-        Ok(Self { listener, settings, router, swap, telemetry, operators, teller, asked, reload: None })
+        Ok(Self { listener, settings, answerer, swap, telemetry, operators, teller, asked, reload: None })
     }
 
     /// Reads the configuration again, from there, whenever there is a reason.
@@ -165,7 +164,8 @@ impl Server {
 
     /// Serves until SIGTERM or Ctrl-C, and lets calls in flight end.
     pub(super) async fn serve(self) -> Result<(), Failure> {
-        let Self { listener, settings, router, mut swap, telemetry, operators, teller, asked, reload } = self;
+        let Self { listener, settings, answerer, mut swap, telemetry, operators, teller, asked, reload } =
+            self;
         let patience = settings.drain + serve::CUT_TIMEOUT + serve::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
         let stop = serve::stop_signal(patience).map_err(|error| Failure::told(Chain(&error).to_string()))?;
         let stop = {
@@ -184,7 +184,7 @@ impl Server {
             None => Keeping::of(swap),
         };
         let sending = telemetry.send();
-        let drained = serve::serve(listener, settings, router, stop).await;
+        let drained = serve::serve(listener, settings, answerer, stop).await;
         keeping.end().await;
         sending.end().await;
         drop(operators);

@@ -2,14 +2,12 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use axum::Router;
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 
 use super::{
-    Certificate, Telemetry,
+    Answerer, Certificate, Telemetry,
     discover::{Discovery, Found},
     others::Hearing,
-    router,
     tools::Lists,
 };
 use crate::{
@@ -40,7 +38,7 @@ pub struct Assembled {
     /// How clients are treated.
     pub settings: ListenerSettings,
     /// Every path and its face.
-    pub router: Router,
+    pub answerer: Answerer,
     /// The MCP face, for a client that has a way of its own to it.
     pub mcp: Mcp,
     /// The way to the tools.
@@ -139,7 +137,8 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     door.guard.replace(loaded.access.clone().map(|settings| Arc::new(Access::new(settings))));
     meters.register(door.clone());
     let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), door.clone());
-    let router = router(Rest::new(gateway.clone(), door.clone()), mcp.clone(), &meters, &tracing);
+    let rest = Rest::new(gateway.clone(), door.clone());
+    let answerer = Answerer::of_faces(rest, mcp.clone(), &meters, &tracing);
     let fixed = Fixed {
         admin: loaded.admin.clone(),
         listener: loaded.listener,
@@ -166,7 +165,7 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
         certificate: certificate.clone(),
         fixed,
     };
-    Ok(Assembled { settings: loaded.listener, router, mcp, gateway, meters, certificate, telemetry, swap })
+    Ok(Assembled { settings: loaded.listener, answerer, mcp, gateway, meters, certificate, telemetry, swap })
 }
 
 impl Swap {

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use axum::{Router, body::Body};
+use axum::body::Body;
 use http::{Method, Request};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 
-use super::connection;
+use super::{Answerer, connection};
 use crate::face::{Ending, cgi};
 
 /// Why a response did not get out as a whole.
@@ -27,14 +27,14 @@ pub enum CgiError {
 ///
 /// [`CgiError`], when the response was not written to its end.
 pub async fn answer_cgi(
-    router: Router,
+    answerer: &Answerer,
     mut request: Request<Body>,
     out: &mut impl Write,
 ) -> Result<(), CgiError> {
     // Nothing changes while one request is served, so no stream of changes may hold the process.
     request.extensions_mut().insert(Ending::at_once());
     let head_only = request.method() == Method::HEAD;
-    let (head, mut body) = connection::answer(router, request).await.into_parts();
+    let (head, mut body) = connection::answer(answerer, request).await.into_parts();
     let has_body = !head_only && !body.is_end_stream();
     let mut write = |bytes: &[u8]| out.write_all(bytes).and_then(|()| out.flush()).map_err(CgiError::Write);
     write(&cgi::head(head, has_body))?;

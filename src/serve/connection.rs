@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    future::Future,
     net::SocketAddr,
     pin::pin,
     sync::{
@@ -12,8 +13,8 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use axum::{Router, body::Body};
-use http::{HeaderValue, Request, header, uri::Scheme};
+use axum::body::Body;
+use http::{HeaderValue, Request, Response, header, uri::Scheme};
 use http_body::Body as _;
 use hyper::{
     body::Incoming,
@@ -23,10 +24,9 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{net::TcpStream, sync::watch, time::timeout};
-use tower::Service;
 use tracing::debug;
 
-use super::{activity::Activity, patience::Patient};
+use super::{Answerer, activity::Activity, patience::Patient};
 use crate::{
     config::ListenerSettings,
     face::{Ending, Peer},
@@ -34,11 +34,9 @@ use crate::{
     tls::ServerTls,
 };
 
-/// How long the head of a request may be; more is answered with 431.
+/// How long the head of a request may be; more is answered with 431, and so are more than 100 headers, which is `hyper`'s
+/// own limit: told to keep it, it would make room for them anew for every request.
 const HEAD_LIMIT_BYTES: usize = 64 << 10;
-
-/// How many headers a request may have; more is answered with 431.
-const HEADER_COUNT_LIMIT: usize = 100;
 
 /// How much is read at a time, at most: a whole head, or some of a body.
 const READ_BUFFER_BYTES: usize = HEAD_LIMIT_BYTES;
@@ -68,7 +66,7 @@ const STREAM_LIMIT: u32 = 128;
 pub(super) struct Serving {
     pub(super) settings: ListenerSettings,
     pub(super) tls: Option<Arc<ArcSwap<ServerTls>>>,
-    pub(super) router: Router,
+    pub(super) answerer: Answerer,
     pub(super) phases: watch::Receiver<Phase>,
     pub(super) ending: Ending,
 }
@@ -113,7 +111,7 @@ impl Serving {
         let asked = Arc::new(AtomicBool::new(false));
         let service = service_fn({
             let asked = asked.clone();
-            let (router, ending) = (self.router.clone(), self.ending.clone());
+            let (answerer, ending) = (self.answerer.clone(), self.ending.clone());
             move |request: Request<Incoming>| {
                 asked.store(true, Ordering::Relaxed);
                 activity.asked();
@@ -121,7 +119,7 @@ impl Serving {
                 request.extensions_mut().insert(Peer(peer));
                 request.extensions_mut().insert(scheme.clone());
                 request.extensions_mut().insert(ending.clone());
-                let (answering, activity) = (answer(router.clone(), request), activity.clone());
+                let (answering, activity) = (answer(&answerer, request), activity.clone());
                 async move {
                     let answer = answering.await;
                     // Of a longer one, or one without an end, it is not known when it is gone: the next request tells.
@@ -137,7 +135,6 @@ impl Serving {
             .header_read_timeout(self.settings.header_timeout)
             .max_header_size(HEAD_LIMIT_BYTES)
             .max_buf_size(READ_BUFFER_BYTES)
-            .max_headers(HEADER_COUNT_LIMIT)
             .serve_connection(stream, service);
         let mut connection = pin!(connection);
         let ended = tokio::select! {
@@ -164,7 +161,7 @@ impl Serving {
         S: Read + Write + Unpin + Send + 'static,
     {
         let service = service_fn({
-            let (router, ending, activity) = (self.router.clone(), self.ending.clone(), activity.clone());
+            let (answerer, ending, activity) = (self.answerer.clone(), self.ending.clone(), activity.clone());
             move |request: Request<Incoming>| {
                 let open = activity.request();
                 let mut request = request.map(Body::new);
@@ -172,7 +169,7 @@ impl Serving {
                 request.extensions_mut().insert(Peer(peer));
                 request.extensions_mut().insert(Scheme::HTTPS);
                 request.extensions_mut().insert(ending.clone());
-                let answering = answer(router.clone(), request);
+                let answering = answer(&answerer, request);
                 async { Ok::<_, Infallible>(answering.await.map(|body| open.answered(body))) }
             }
         });
@@ -226,13 +223,16 @@ async fn reached(phases: &mut watch::Receiver<Phase>, sought: Phase) {
 }
 
 /// Gives the request its id and the response the same, unless an upstream's own is passed through.
-pub(super) async fn answer(mut router: Router, mut request: Request<Body>) -> http::Response<Body> {
+pub(super) fn answer(
+    answerer: &Answerer,
+    mut request: Request<Body>,
+) -> impl Future<Output = Response<Body>> + use<> {
     let request_id = RequestId::of_headers(request.headers());
     request.extensions_mut().insert(request_id.clone());
-    let mut response = match router.call(request).await {
-        Ok(response) => response,
-        Err(never) => match never {},
-    };
-    response.headers_mut().entry(RequestId::HEADER).or_insert_with(|| request_id.header_value());
-    response
+    let answering = answerer.answer(request);
+    async move {
+        let mut response = answering.await;
+        response.headers_mut().entry(RequestId::HEADER).or_insert_with(|| request_id.header_value());
+        response
+    }
 }

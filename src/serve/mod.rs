@@ -1,6 +1,6 @@
 //! Listens, accepts, and ends without breaking anything off.
 //!
-//! In reading order: [`bind`] takes the port, [`router`] says which face a path belongs to, [`serve`] accepts
+//! In reading order: [`bind`] takes the port, an [`Answerer`] says which face a path belongs to, [`serve`] accepts
 //! connections until it is told to stop and then drains; `listener` is the port with its certificate, `connection` one
 //! client's HTTP/1.1 or HTTP/2, which `patience` and `activity` end when it keeps us waiting; `stop` is the signals of
 //! the operating system that end it, `reload` what puts another configuration in force, `operators` the port from which
@@ -10,6 +10,7 @@
 //! for itself.
 
 mod activity;
+mod answerer;
 mod asked;
 mod assemble;
 mod cgi;
@@ -28,8 +29,6 @@ mod telemetry;
 
 use std::{future::Future, io, net::SocketAddr, pin::pin, time::Duration};
 
-use axum::{Router, body::Body, routing::any};
-use http::Request;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -37,15 +36,11 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{
-    config::ListenerSettings,
-    face::{Ending, MCP_PATHS, mcp::Mcp, rest::Rest},
-    observe::{Meters, Tracing},
-};
-use asked::Asked;
+use crate::{config::ListenerSettings, face::Ending};
 use connection::{Phase, Serving};
 use crowd::Crowd;
 
+pub use answerer::Answerer;
 pub use assemble::{Assembled, Swap, assemble};
 pub use cgi::{CgiError, answer_cgi};
 pub use listener::{Certificate, Listener};
@@ -100,31 +95,12 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
     TcpListener::bind(address).await.map_err(|source| ServeError::Bind { address, source })
 }
 
-/// Every path to its face: [`MCP_PATHS`] to the one, all others to the other.
-pub fn router(rest: Rest, mcp: Mcp, meters: &Meters, tracing: &Tracing) -> Router {
-    let mut router = Router::new();
-    for path in MCP_PATHS {
-        let (mcp, observed) = (mcp.clone(), (meters.clone(), tracing.clone()));
-        let endpoint = any(move |mut request: Request<Body>| async move {
-            let asked = Asked::of(&mut request, &observed);
-            asked.answered(mcp.handle(request).await)
-        });
-        // Clients are given the address with a slash at its end, too.
-        router = router.route(path, endpoint.clone()).route(&format!("{path}/"), endpoint);
-    }
-    let observed = (meters.clone(), tracing.clone());
-    router.fallback(any(move |mut request: Request<Body>| async move {
-        let asked = Asked::of(&mut request, &observed);
-        asked.answered(rest.handle(request).await)
-    }))
-}
-
 /// Serves until `stop` is ready, then accepts no more, finishes what is in flight within the drain timeout, and
 /// returns.
 pub async fn serve(
     listener: impl Into<Listener>,
     settings: ListenerSettings,
-    router: Router,
+    answerer: Answerer,
     stop: impl Future<Output = ()>,
 ) -> Drained {
     let Listener { port, tls } = listener.into();
@@ -133,7 +109,7 @@ pub async fn serve(
     let (phase, phases) = watch::channel(Phase::Serving);
     let (ending, is_ending) = watch::channel(false);
     let tls = tls.map(|certificate| certificate.0);
-    let serving = Serving { settings, tls, router, phases, ending: Ending::new(is_ending) };
+    let serving = Serving { settings, tls, answerer, phases, ending: Ending::new(is_ending) };
     let mut stop = pin!(stop);
     loop {
         let accepted = async {

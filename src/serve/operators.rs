@@ -1,9 +1,7 @@
 //! The operators' port beside that of clients.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
-use axum::{Router, body::Body, routing::any};
-use http::Request;
 use tokio::{
     net::TcpListener,
     task::JoinHandle,
@@ -11,7 +9,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{ServeError, bind, serve};
+use super::{Answerer, ServeError, bind, serve};
 use crate::{
     config::{AdminFile, ListenerSettings},
     face::admin::Admin,
@@ -63,10 +61,13 @@ impl OperatorsPort {
                 sampling.sample();
             }
         };
-        let router = Router::new()
-            .fallback(any(move |request: Request<Body>| async move { admin.handle(request).await }));
+        let admin = Arc::new(admin);
+        let answerer = Answerer::new(move |request| {
+            let admin = Arc::clone(&admin);
+            async move { admin.handle(request).await }
+        });
         let serving = tokio::spawn(async move {
-            let served = serve(listener, settings, router, std::future::pending());
+            let served = serve(listener, settings, answerer, std::future::pending());
             tokio::select! {
                 _ = served => {}
                 () = sampled => {}

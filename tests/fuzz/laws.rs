@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, body::Body};
+use axum::body::Body;
 use bytes::Bytes;
 use glossator::{
     config::{self, Sources},
@@ -28,7 +28,6 @@ use http::{
 };
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 /// What holds for any bytes.
 pub(crate) type Law = fn(&[u8]);
@@ -142,7 +141,7 @@ pub(crate) fn openapi(data: &[u8]) {
 }
 
 thread_local! {
-    static SERVED: RefCell<Option<(tokio::runtime::Runtime, Router)>> = const { RefCell::new(None) };
+    static SERVED: RefCell<Option<(tokio::runtime::Runtime, serve::Answerer)>> = const { RefCell::new(None) };
 }
 
 /// Any request of a client, on the REST and the MCP face: an answer, which is what it says it is.
@@ -168,19 +167,16 @@ pub(crate) fn http_request(data: &[u8]) {
     }
     let Ok(request) = request.body(Body::from(rest.to_vec())) else { return };
     SERVED.with_borrow_mut(|served| {
-        let (runtime, router) = served.get_or_insert_with(|| {
+        let (runtime, answerer) = served.get_or_insert_with(|| {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let quick = format!("defaults: {{ retry: off, breaker: off, deadline: 1s }}\n{ROUTES}");
             let loaded = config::load(&Sources::of_text("routes.yaml", &quick)).expect("the file is good");
-            let router = runtime.block_on(async { serve::assemble(&loaded).expect("no conflicts").router });
-            (runtime, router)
+            let assembled = runtime.block_on(async { serve::assemble(&loaded).expect("no conflicts") });
+            (runtime, assembled.answerer)
         });
         runtime.block_on(async {
-            let answer = match router.clone().oneshot(request).await {
-                Ok(answer) => answer,
-                Err(never) => match never {},
-            };
+            let answer = answerer.answer(request).await;
             let status = answer.status();
             assert!(status != StatusCode::INTERNAL_SERVER_ERROR, "{status}");
             let media_type =

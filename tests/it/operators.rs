@@ -110,9 +110,9 @@ async fn calls_are_counted_by_what_came_of_them() {
     let call = |body: &str| {
         Request::post("/tools/a").header("host", "localhost").body(Body::from(body.to_owned())).unwrap()
     };
-    let mut router = assembled.router.clone();
+    let answerer = assembled.answerer.clone();
     for body in ["", "{\"x\": 1}"] {
-        let _ = tower::Service::call(&mut router, call(body)).await.unwrap();
+        let _ = answerer.answer(call(body)).await;
     }
     drop(snapshot);
     let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
@@ -149,11 +149,11 @@ async fn what_an_upstream_says_that_no_rule_is_for_rises() {
         upstream.address
     );
     let (admin, assembled) = admin(&routes);
-    let mut router = assembled.router.clone();
+    let answerer = assembled.answerer.clone();
     for tool in ["a", "b", "c"] {
         let call =
             Request::post(format!("/tools/{tool}")).header("host", "localhost").body(Body::empty()).unwrap();
-        let _ = tower::Service::call(&mut router, call).await.unwrap();
+        let _ = answerer.answer(call).await;
     }
     let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
     for line in [
@@ -173,10 +173,10 @@ async fn a_breaker_that_opens_and_a_request_that_is_not_let_in_are_seen() {
         "upstreams: { old: { url: 'http://127.0.0.1:1', retry: off, breaker: { failures: 1, rest: 1h } } }\n\
          routes: { a: { description: A., request: GET old/a } }\n",
     );
-    let mut router = assembled.router.clone();
+    let answerer = assembled.answerer.clone();
     for host in ["localhost", "localhost", "evil.example"] {
         let call = Request::post("/tools/a").header("host", host).body(Body::empty()).unwrap();
-        let _ = tower::Service::call(&mut router, call).await.unwrap();
+        let _ = answerer.answer(call).await;
     }
     let openmetrics = ("accept", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5");
     let (_, text) = ask(&admin, "GET /metrics", &[HERE, openmetrics]).await;

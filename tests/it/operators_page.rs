@@ -22,7 +22,7 @@ async fn call(assembled: &glossator::serve::Assembled, tool: &str, request_id: &
         .header("x-request-id", request_id)
         .body(Body::empty())
         .unwrap();
-    let _ = tower::Service::call(&mut assembled.router.clone(), request).await.unwrap();
+    let _ = assembled.answerer.answer(request).await;
 }
 
 #[tokio::test]

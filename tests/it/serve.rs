@@ -2,10 +2,9 @@
 
 use std::{sync::mpsc, time::Duration};
 
-use axum::{Router, routing::get};
 use glossator::{
     config::ListenerSettings,
-    serve::{self, Drained},
+    serve::{self, Answerer, Drained},
 };
 use tokio::{net::TcpStream, sync::oneshot};
 
@@ -57,19 +56,18 @@ async fn a_call_that_never_pauses_does_not_hold_the_end_up() {
     let held = std::sync::Mutex::new(Some(held));
     let (begun, has_begun) = oneshot::channel();
     let begun = std::sync::Mutex::new(Some(begun));
-    let endless = move || {
+    let answerer = Answerer::new(move |_| {
         let held = held.lock().unwrap().take().unwrap();
         begun.lock().unwrap().take().unwrap().send(()).unwrap();
         async move {
             let _ = held.recv();
+            http::Response::default()
         }
-    };
-    let endless = std::sync::Arc::new(endless);
-    let router = Router::new().route("/", get(move || endless()));
+    });
     let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.local_addr().unwrap();
     let settings = ListenerSettings { drain: Duration::from_millis(20), ..ListenerSettings::default() };
-    let serving = serve::serve(listener, settings, router, async { has_begun.await.unwrap() });
+    let serving = serve::serve(listener, settings, answerer, async { has_begun.await.unwrap() });
     let mut client = Client::connect(address).await;
     client.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert_eq!(soon("the end of the server", serving).await, Drained::CutOff { connections: 1 });

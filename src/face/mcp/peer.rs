@@ -301,15 +301,15 @@ mod tests {
         let listener = crate::serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let own = PeerAddress::parse(&format!("http://{}", listener.local_addr().unwrap()));
         let (asker, gateway) = replica(own);
-        let router = crate::serve::router(
+        let answerer = crate::serve::Answerer::of_faces(
             Rest::new(gateway, Door::new(&DoorSettings::default())),
             asker.clone(),
             &crate::observe::Meters::default(),
             &crate::observe::Tracing::off(),
         );
         tokio::spawn(async move {
-            let _ =
-                crate::serve::serve(listener, Default::default(), router, std::future::pending::<()>()).await;
+            let _ = crate::serve::serve(listener, Default::default(), answerer, std::future::pending::<()>())
+                .await;
         });
         let (other, _) = replica(None);
         let (outbox, mut mailbox) = Outbox::new(asker.protocol.questions.clone());

@@ -27,14 +27,14 @@ async fn listen(endpoint: &Endpoint) -> SocketAddr {
     let listener = serve::bind(settings.listen).await.unwrap();
     let address = listener.local_addr().unwrap();
     let rest = Rest::new(endpoint.gateway.clone(), Door::new(&DoorSettings::default()));
-    let router = serve::router(
+    let answerer = serve::Answerer::of_faces(
         rest,
         endpoint.mcp.clone(),
         &glossator::observe::Meters::default(),
         &glossator::observe::Tracing::off(),
     );
     tokio::spawn(async move {
-        let _ = serve::serve(listener, settings, router, std::future::pending()).await;
+        let _ = serve::serve(listener, settings, answerer, std::future::pending()).await;
     });
     address
 }

@@ -32,7 +32,7 @@ impl Served {
         let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        tokio::spawn(serve::serve(listener, assembled.settings, assembled.router, async {
+        tokio::spawn(serve::serve(listener, assembled.settings, assembled.answerer, async {
             let _ = stopped.await;
         }));
         Self { address, keeping, _stop: stop }

@@ -29,7 +29,7 @@ impl Loaded {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let listener = serve::Listener::from(listener).with(assembled.certificate);
-        let serving = tokio::spawn(serve::serve(listener, assembled.settings, assembled.router, async {
+        let serving = tokio::spawn(serve::serve(listener, assembled.settings, assembled.answerer, async {
             let _ = stopped.await;
         }));
         Self { address, gateway: assembled.gateway, swap: assembled.swap, stop: Some(stop), serving }

@@ -162,7 +162,7 @@ impl Proxy {
         let ended = tokio::spawn(serve::serve(
             listener,
             setup.server,
-            serve::router(rest, mcp, &Meters::default(), &Tracing::off()),
+            serve::Answerer::of_faces(rest, mcp, &Meters::default(), &Tracing::off()),
             async {
                 // A test that is over drops its end, which stops the server as well.
                 let _ = stopped.await;
