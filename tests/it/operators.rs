@@ -205,7 +205,7 @@ async fn a_process_is_not_ready_while_an_upstream_that_it_needs_is_away() {
         assert_eq!(ask(&admin, "GET /readyz", &[HERE]).await.0, 200, "nobody has asked yet");
         let call =
             Request::post(format!("/tools/{tool}")).header("host", "localhost").body(Body::empty()).unwrap();
-        let _ = tower::Service::call(&mut assembled.router.clone(), call).await.unwrap();
+        let _ = assembled.answerer.answer(call).await;
         let (status, told) = ask(&admin, "GET /readyz", &[HERE]).await;
         let told: Value = serde_json::from_str(&told).unwrap();
         assert_eq!(
