@@ -259,8 +259,8 @@ impl Collector {
                     self.answered();
                     if accepted.rejected > 0 {
                         let (signal, rejected) = (self.signal, accepted.rejected);
-                        let message = Foreign(&accepted.message);
-                        warn!(signal, rejected, %message, "the collector did not take all telemetry");
+                        let reason = Foreign(&accepted.message);
+                        warn!(signal, rejected, %reason, "the collector did not take all telemetry");
                     }
                     return Some(accepted.rejected);
                 }

@@ -54,6 +54,9 @@ pub(super) async fn hand_through(
             response.headers_mut().append(header::VIA, VIA);
             let status = response.status();
             span.number("http.response.status_code", status.as_u16());
+            if status.is_client_error() || status.is_server_error() {
+                span.failed(status.as_str().to_owned());
+            }
             (response, status)
         }
         Err(error) => {
