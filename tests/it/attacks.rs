@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
+use glossator::config::{self, Sources};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
-use crate::support::{Gate, Proxy, RouteExt, Scripted, Setup, Step, reply, route, soon};
+use crate::support::{Client, Gate, Loaded, Proxy, RouteExt, Scripted, Setup, Step, reply, route, soon};
 
 /// The program before a server that says it is well to everybody, with everything else handed through.
 async fn handing_through() -> (Proxy, Scripted) {
@@ -230,5 +231,47 @@ async fn an_argument_stays_in_its_place() {
         let decoded = percent_encoding::percent_decode_str(which).decode_utf8_lossy().into_owned();
         assert!(!which.contains(['/', '?', '#', '\\', ' ']) && !matches!(&*decoded, "." | ".."), "{line}");
         assert_eq!(asked.header("host"), [upstream.address.to_string()], "{line}");
+    }
+}
+
+#[tokio::test]
+async fn an_argument_makes_no_header() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let file = format!(
+        "upstreams: {{ old: 'http://{}' }}
+routes:
+  thing:
+    description: A thing.
+    request:
+      upstream: old
+      method: POST
+      path: /thing
+      query: {{ q: '{{{{ args.which }}}}' }}
+      headers: {{ X-Which: '{{{{ args.which }}}}' }}
+      body: {{ form: {{ which: '{{{{ args.which }}}}' }} }}
+",
+        upstream.address
+    );
+    let loaded = config::load(&Sources::of_text("a.yaml", file)).unwrap();
+    let served = Loaded::start(&loaded).await;
+    for which in [
+        "a\r\nX-Evil: 1",
+        "a\nX-Evil: 1",
+        "a\rX-Evil: 1",
+        "a\u{0}b",
+        "a\r\n\r\nGET /evil HTTP/1.1\r\n\r\n",
+        "a&q=2&which=3",
+    ] {
+        let mut client = Client::connect(served.address).await;
+        let body = json!({ "which": which }).to_string();
+        let said = client.ask("POST /tools/thing", &["Content-Type: application/json"], &body).await;
+        assert!(said.status < 500, "{which:?}: {}", said.text());
+    }
+    let asked = upstream.state().asked;
+    assert!(!asked.is_empty(), "the last one is harmless");
+    for asked in asked {
+        assert!(asked.line().starts_with("POST /thing?q=") && asked.header("x-evil").is_empty(), "{asked:?}");
+        assert_eq!(asked.line().matches(['&', ' ']).count(), 2, "{asked:?}");
+        assert!(!asked.body.contains(&b'&') && asked.head.lines().count() < 12, "{asked:?}");
     }
 }

@@ -37,6 +37,7 @@ mod replies;
 mod rest;
 #[cfg(unix)]
 mod secrets;
+mod security;
 mod seeds;
 mod serve;
 mod shared;
