@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The SHA-256 of a key. A key has to be long and random: then nobody finds it by its hash, and no slow hash is needed.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(Digest);
 
 /// A text that is no hash of a key.
@@ -56,7 +56,12 @@ impl fmt::Debug for NewKey {
 impl KeyHash {
     /// Of a key.
     pub fn of(key: &str) -> Self {
-        Self(sha256(key.as_bytes()))
+        Self::of_bytes(key.as_bytes())
+    }
+
+    /// Of anything else.
+    pub(super) fn of_bytes(bytes: &[u8]) -> Self {
+        Self(sha256(bytes))
     }
 }
 
@@ -173,6 +178,8 @@ mod tests {
             name: "reports".to_owned(),
             scopes: Scopes::new(["read"]).unwrap(),
             keys: vec![(KeyHash::of(old.as_str()), Some(until)), (KeyHash::of(new.as_str()), None)],
+            certificates: Vec::new(),
+            subjects: Vec::new(),
         };
         let keys = Keys::of(&[settings]);
         let find = |key: &str, now| keys.find(Secret(key), now).map(|client| client.name().to_owned());

@@ -1,27 +1,43 @@
 //! Who may call: what callers show of themselves, and what they are allowed by it.
 //!
 //! In reading order: [`AccessSettings`] is what an operator says; [`Access`] takes what a caller has [`Shown`] to the
-//! client that it is, or says why not ([`Denied`]); `key` knows API keys by their hashes. [`Resource`] is what clients
+//! client that it is, or says why not ([`Denied`]); `key` knows API keys by their hashes, `certificate` those whom TLS has checked, and `token`
+//! what other servers vouch for: a `jws` held against a `jwk` of a `key_source`. [`Resource`] is what clients
 //! that know OAuth are told of us (RFC 9728), and how any other is told what is missing (RFC 6750).
 //!
 //! What is shown is a secret: it is in no error, no log and no `Debug`.
 
+mod certificate;
+mod jwk;
+mod jws;
 mod key;
+mod key_source;
 mod resource;
+mod token;
 
-use std::{sync::Arc, time::SystemTime};
+use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
-use crate::{route::Scopes, upstream::Client};
+use crate::{route::Scopes, tls::ClientCertificate, upstream::Client};
 
+use certificate::Certificates;
+pub use certificate::{CertificateName, NotACertificateName};
+pub use jwk::{KeyList, NotAKeyList};
+pub use jws::Algorithm;
+use jws::Jws;
 use key::Keys;
 pub use key::{KeyHash, NewKey, NotAHash};
+pub use key_source::KeySource;
 pub use resource::{METADATA_PATH, NotAResource, Resource, ResourceUrl};
+use token::Issuer;
+pub use token::TokenSettings;
 
 /// Who may call, as an operator says it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct AccessSettings {
     /// The clients that are known by name.
     pub clients: Vec<ClientSettings>,
+    /// Whose tokens are taken.
+    pub tokens: Vec<TokenSettings>,
     /// What clients that know OAuth are told, where there is a server that gives them tokens.
     pub resource: Option<Resource>,
     /// What most routes need: what a client that shows nothing is told to ask for.
@@ -37,6 +53,22 @@ pub struct ClientSettings {
     pub scopes: Scopes,
     /// The keys that it may show, each until its end.
     pub keys: Vec<(KeyHash, Option<SystemTime>)>,
+    /// The certificates that it may show.
+    pub certificates: Vec<CertificateName>,
+    /// What tokens call it.
+    pub subjects: Vec<String>,
+}
+
+impl AccessSettings {
+    /// Whether these are the same as others, as far as can be told.
+    pub fn are_certainly(&self, other: &Self) -> bool {
+        let Self { clients, tokens, resource, scopes } = self;
+        *clients == other.clients
+            && tokens.len() == other.tokens.len()
+            && tokens.iter().zip(&other.tokens).all(|(one, other)| one.is_certainly(other))
+            && *resource == other.resource
+            && *scopes == other.scopes
+    }
 }
 
 /// What a caller shows of itself.
@@ -44,8 +76,10 @@ pub struct ClientSettings {
 pub enum Shown<'a> {
     /// Nothing.
     Nothing,
-    /// A key, or a token.
+    /// A key, or a token. A certificate beside it is not looked at.
     Secret(Secret<'a>),
+    /// A certificate.
+    Certificate(&'a ClientCertificate),
 }
 
 /// Something that must not be seen.
@@ -64,12 +98,20 @@ pub enum Denied {
     /// What it shows is none of ours, or not any more.
     #[error("{0}")]
     Invalid(&'static str),
+    /// It can't be found out: the keys that its token is checked with can't be had.
+    #[error("tokens can't be checked at the moment; try again later")]
+    Unchecked,
 }
 
 /// What is longer is nothing that anybody gives to clients.
 const SECRET_LIMIT_BYTES: usize = 16 << 10;
 
 impl Secret<'_> {
+    /// Three parts with points between them.
+    fn is_like_a_token(self) -> bool {
+        self.0.bytes().filter(|byte| *byte == b'.').count() == 2
+    }
+
     /// How it may be spelt: visible ASCII characters.
     fn is_readable(self) -> bool {
         (1..=SECRET_LIMIT_BYTES).contains(&self.0.len()) && self.0.bytes().all(|byte| byte.is_ascii_graphic())
@@ -87,13 +129,23 @@ impl std::fmt::Debug for Secret<'_> {
 pub struct Access {
     settings: AccessSettings,
     keys: Keys,
+    certificates: Certificates,
+    issuers: Vec<Issuer>,
 }
 
 impl Access {
     /// By these settings.
     pub fn new(settings: AccessSettings) -> Self {
         let keys = Keys::of(&settings.clients);
-        Self { settings, keys }
+        let certificates = Certificates::of(&settings.clients);
+        let mut subjects = HashMap::new();
+        for known in &settings.clients {
+            let client = known.client();
+            subjects.extend(known.subjects.iter().map(|subject| (subject.clone(), Arc::clone(&client))));
+        }
+        let issuers =
+            settings.tokens.iter().map(|token| Issuer::of(token.clone(), subjects.clone())).collect();
+        Self { settings, keys, certificates, issuers }
     }
 
     /// What it goes by.
@@ -112,7 +164,26 @@ impl Access {
             Shown::Secret(secret) if !secret.is_readable() => {
                 Err(Denied::Invalid("the key or token is too long, or has characters that none has"))
             }
-            Shown::Secret(secret) => self.keys.find(secret, now),
+            Shown::Secret(secret) => match self.keys.find(secret, now) {
+                Err(_) if !self.issuers.is_empty() && secret.is_like_a_token() => {
+                    self.bearer(secret, now).await
+                }
+                found => found,
+            },
+            Shown::Certificate(certificate) => self.certificates.find(certificate),
+        }
+    }
+
+    /// Whose token it is.
+    async fn bearer(&self, secret: Secret<'_>, now: SystemTime) -> Result<Arc<Client>, Denied> {
+        if let Some(client) = self.issuers.iter().find_map(|issuer| issuer.remembers(secret, now)) {
+            return Ok(client);
+        }
+        let token = Jws::parse(secret.0)?;
+        let issuer = self.issuers.iter().find(|issuer| issuer.is_named_by(&token));
+        match issuer {
+            Some(issuer) => issuer.identify(secret, &token, now).await,
+            None => Err(Denied::Invalid("the token is of an issuer that is not known here")),
         }
     }
 }

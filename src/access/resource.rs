@@ -82,13 +82,14 @@ impl Denied {
         match self {
             Self::Unknown | Self::Invalid(_) => StatusCode::UNAUTHORIZED,
             Self::Unclear(_) => StatusCode::BAD_REQUEST,
+            Self::Unchecked => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
     /// The code of the error (RFC 6750, section 3.1); who shows nothing is told none.
     fn code(&self) -> Option<&'static str> {
         match self {
-            Self::Unknown => None,
+            Self::Unknown | Self::Unchecked => None,
             Self::Invalid(_) => Some("invalid_token"),
             Self::Unclear(_) => Some("invalid_request"),
         }

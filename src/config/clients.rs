@@ -14,9 +14,10 @@ use super::{
     secret::{self, Environment},
     section::{self, Section},
     source::Span,
+    tokens,
 };
 use crate::{
-    access::{AccessSettings, ClientSettings, KeyHash, NotAHash},
+    access::{AccessSettings, CertificateName, ClientSettings, KeyHash, NotACertificateName, NotAHash},
     config::ListenerSettings,
     route::Scopes,
 };
@@ -28,6 +29,8 @@ const NAME_LIMIT_BYTES: usize = 100;
 pub(super) struct Written {
     /// `None` where everybody may.
     pub(super) access: Option<AccessSettings>,
+    /// Whether somebody outside of the file says what callers are allowed.
+    lets_others_say: bool,
 }
 
 /// Reads `scopes` of a section. `None` where nothing is written, or something is wrong with it, which has been
@@ -51,20 +54,39 @@ pub(super) fn read(
     report: &Report<'_>,
     environment: &Environment,
     file: &Section<'_, '_>,
+    server: Option<&Section<'_, '_>>,
     default_scopes: &Scopes,
 ) -> Written {
     let mut seen = HashMap::new();
     let entries = file.map("clients").unwrap_or_default();
     let clients: Vec<_> =
         entries.iter().filter_map(|entry| client(report, environment, entry, &mut seen)).collect();
-    let is_on = file.get("clients").is_some();
-    if let (Some(entry), true) = (file.entry("clients"), entries.is_empty()) {
+    let (tokens, resource) =
+        server.map(|server| tokens::read(report, environment, server)).unwrap_or_default();
+    let has_auth = server.is_some_and(|server| server.get("auth").is_some());
+    let is_on = file.get("clients").is_some() || has_auth;
+    if let (Some(entry), true, false) = (file.entry("clients"), entries.is_empty(), has_auth) {
         let place = entry.key.span;
         let help = "name one under `clients`, with the hash of its key";
         report.error(place, "nobody may call: there are no clients", help);
     }
-    let settings = AccessSettings { clients, resource: None, scopes: default_scopes.clone() };
-    Written { access: is_on.then_some(settings) }
+    for entry in entries {
+        let Some(node) = entry.value.get("subjects") else { continue };
+        match tokens.len() {
+            1 => {}
+            0 => {
+                let help = "say whose tokens are taken, with `auth` under `server`, or leave it out";
+                report.error(node.span, "`subjects` has no effect: no tokens are taken", help);
+            }
+            _ => {
+                let message = "several servers give tokens, and each could call a client of its own so";
+                report.error(node.span, message, "give the client its scopes in its tokens");
+            }
+        }
+    }
+    let lets_others_say = !tokens.is_empty();
+    let settings = AccessSettings { clients, tokens, resource, scopes: default_scopes.clone() };
+    Written { access: is_on.then_some(settings), lets_others_say }
 }
 
 fn client(
@@ -86,11 +108,26 @@ fn client(
         Some(one) => vec![one],
     };
     let keys = written.iter().filter_map(|node| key(report, environment, node, seen)).collect();
-    if written.is_empty() {
+    let certificates = section.texts("certificates").unwrap_or_default();
+    let certificates: Vec<CertificateName> = certificates
+        .into_iter()
+        .filter_map(|(node, text)| {
+            let refuse = |error: NotACertificateName| {
+                let help = "write `dns:reports.example.com`, as the certificate has it";
+                report.error(node.span, error.to_string(), help);
+            };
+            text.parse().map_err(refuse).ok()
+        })
+        .collect();
+    let subjects = section.texts("subjects").unwrap_or_default();
+    let subjects: Vec<String> = subjects.into_iter().map(|(_, text)| text.to_owned()).collect();
+    let shows_something =
+        ["keys", "certificates", "subjects"].iter().any(|name| entry.value.get(name).is_some());
+    if !shows_something {
         let help = "write `keys: [sha256:…]`, a hash as `glossator key` prints it";
         section.missing(format!("nobody can be `{name}`: it has nothing to show"), help);
     }
-    Some(ClientSettings { name: name.clone(), scopes, keys })
+    Some(ClientSettings { name: name.clone(), scopes, keys, certificates, subjects })
 }
 
 fn key(
@@ -164,6 +201,9 @@ impl Written {
             }
             return;
         };
+        if self.lets_others_say {
+            return;
+        }
         let mut told = HashSet::new();
         for item in items {
             let Some(name) = item.as_text() else { continue };

@@ -74,7 +74,7 @@ pub(super) fn compile(
         .collect();
     let names: Vec<(UpstreamName, Span)> =
         entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
-    let clients = clients::read(report, environment, &file, &default_scopes);
+    let clients = clients::read(report, environment, &file, server.as_ref(), &default_scopes);
     let (passthrough, passthrough_idle, passthrough_scopes) =
         read_passthrough(report, &file, &names, &upstreams, &clients);
     let calls = RefCell::default();

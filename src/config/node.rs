@@ -177,8 +177,14 @@ impl Node {
 
     /// The same for what stands in `auth` under keys that are none there: one of them may be a secret's, misspelt.
     fn hide_unknown(&mut self, ranges: &mut Vec<Range<usize>>) {
-        const KNOWN: [&super::keys::Keys; 4] =
-            [&super::keys::AUTH, &super::keys::BASIC, &super::keys::OAUTH, &super::keys::TLS];
+        const KNOWN: [&super::keys::Keys; 6] = [
+            &super::keys::AUTH,
+            &super::keys::BASIC,
+            &super::keys::OAUTH,
+            &super::keys::TLS,
+            &super::keys::SERVER_AUTH,
+            &super::keys::TOKENS,
+        ];
         let Kind::Map(entries) = &mut self.kind else { return };
         for Entry { key, value } in entries.iter_mut().filter(|entry| entry.key.text != "parameters") {
             if KNOWN.iter().all(|keys| keys.get(&key.text).is_none()) {

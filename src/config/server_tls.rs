@@ -3,7 +3,7 @@
 use super::{keys::SERVER_TLS, report::Report, secret::Environment, section::Section, upstreams::tls::pem};
 use crate::{
     face::mcp::PeerAddress,
-    tls::{ClientTls, ClientTlsOptions, Identity, ServerTls, ServerTlsOptions, TlsError},
+    tls::{ClientRoots, ClientTls, ClientTlsOptions, Identity, ServerTls, ServerTlsOptions, TlsError},
 };
 
 /// Reads it, where it is there, and how replicas know one another. What is wrong with it has been reported then.
@@ -45,6 +45,12 @@ fn own(section: &Section<'_, '_>, environment: &Environment) -> Option<ServerTls
     let pem = |name| pem(section, environment, name);
     let (certificates, key, client_roots) = (pem("certificate"), pem("key"), pem("client_ca"));
     let (certificates, key, client_roots) = (certificates??, key??, client_roots?);
+    let required = section.word("client_certificate") != Some("optional");
+    if let (Some(entry), None) = (section.entry("client_certificate"), &client_roots) {
+        let help = "write `client_ca`, the roots that vouch for clients, or leave it out";
+        report.error(entry.key.span, "`client_certificate` has no effect without `client_ca`", help);
+    }
+    let client_roots = client_roots.map(|pem| ClientRoots { pem, required });
     let identity = Identity { certificates, key };
     let error = match ServerTls::new(ServerTlsOptions { identity, client_roots }) {
         Ok(tls) => return Some(tls),

@@ -9,10 +9,14 @@ use serde_json::Value;
 use crate::{
     access::{Access, Denied, METADATA_PATH, Secret, Shown},
     route::Scopes,
+    tls::ClientCertificate,
     upstream::Caller,
 };
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// When to come again where tokens can't be checked.
+const AGAIN_AFTER_SECONDS: u64 = 10;
 
 /// Asks callers who they are, or nobody. Clones are the same guard.
 #[derive(Debug, Clone, Default)]
@@ -85,6 +89,10 @@ impl TurnedAway {
 
     /// Says what is missing.
     pub fn challenge(self, response: &mut HeaderMap) {
+        if self.denied == Denied::Unchecked {
+            response.insert(header::RETRY_AFTER, HeaderValue::from(AGAIN_AFTER_SECONDS));
+            return;
+        }
         response.insert(header::WWW_AUTHENTICATE, self.challenge);
     }
 }
@@ -112,7 +120,11 @@ fn shown(head: &Parts) -> Result<Shown<'_>, Denied> {
     match (bearer, key) {
         (Some(_), Some(_)) => Err(Denied::Unclear("send `Authorization: Bearer …` or `X-API-Key`, not both")),
         (Some(secret), None) | (None, Some(secret)) => Ok(Shown::Secret(Secret(secret))),
-        (None, None) => Ok(Shown::Nothing),
+        (None, None) => Ok(match head.extensions.get::<Arc<ClientCertificate>>() {
+            // Of the connection itself, and of no header.
+            Some(certificate) => Shown::Certificate(certificate),
+            None => Shown::Nothing,
+        }),
     }
 }
 
@@ -147,7 +159,7 @@ mod tests {
     fn check(pairs: &[(&'static str, &str)], expected: Result<Option<&str>, StatusCode>) {
         let head = head(pairs);
         let found = match shown(&head) {
-            Ok(Shown::Nothing) => Ok(None),
+            Ok(Shown::Nothing | Shown::Certificate(_)) => Ok(None),
             Ok(Shown::Secret(Secret(text))) => Ok(Some(text)),
             Err(denied) => Err(denied.status()),
         };

@@ -31,7 +31,7 @@ use crate::{
     config::ListenerSettings,
     face::{Ending, Peer},
     observe::{Chain, RequestId},
-    tls::ServerTls,
+    tls::{ClientCertificate, ServerTls},
 };
 
 /// How long the head of a request may be; more is answered with 431, and so are more than 100 headers, which is `hyper`'s
@@ -58,6 +58,9 @@ pub(super) enum Phase {
     Cut,
 }
 
+/// Who is at the other end, and the certificate that it has shown.
+type Who = (SocketAddr, Option<Arc<ClientCertificate>>);
+
 /// How many requests one HTTP/2 connection may have open; the next waits.
 const STREAM_LIMIT: u32 = 128;
 
@@ -83,7 +86,7 @@ impl Serving {
         let patient = self.settings.write_timeout;
         let Some(tls) = self.tls.as_ref().map(|tls| tls.load_full()) else {
             let stream = Patient::new(TokioIo::new(stream), patient, activity.clone());
-            return self.http1(stream, peer, Scheme::HTTP, activity).await;
+            return self.http1(stream, (peer, None), Scheme::HTTP, activity).await;
         };
         let shaking = timeout(self.settings.header_timeout.min(HANDSHAKE_TIMEOUT), tls.accept(stream));
         let stream = tokio::select! {
@@ -96,15 +99,16 @@ impl Serving {
             () = reached(&mut self.phases, Phase::Draining) => return,
         };
         let is_h2 = ServerTls::agreed_on_h2(&stream);
+        let shown = ServerTls::shown_by(&stream).map(Arc::new);
         let stream = Patient::new(TokioIo::new(stream), patient, activity.clone());
         if is_h2 {
-            self.http2(stream, peer, activity).await
+            self.http2(stream, (peer, shown), activity).await
         } else {
-            self.http1(stream, peer, Scheme::HTTPS, activity).await
+            self.http1(stream, (peer, shown), Scheme::HTTPS, activity).await
         }
     }
 
-    async fn http1<S>(mut self, stream: S, peer: SocketAddr, scheme: Scheme, activity: Activity)
+    async fn http1<S>(mut self, stream: S, (peer, shown): Who, scheme: Scheme, activity: Activity)
     where
         S: Read + Write + Unpin + Send + 'static,
     {
@@ -117,6 +121,9 @@ impl Serving {
                 activity.asked();
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(Peer(peer));
+                if let Some(shown) = &shown {
+                    request.extensions_mut().insert(Arc::clone(shown));
+                }
                 request.extensions_mut().insert(scheme.clone());
                 request.extensions_mut().insert(ending.clone());
                 let (answering, activity) = (answer(&answerer, request), activity.clone());
@@ -156,7 +163,7 @@ impl Serving {
         }
     }
 
-    async fn http2<S>(mut self, stream: S, peer: SocketAddr, activity: Activity)
+    async fn http2<S>(mut self, stream: S, (peer, shown): Who, activity: Activity)
     where
         S: Read + Write + Unpin + Send + 'static,
     {
@@ -167,6 +174,9 @@ impl Serving {
                 let mut request = request.map(Body::new);
                 name_host(&mut request);
                 request.extensions_mut().insert(Peer(peer));
+                if let Some(shown) = &shown {
+                    request.extensions_mut().insert(Arc::clone(shown));
+                }
                 request.extensions_mut().insert(Scheme::HTTPS);
                 request.extensions_mut().insert(ending.clone());
                 let answering = answer(&answerer, request);

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    Identity, TlsError,
+    ClientCertificate, Identity, TlsError,
     pem::{self, MadeOf},
 };
 
@@ -26,9 +26,17 @@ pub struct ServerTls {
 pub struct ServerTlsOptions {
     /// Who we are.
     pub identity: Identity,
-    /// The roots in PEM that vouch for clients; those without a certificate of theirs are turned away. `None` asks for
-    /// no certificate.
-    pub client_roots: Option<Vec<u8>>,
+    /// Who vouches for clients. `None` asks for no certificate.
+    pub client_roots: Option<ClientRoots>,
+}
+
+/// Who vouches for clients.
+#[derive(Debug)]
+pub struct ClientRoots {
+    /// The roots in PEM. Whoever shows a certificate of another is turned away.
+    pub pem: Vec<u8>,
+    /// Whether who shows none is turned away, too.
+    pub required: bool,
 }
 
 impl ServerTls {
@@ -45,9 +53,10 @@ impl ServerTls {
         let (certificates, key) = options.identity.read()?;
         let builder = match &options.client_roots {
             None => builder.with_no_client_auth(),
-            Some(pem) => {
+            Some(ClientRoots { pem, required }) => {
                 let roots = Arc::new(pem::roots(pem)?);
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                let verifier = if *required { verifier } else { verifier.allow_unauthenticated() }.build();
                 builder.with_client_cert_verifier(verifier.map_err(|_| TlsError::Roots)?)
             }
         };
@@ -56,8 +65,10 @@ impl ServerTls {
         // Nothing of a secret may be written to where `SSLKEYLOGFILE` says.
         config.key_log = Arc::new(rustls::NoKeyLog);
         let Identity { certificates, key } = &options.identity;
-        let roots = options.client_roots.as_deref().unwrap_or_default();
-        let made_of = MadeOf::parts([certificates.as_slice(), key, roots]);
+        let roots = options.client_roots.as_ref();
+        let required: &[u8] = if roots.is_some_and(|roots| roots.required) { b"required" } else { b"" };
+        let roots = roots.map_or(&[][..], |roots| &roots.pem);
+        let made_of = MadeOf::parts([certificates.as_slice(), key, roots, required]);
         Ok(Self { config: Arc::new(config), made_of })
     }
 
@@ -68,6 +79,11 @@ impl ServerTls {
     /// When it speaks no TLS, is nobody who is let in, or goes.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<ServerStream> {
         TlsAcceptor::from(self.config.clone()).accept(stream).await
+    }
+
+    /// The certificate that a client has shown, if it has: one for which the roots vouch.
+    pub fn shown_by(stream: &ServerStream) -> Option<ClientCertificate> {
+        stream.get_ref().1.peer_certificates()?.first().and_then(|first| ClientCertificate::read(first))
     }
 
     /// Whether a connection agreed on HTTP/2.

@@ -44,6 +44,7 @@ mod shared;
 mod support;
 mod telemetry;
 mod tls;
+mod tokens;
 mod trace;
 mod translating;
 mod upstream;

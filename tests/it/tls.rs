@@ -250,3 +250,49 @@ async fn who_reads_slowly_keeps_its_answer() {
         soon("more of the body", body.frame()).await.unwrap().unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_client_is_known_by_its_certificate_and_by_no_header() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let (own, client, stranger) = (certified(), certified(), certified());
+    let more = format!(", client_ca: {:?}, client_certificate: optional", client.cert.pem());
+    let text = format!(
+        "server: {{ {} }}
+upstreams: {{ old: 'http://{}' }}
+clients:
+  backup: {{ certificates: ['dns:localhost'], scopes: [read] }}
+  other: {{ certificates: ['cn:other'] }}
+routes:
+  get_old: {{ description: x, request: GET old/old, rest: GET /old, scopes: [read] }}
+",
+        section(&own, &more),
+        upstream.address
+    );
+    let loaded =
+        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
+    let served = Loaded::start(&loaded).await;
+    for (shown, path, status) in
+        [(Some(&client), "/old", "200 OK"), (None, "/old", "401 Unauthorized"), (Some(&stranger), "/old", "")]
+    {
+        let answer = match shake(served.address, &own, &["http/1.1"], shown).await {
+            Ok(mut stream) => ask(&mut stream, path).await.unwrap_or_default(),
+            Err(_) => String::new(),
+        };
+        let line = answer.lines().next().unwrap_or_default();
+        assert_eq!(line.strip_prefix("HTTP/1.1 ").unwrap_or_default(), status, "{answer}");
+    }
+    let mut stream = shake(served.address, &own, &["http/1.1"], None).await.unwrap();
+    let told = "GET /old HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-SSL-Client-Verify: SUCCESS\r\n\
+                X-SSL-Client-S-DN: CN=other\r\nX-Forwarded-Client-Cert: DNS=localhost\r\n\r\n";
+    stream.write_all(told.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let _ = soon("an answer", stream.read_to_string(&mut answer)).await;
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    // What is shown in the request decides, and a good certificate does not mend it.
+    let mut stream = shake(served.address, &own, &["http/1.1"], Some(&client)).await.unwrap();
+    let wrong = "GET /old HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-API-Key: wrong\r\n\r\n";
+    stream.write_all(wrong.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let _ = soon("an answer", stream.read_to_string(&mut answer)).await;
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+}

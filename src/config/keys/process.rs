@@ -21,7 +21,11 @@ pub(in crate::config) static FILE: Keys = Keys {
             "The Redis or Valkey where replicas share limits, kept replies and subscriptions: its address, or a map.",
         ),
         key("telemetry", Section(&TELEMETRY), "Where traces and metrics are sent (OpenTelemetry)."),
-        key("clients", Map(&Section(&CLIENT)), "Who may call, by name. Default: everybody."),
+        key(
+            "clients",
+            Map(&Section(&CLIENT)),
+            "Who may call, by name. Default, without `auth` of `server`: everybody.",
+        ),
         key("defaults", Section(&DEFAULTS), "What holds for every route that does not say otherwise."),
         key("rules", Map(&RULES_FORM), "Rules with a name, for routes to use: what `reply` takes, or a map."),
         key("upstreams", Map(&UPSTREAM_FORM), "The legacy servers, by name: a URL, or a map."),
@@ -105,6 +109,7 @@ pub(in crate::config) static SERVER: Keys = Keys {
             "How long a client may take none of what is written to it. Default `30s`.",
         ),
         key("tls", Section(&SERVER_TLS), "TLS with clients. Default: none."),
+        key("auth", Section(&SERVER_AUTH), "Tokens that other servers give to clients. Default: none."),
         key(
             "peer",
             Text,

@@ -17,5 +17,10 @@ pub(in crate::config) static SERVER_TLS: Keys = Keys {
             Text,
             "The roots in PEM that vouch for clients; who has no certificate of theirs is turned away. Default: none is asked for.",
         ),
+        key(
+            "client_certificate",
+            Word(&["required", "optional"]),
+            "Whether a client may come without a certificate, to show something else. Default `required`.",
+        ),
     ],
 };

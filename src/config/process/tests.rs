@@ -15,8 +15,8 @@ fn layered(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<Pro
         let root = file::read(report, 0).unwrap();
         let [server, log] = [("server", &SERVER), ("log", &LOG)]
             .map(|(name, keys)| root.get(name).and_then(|node| Section::open(report, node.span, node, keys)));
-        // `server_tls` reads that.
-        let _ = server.as_ref().and_then(|server| server.get("tls"));
+        // `server_tls` and `tokens` read those.
+        let _ = server.as_ref().map(|server| ["tls", "auth"].map(|name| server.get(name).is_some()));
         settings(report, &environment, flags, [server.as_ref(), None, log.as_ref()])
     });
     settings.ok_or_else(|| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))

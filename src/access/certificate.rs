@@ -1,0 +1,136 @@
+//! Clients that are known by the certificates that they show in the handshake of TLS.
+
+use std::{collections::HashMap, fmt, str::FromStr, sync::Arc};
+
+use super::{ClientSettings, Denied, KeyHash};
+use crate::{tls::ClientCertificate, upstream::Client};
+
+/// What a certificate says of whom it is for. Who may say it is for `client_ca` to know.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum CertificateName {
+    /// The common name of its subject, where that has one.
+    CommonName(String),
+    /// A host name among its alternative names.
+    Dns(String),
+    /// A URI among them, such as a SPIFFE id.
+    Uri(String),
+    /// It is this certificate and no other.
+    Fingerprint(KeyHash),
+}
+
+/// A text that names no certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected `cn:NAME`, `dns:NAME`, `uri:URI` or `sha256:…`")]
+pub struct NotACertificateName;
+
+impl FromStr for CertificateName {
+    type Err = NotACertificateName;
+
+    fn from_str(text: &str) -> Result<Self, NotACertificateName> {
+        if let Ok(hash) = text.replace(':', "").replacen("sha256", "sha256:", 1).parse() {
+            return Ok(Self::Fingerprint(hash));
+        }
+        let (kind, name) = text.split_once(':').ok_or(NotACertificateName)?;
+        match (kind, name.trim()) {
+            (_, "") => Err(NotACertificateName),
+            ("cn", name) => Ok(Self::CommonName(name.to_owned())),
+            ("dns", name) => Ok(Self::Dns(name.to_ascii_lowercase())),
+            ("uri", name) => Ok(Self::Uri(name.to_owned())),
+            _ => Err(NotACertificateName),
+        }
+    }
+}
+
+impl fmt::Display for CertificateName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CommonName(name) => write!(formatter, "cn:{name}"),
+            Self::Dns(name) => write!(formatter, "dns:{name}"),
+            Self::Uri(name) => write!(formatter, "uri:{name}"),
+            Self::Fingerprint(hash) => hash.fmt(formatter),
+        }
+    }
+}
+
+/// The clients that are known so.
+#[derive(Debug)]
+pub(super) struct Certificates(HashMap<CertificateName, Arc<Client>>);
+
+impl Certificates {
+    pub(super) fn of(clients: &[ClientSettings]) -> Self {
+        let each = clients.iter().flat_map(|settings| {
+            let client = settings.client();
+            settings.certificates.iter().map(move |name| (name.clone(), Arc::clone(&client)))
+        });
+        Self(each.collect())
+    }
+
+    /// Whose certificate it is. One that is of two clients is of none: somebody made a mistake.
+    pub(super) fn find(&self, certificate: &ClientCertificate) -> Result<Arc<Client>, Denied> {
+        let ClientCertificate { der, common_name, dns_names, uris } = certificate;
+        let names = std::iter::once(CertificateName::Fingerprint(KeyHash::of_bytes(der)))
+            .chain(common_name.clone().map(CertificateName::CommonName))
+            .chain(dns_names.iter().cloned().map(CertificateName::Dns))
+            .chain(uris.iter().cloned().map(CertificateName::Uri));
+        let mut found: Option<&Arc<Client>> = None;
+        for client in names.filter_map(|name| self.0.get(&name)) {
+            if found.is_some_and(|found| found != client) {
+                return Err(Denied::Invalid("the certificate is of two clients"));
+            }
+            found = Some(client);
+        }
+        found.cloned().ok_or(Denied::Unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::Scopes;
+
+    fn client(name: &str, certificates: &[&str]) -> ClientSettings {
+        ClientSettings {
+            name: name.to_owned(),
+            scopes: Scopes::default(),
+            keys: Vec::new(),
+            certificates: certificates.iter().map(|name| name.parse().unwrap()).collect(),
+            subjects: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_known_by_any_of_its_names() {
+        let hash = KeyHash::of_bytes(b"der").to_string();
+        let all = [
+            client("one", &["cn:backup", "dns:Backup.test"]),
+            client("two", &["uri:spiffe://test/two", &hash]),
+        ];
+        let certificates = Certificates::of(&all);
+        let find = |common_name: Option<&str>, dns: &[&str], uris: &[&str], der: &[u8]| {
+            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            let shown = ClientCertificate {
+                der: der.to_vec(),
+                common_name: common_name.map(str::to_owned),
+                dns_names: owned(dns),
+                uris: owned(uris),
+            };
+            certificates.find(&shown).map(|client| client.name().to_owned())
+        };
+        assert_eq!(find(Some("backup"), &[], &[], b"").unwrap(), "one");
+        assert_eq!(find(None, &["x.test", "backup.test"], &[], b"").unwrap(), "one");
+        assert_eq!(find(None, &[], &["spiffe://test/two"], b"").unwrap(), "two");
+        assert_eq!(find(None, &[], &[], b"der").unwrap(), "two");
+        assert_eq!(find(Some("Backup"), &["backup"], &["cn:backup"], b"x"), Err(Denied::Unknown));
+        assert!(matches!(find(Some("backup"), &[], &[], b"der"), Err(Denied::Invalid(_))));
+    }
+
+    #[test]
+    fn a_name_says_of_what_kind_it_is() {
+        for wrong in ["", "backup", "cn:", "CN=backup", "email:x@test", "sha256:12"] {
+            assert_eq!(wrong.parse::<CertificateName>(), Err(NotACertificateName), "{wrong}");
+        }
+        let pairs = ["AB"; 32].join(":");
+        assert!(matches!(format!("sha256:{pairs}").parse(), Ok(CertificateName::Fingerprint(_))));
+        assert_eq!("cn:a:b".parse(), Ok(CertificateName::CommonName("a:b".to_owned())));
+    }
+}

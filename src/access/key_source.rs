@@ -1,0 +1,321 @@
+//! Where the keys of a server are that signs tokens, and those that are in force.
+//!
+//! A list that a server gives is asked for again now and then, and when a token names a key that is not in it; once for
+//! all who wait, and not more often than every few seconds, whatever tokens come. While the server can't be asked, the
+//! last good list is kept, for a day.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, header, uri::PathAndQuery};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
+use tower::Service;
+use tracing::{info, warn};
+
+use super::{Denied, jwk::KeyList, jws::Jws};
+use crate::{
+    observe::Chain,
+    route::{HttpRequest, Under},
+    upstream::{
+        Ask, Due,
+        http::{HttpSettings, HttpUpstream},
+    },
+};
+
+/// How long a list may be, in bytes.
+const LIST_LIMIT_BYTES: usize = 256 << 10;
+/// How long a server may take to give it.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// After how long it is asked for again.
+const REFRESHED_AFTER: Duration = Duration::from_secs(300);
+/// How long the last good one is kept while none comes.
+const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+/// How long a server is left alone after it was asked.
+const REST: Duration = Duration::from_secs(10);
+
+/// Where a list of keys is.
+#[derive(Debug, Clone)]
+pub enum KeySource {
+    /// Here.
+    Written(KeyList),
+    /// At a server.
+    Server {
+        /// How it is reached.
+        server: Box<HttpSettings>,
+        /// Where on it.
+        path_and_query: PathAndQuery,
+    },
+}
+
+/// The keys in force. Clones share them.
+#[derive(Clone)]
+pub(super) struct KeySet(Arc<Shared>);
+
+struct Shared {
+    /// Asks for the next list, where there may be another.
+    server: Option<Box<dyn Fn() -> Listing + Send + Sync>>,
+    held: ArcSwapOption<Held>,
+    asking: Mutex<Asking>,
+}
+
+/// What is on its way from a server.
+type Listing = Pin<Box<dyn Future<Output = Result<KeyList, String>> + Send>>;
+
+/// A list as it came.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) keys: KeyList,
+    /// Which one it is: another list has another number.
+    pub(super) number: u64,
+    since: Instant,
+}
+
+#[derive(Default)]
+struct Asking {
+    /// Becomes `true` when the question that is on its way is over.
+    coming: Option<watch::Receiver<bool>>,
+    asked: Option<Instant>,
+}
+
+impl KeySource {
+    pub(super) fn is_certainly(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Written(keys), Self::Written(others)) => keys == others,
+            (
+                Self::Server { server, path_and_query },
+                Self::Server { server: other, path_and_query: other_path },
+            ) => server.is_certainly(other) && path_and_query == other_path,
+            (Self::Written(_), Self::Server { .. }) | (Self::Server { .. }, Self::Written(_)) => false,
+        }
+    }
+}
+
+impl KeySet {
+    pub(super) fn of(source: &KeySource) -> Self {
+        match source {
+            KeySource::Written(keys) => {
+                let held = Held { keys: keys.clone(), number: 0, since: Instant::now() };
+                let held = ArcSwapOption::from_pointee(held);
+                Self(Arc::new(Shared { server: None, held, asking: Mutex::default() }))
+            }
+            KeySource::Server { server, path_and_query } => {
+                let (server, path) = (HttpUpstream::new((**server).clone()), path_and_query.clone());
+                Self::asking(move || Box::pin(list_of(server.clone(), path.clone())))
+            }
+        }
+    }
+
+    fn asking(server: impl Fn() -> Listing + Send + Sync + 'static) -> Self {
+        let server: Box<dyn Fn() -> Listing + Send + Sync> = Box::new(server);
+        Self(Arc::new(Shared {
+            server: Some(server),
+            held: ArcSwapOption::empty(),
+            asking: Mutex::default(),
+        }))
+    }
+
+    /// The list in force, if there is one. Where it is not new any more, the next is asked for, and nobody waits.
+    pub(super) fn current(&self) -> Option<Arc<Held>> {
+        let held = self.0.held.load_full()?;
+        if self.0.server.is_none() {
+            return Some(held);
+        }
+        let age = held.since.elapsed();
+        if age >= REFRESHED_AFTER {
+            let _ = self.0.ask();
+        }
+        (age < KEPT_FOR).then_some(held)
+    }
+
+    /// The list in force for a token: where it has no key that the token names, the next one.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied::Unchecked`] where there is none.
+    pub(super) async fn for_token(&self, token: &Jws<'_>) -> Result<Arc<Held>, Denied> {
+        let held = self.current();
+        if let Some(held) = &held
+            && held.keys.knows(token)
+        {
+            return Ok(Arc::clone(held));
+        }
+        if let Some(mut coming) = self.0.ask() {
+            // An error says that nobody is there to tell: the question is over, too.
+            let _ = coming.wait_for(|is_over| *is_over).await;
+        }
+        self.current().ok_or(Denied::Unchecked)
+    }
+}
+
+impl Shared {
+    fn asking(&self) -> MutexGuard<'_, Asking> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for the list, unless it is too early for that. It goes on when nobody waits any more.
+    fn ask(self: &Arc<Self>) -> Option<watch::Receiver<bool>> {
+        let server = self.server.as_ref()?;
+        let mut asking = self.asking();
+        if let Some(coming) = &asking.coming
+            && !*coming.borrow()
+            && coming.has_changed().is_ok()
+        {
+            return Some(coming.clone());
+        }
+        if asking.asked.is_some_and(|asked| asked.elapsed() < REST) {
+            return None;
+        }
+        asking.asked = Some(Instant::now());
+        let (teller, coming) = watch::channel(false);
+        asking.coming = Some(coming.clone());
+        drop(asking);
+        let (shared, listing) = (Arc::clone(self), server());
+        tokio::spawn(async move {
+            match timeout(ANSWER_TIMEOUT, listing).await {
+                Ok(Ok(keys)) => shared.hold(keys),
+                Ok(Err(why)) => warn!(%why, "the keys that tokens are checked with could not be had"),
+                Err(_) => {
+                    warn!(after = ?ANSWER_TIMEOUT, "the keys that tokens are checked with did not come in time")
+                }
+            }
+            teller.send_replace(true);
+        });
+        Some(coming)
+    }
+
+    fn hold(&self, keys: KeyList) {
+        let before = self.held.load_full();
+        let is_same = before.as_ref().is_some_and(|before| before.keys == keys);
+        let number = before.map_or(0, |before| before.number) + u64::from(!is_same);
+        if !is_same {
+            info!(?keys, "there are other keys that tokens are checked with");
+        }
+        self.held.store(Some(Arc::new(Held { keys, number, since: Instant::now() })));
+    }
+}
+
+async fn list_of(mut server: HttpUpstream, path_and_query: PathAndQuery) -> Result<KeyList, String> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    let request =
+        HttpRequest { under: Under::Root, method: Method::GET, path_and_query, headers, body: Bytes::new() };
+    let ask = Ask::new(request.into(), LIST_LIMIT_BYTES, Due::after(ANSWER_TIMEOUT), true);
+    let reply = server.call(ask).await.map_err(|error| Chain(&error).to_string())?;
+    if !reply.status.is_success() {
+        return Err(format!("the server answers {}", reply.status));
+    }
+    KeyList::read(&reply.body).map_err(|error| error.to_string())
+}
+
+impl fmt::Debug for KeySet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("KeySet(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::access::jws::Algorithm;
+
+    fn keys(id: &str) -> KeyList {
+        let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+        let list = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": id, "x": x }] });
+        KeyList::read(list.to_string().as_bytes()).unwrap()
+    }
+
+    fn token(id: &str) -> Jws<'static> {
+        Jws {
+            algorithm: Algorithm::EdDsa,
+            key_id: Some(id.to_owned()),
+            claims: serde_json::Map::new(),
+            message: b"",
+            signature: Vec::new(),
+        }
+    }
+
+    /// A server that answers with these one after the other, each after a while, and then with failures.
+    fn server(answers: Vec<Option<KeyList>>) -> (KeySet, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let set = KeySet::asking(move || {
+            let answer = answers.get(count.fetch_add(1, Ordering::Relaxed)).cloned().flatten();
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                answer.ok_or_else(|| "it is down".to_owned())
+            })
+        });
+        (set, asked)
+    }
+
+    async fn knows(set: &KeySet, id: &str) -> Result<bool, Denied> {
+        set.for_token(&token(id)).await.map(|held| held.keys.knows(&token(id)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_is_not_known_is_asked_for_once_and_not_too_often() {
+        let (set, asked) = server(vec![Some(keys("old")), Some(keys("new"))]);
+        let (one, other) = tokio::join!(knows(&set, "old"), knows(&set, "old"));
+        assert_eq!((one, other, asked.load(Ordering::Relaxed)), (Ok(true), Ok(true), 1));
+        for _ in 0..100 {
+            assert_eq!(knows(&set, "made up").await, Ok(false));
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "it was asked a moment ago");
+        tokio::time::advance(REST).await;
+        let begun = Instant::now();
+        assert_eq!((knows(&set, "old").await, begun.elapsed()), (Ok(true), Duration::ZERO));
+        assert_eq!((knows(&set, "new").await, asked.load(Ordering::Relaxed)), (Ok(true), 2));
+        assert_eq!(knows(&set, "old").await, Ok(false), "it was taken away");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_good_list_is_kept_while_none_comes_and_not_for_ever() {
+        let (set, asked) = server(vec![None, Some(keys("a"))]);
+        assert_eq!(knows(&set, "a").await, Err(Denied::Unchecked));
+        assert_eq!(knows(&set, "a").await, Err(Denied::Unchecked));
+        tokio::time::advance(REST).await;
+        assert_eq!(knows(&set, "a").await, Ok(true));
+        for _ in 0..100 {
+            tokio::time::advance(KEPT_FOR / 101).await;
+            assert_eq!(knows(&set, "a").await, Ok(true));
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        assert!(asked.load(Ordering::Relaxed) > 50, "it is asked again and again");
+        tokio::time::advance(KEPT_FOR / 50).await;
+        assert_eq!(knows(&set, "a").await, Err(Denied::Unchecked));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_list_is_renewed_and_nobody_waits_for_it() {
+        let (set, asked) = server(vec![Some(keys("a")), Some(keys("b"))]);
+        assert_eq!(knows(&set, "a").await, Ok(true));
+        tokio::time::advance(REFRESHED_AFTER).await;
+        let begun = Instant::now();
+        assert_eq!((knows(&set, "a").await, begun.elapsed()), (Ok(true), Duration::ZERO));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        assert_eq!((knows(&set, "a").await, knows(&set, "b").await), (Ok(false), Ok(true)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_says_nothing_is_not_waited_for_without_end() {
+        let set = KeySet::asking(|| Box::pin(std::future::pending()));
+        let begun = Instant::now();
+        assert_eq!(knows(&set, "a").await, Err(Denied::Unchecked));
+        assert_eq!(begun.elapsed(), ANSWER_TIMEOUT);
+    }
+}

@@ -1,0 +1,330 @@
+//! Tokens that another server gives to clients (JWT, RFC 7519; as access tokens RFC 9068).
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use serde_json::{Map, Value};
+
+use super::{
+    Denied, Secret,
+    jws::{Algorithm, Jws},
+    key_source::{KeySet, KeySource},
+};
+use crate::{
+    route::Scopes,
+    seal::{Digest, sha256},
+    upstream::Client,
+};
+
+/// Which tokens of one server are taken.
+#[derive(Debug, Clone)]
+pub struct TokenSettings {
+    /// The server, as its tokens name it.
+    pub issuer: String,
+    /// Whom they are for: one of these.
+    pub audiences: Vec<String>,
+    /// The keys that it signs with.
+    pub keys: KeySource,
+    /// How it signs.
+    pub algorithms: Vec<Algorithm>,
+    /// How far its clock may be from ours.
+    pub leeway: Duration,
+    /// In which claim it says what a client is allowed.
+    pub scope_claim: String,
+}
+
+impl TokenSettings {
+    /// For [`leeway`](Self::leeway).
+    pub const LEEWAY_DEFAULT: Duration = Duration::from_secs(30);
+    /// For [`scope_claim`](Self::scope_claim).
+    pub const SCOPE_CLAIM_DEFAULT: &str = "scope";
+    /// For [`algorithms`](Self::algorithms).
+    pub const ALGORITHMS_DEFAULT: [Algorithm; 3] = [Algorithm::Rs256, Algorithm::Es256, Algorithm::EdDsa];
+
+    pub(super) fn is_certainly(&self, other: &Self) -> bool {
+        let Self { issuer, audiences, keys, algorithms, leeway, scope_claim } = self;
+        *issuer == other.issuer
+            && *audiences == other.audiences
+            && keys.is_certainly(&other.keys)
+            && *algorithms == other.algorithms
+            && *leeway == other.leeway
+            && *scope_claim == other.scope_claim
+    }
+}
+
+/// How long what a token says of its client may be, in bytes.
+const SUBJECT_LIMIT_BYTES: usize = 512;
+
+/// How many tokens are remembered that were found good, in each of two halves: the older makes room for the newer.
+const REMEMBERED_LIMIT: usize = 4096;
+
+/// Takes the tokens of one server.
+pub(super) struct Issuer {
+    settings: TokenSettings,
+    keys: KeySet,
+    /// Clients that are known by name, by what their tokens call them.
+    subjects: HashMap<String, Arc<Client>>,
+    remembered: Mutex<Remembered>,
+}
+
+/// Tokens that were found good: a signature is dear.
+#[derive(Default)]
+struct Remembered {
+    young: HashMap<Digest, Good>,
+    old: HashMap<Digest, Good>,
+}
+
+#[derive(Clone)]
+struct Good {
+    client: Arc<Client>,
+    until: SystemTime,
+    /// Of the list of keys that it was held against.
+    number: u64,
+}
+
+impl Issuer {
+    pub(super) fn of(settings: TokenSettings, subjects: HashMap<String, Arc<Client>>) -> Self {
+        let keys = KeySet::of(&settings.keys);
+        Self { settings, keys, subjects, remembered: Mutex::default() }
+    }
+
+    /// Whether a token says that it is one of this server. That is not known to be true.
+    pub(super) fn is_named_by(&self, token: &Jws<'_>) -> bool {
+        token.claims.get("iss").and_then(Value::as_str) == Some(self.settings.issuer.as_str())
+    }
+
+    /// Whose token it is, as far as that was found before and holds still.
+    pub(super) fn remembers(&self, secret: Secret<'_>, now: SystemTime) -> Option<Arc<Client>> {
+        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        if remembered.is_empty() {
+            return None;
+        }
+        let number = self.keys.current()?.number;
+        let digest = sha256(secret.0.as_bytes());
+        let good = remembered.get(&digest)?;
+        (good.number == number && now < good.until).then_some(good.client)
+    }
+
+    /// Whose token it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`].
+    pub(super) async fn identify(
+        &self,
+        secret: Secret<'_>,
+        token: &Jws<'_>,
+        now: SystemTime,
+    ) -> Result<Arc<Client>, Denied> {
+        if !self.settings.algorithms.contains(&token.algorithm) {
+            return Err(Denied::Invalid("the token is signed in a way that is not taken here"));
+        }
+        // What it says is looked at first: nobody is asked for keys over a token that is none of ours.
+        let (client, until) = self.client_of(&token.claims, now)?;
+        let held = self.keys.for_token(token).await?;
+        if !held.keys.knows(token) {
+            return Err(Denied::Invalid("the token is signed with a key that is not known"));
+        }
+        if !held.keys.have_signed(token) {
+            return Err(Denied::Invalid("the signature of the token is wrong"));
+        }
+        let good = Good { client: Arc::clone(&client), until, number: held.number };
+        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        remembered.insert(sha256(secret.0.as_bytes()), good);
+        Ok(client)
+    }
+
+    /// What claims say, and how long they may be believed.
+    fn client_of(
+        &self,
+        claims: &Map<String, Value>,
+        now: SystemTime,
+    ) -> Result<(Arc<Client>, SystemTime), Denied> {
+        let settings = &self.settings;
+        let is_for_us = match claims.get("aud") {
+            Some(Value::String(audience)) => settings.audiences.contains(audience),
+            Some(Value::Array(all)) => all
+                .iter()
+                .filter_map(Value::as_str)
+                .any(|audience| settings.audiences.iter().any(|own| own == audience)),
+            _ => false,
+        };
+        if !is_for_us {
+            return Err(Denied::Invalid("the token is for another audience"));
+        }
+        let time = |name: &str| {
+            claims
+                .get(name)
+                .map(|value| time_of(value).ok_or(Denied::Invalid("the token has a time that can't be read")))
+        };
+        let expires =
+            time("exp").transpose()?.ok_or(Denied::Invalid("the token does not say when it expires"))?;
+        let until = expires.checked_add(settings.leeway).unwrap_or(expires);
+        if until <= now {
+            return Err(Denied::Invalid("the token has expired"));
+        }
+        if time("nbf").transpose()?.is_some_and(|begins| begins > now + settings.leeway) {
+            return Err(Denied::Invalid("the token is not valid yet"));
+        }
+        let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let subject = text("sub").or_else(|| text("client_id")).or_else(|| text("azp"));
+        let subject = subject.filter(|subject| subject.len() <= SUBJECT_LIMIT_BYTES);
+        let subject = subject.ok_or(Denied::Invalid("the token does not say whose it is"))?;
+        let scopes = match claims.get(&settings.scope_claim) {
+            Some(Value::String(words)) => Scopes::of_caller(words.split_whitespace()),
+            Some(Value::Array(words)) => Scopes::of_caller(words.iter().filter_map(Value::as_str)),
+            _ => Scopes::default(),
+        };
+        let client = match self.subjects.get(subject) {
+            Some(known) => Client::new(known.id(), known.name(), known.scopes().and(&scopes)),
+            None => Client::new(&format!("token {} {subject}", settings.issuer), subject, scopes),
+        };
+        Ok((Arc::new(client), until))
+    }
+}
+
+impl Remembered {
+    fn is_empty(&self) -> bool {
+        self.young.is_empty() && self.old.is_empty()
+    }
+
+    fn get(&mut self, digest: &Digest) -> Option<Good> {
+        if let Some(good) = self.young.get(digest) {
+            return Some(good.clone());
+        }
+        let good = self.old.remove(digest)?;
+        self.insert(*digest, good.clone());
+        Some(good)
+    }
+
+    fn insert(&mut self, digest: Digest, good: Good) {
+        if self.young.len() >= REMEMBERED_LIMIT {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(digest, good);
+    }
+}
+
+/// Seconds since 1970, with or without a part of one (RFC 7519, section 2, "NumericDate").
+fn time_of(value: &Value) -> Option<SystemTime> {
+    let seconds = value.as_f64().filter(|seconds| seconds.is_finite() && *seconds >= 0.0)?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
+}
+
+impl fmt::Debug for Issuer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Issuer").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::access::KeyList;
+
+    const NOW: u64 = 1_000_000;
+
+    fn issuer() -> Issuer {
+        let keys = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" }] });
+        let settings = TokenSettings {
+            issuer: "https://login.test".to_owned(),
+            audiences: vec!["https://tools.test/mcp".to_owned(), "tools".to_owned()],
+            keys: KeySource::Written(KeyList::read(keys.to_string().as_bytes()).unwrap()),
+            algorithms: vec![Algorithm::EdDsa],
+            leeway: Duration::from_secs(30),
+            scope_claim: "scope".to_owned(),
+        };
+        let known = Client::new("client reports", "reports", Scopes::new(["read"]).unwrap());
+        Issuer::of(settings, HashMap::from([("svc-1".to_owned(), Arc::new(known))]))
+    }
+
+    fn claims(more: Value) -> Map<String, Value> {
+        let mut claims = json!({ "iss": "https://login.test", "aud": "tools", "exp": NOW + 60, "sub": "ada", "scope": "read write" });
+        for (name, value) in more.as_object().unwrap() {
+            claims[name] = value.clone();
+        }
+        claims.as_object().unwrap().clone()
+    }
+
+    fn found(more: Value) -> Result<Arc<Client>, Denied> {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
+        issuer().client_of(&claims(more), now).map(|(client, _)| client)
+    }
+
+    #[track_caller]
+    fn refused(more: Value, words: &str) {
+        let shown = more.to_string();
+        match found(more) {
+            Ok(_) => panic!("{shown} is taken"),
+            Err(denied) => assert!(denied.to_string().contains(words), "{shown}: {denied}"),
+        }
+    }
+
+    #[test]
+    fn a_token_says_whose_it_is_and_what_that_is_allowed() {
+        let client = found(json!({})).unwrap();
+        assert_eq!((client.id(), client.name()), ("token https://login.test ada", "ada"));
+        assert_eq!(client.scopes().to_string(), "read write");
+        let client =
+            found(json!({ "scope": ["a", "b c", 7], "aud": ["x", "https://tools.test/mcp"] })).unwrap();
+        assert_eq!(client.scopes().to_string(), "a");
+        let client = found(json!({ "sub": null, "client_id": "robot", "scope": null })).unwrap();
+        assert_eq!((client.name(), client.scopes().is_empty()), ("robot", true));
+        let client = found(json!({ "sub": "svc-1", "scope": "write" })).unwrap();
+        assert_eq!((client.id(), client.scopes().to_string().as_str()), ("client reports", "read write"));
+    }
+
+    #[test]
+    fn a_token_for_others_or_of_another_time_is_not_taken() {
+        for audience in [
+            json!("https://tools.test"),
+            json!("https://tools.test/mcp/"),
+            json!([]),
+            json!(["x"]),
+            json!(null),
+            json!(1),
+            json!({"tools": 1}),
+        ] {
+            refused(json!({ "aud": audience }), "audience");
+        }
+        refused(json!({ "exp": NOW - 31 }), "expired");
+        refused(json!({ "exp": null }), "can't be read");
+        refused(json!({ "exp": "tomorrow" }), "can't be read");
+        refused(json!({ "exp": -1 }), "can't be read");
+        refused(json!({ "exp": 1e300 }), "can't be read");
+        refused(json!({ "nbf": NOW + 31 }), "not valid yet");
+        refused(json!({ "nbf": "x" }), "can't be read");
+        refused(json!({ "sub": "" }), "whose it is");
+        refused(json!({ "sub": "a".repeat(513) }), "whose it is");
+        for fine in
+            [json!({ "exp": NOW - 29 }), json!({ "exp": NOW as f64 + 0.5 }), json!({ "nbf": NOW + 29 })]
+        {
+            assert!(found(fine.clone()).is_ok(), "{fine}");
+        }
+        let mut endless = claims(json!({}));
+        endless.remove("exp");
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
+        assert!(issuer().client_of(&endless, now).is_err());
+    }
+
+    #[test]
+    fn what_is_remembered_has_an_end() {
+        let mut remembered = Remembered::default();
+        let client = Arc::new(Client::new("x", "x", Scopes::default()));
+        let good = || Good { client: Arc::clone(&client), until: SystemTime::UNIX_EPOCH, number: 0 };
+        let digest = |number: usize| sha256(&number.to_be_bytes());
+        for number in 0..3 * REMEMBERED_LIMIT {
+            remembered.insert(digest(number), good());
+            remembered.get(&digest(0));
+        }
+        assert!(remembered.young.len() + remembered.old.len() <= 2 * REMEMBERED_LIMIT);
+        assert!(remembered.get(&digest(0)).is_some(), "what is used stays");
+        assert!(remembered.get(&digest(1)).is_none());
+    }
+}

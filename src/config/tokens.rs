@@ -1,0 +1,175 @@
+//! `auth` of `server`: whose tokens are taken, and what clients are told of where they are given.
+
+use super::{
+    keys::{SERVER_AUTH, TLS, TOKENS},
+    node::{Kind, Node},
+    report::Report,
+    secret::{self, Environment},
+    section::{self, Section},
+    upstreams::tls,
+};
+use crate::{
+    access::{Algorithm, KeyList, KeySource, Resource, ResourceUrl, TokenSettings},
+    upstream::http::{HttpSettings, TokenUrl},
+};
+
+/// Reads `auth`. What is wrong with it has been reported then.
+pub(super) fn read(
+    report: &Report<'_>,
+    environment: &Environment,
+    server: &Section<'_, '_>,
+) -> (Vec<TokenSettings>, Option<Resource>) {
+    let Some(auth) = server.section("auth", &SERVER_AUTH) else { return (Vec::new(), None) };
+    let url = resource(&auth);
+    let written: Vec<&Node> = match auth.get("tokens") {
+        None => Vec::new(),
+        Some(Node { kind: Kind::List(items), .. }) => items.iter().collect(),
+        Some(one) => vec![one],
+    };
+    let tokens: Vec<TokenSettings> =
+        written.iter().filter_map(|node| token(report, environment, node, url.as_ref())).collect();
+    for (index, node) in written.iter().enumerate() {
+        let issuer = |node: &Node| node.get("issuer").and_then(Node::as_text).map(str::to_owned);
+        if issuer(node).is_some() && written[..index].iter().any(|other| issuer(other) == issuer(node)) {
+            report.error(
+                node.span,
+                "this issuer stands there twice",
+                "write all of its audiences in one place",
+            );
+        }
+    }
+    if written.is_empty() {
+        let help = "write `tokens: { issuer: https://login.example.com, jwks: https://login.example.com/jwks.json }`";
+        auth.missing("`auth` takes nobody's tokens".to_owned(), help);
+    }
+    let servers =
+        auth.texts("servers").map(|texts| texts.into_iter().map(|(_, text)| text.to_owned()).collect());
+    if let (Some(entry), None) = (auth.entry("servers"), auth.get("resource")) {
+        let help = "write `resource`, the address that clients reach, or leave it out";
+        report.error(entry.key.span, "`servers` has no effect without `resource`: nobody is told them", help);
+    }
+    let servers =
+        servers.unwrap_or_else(|| tokens.iter().map(|token| token.issuer.clone()).collect::<Vec<String>>());
+    (tokens, url.map(|url| Resource { url, servers }))
+}
+
+fn resource(auth: &Section<'_, '_>) -> Option<ResourceUrl> {
+    let (node, text) = auth.text_node("resource")?;
+    let url = match text.parse::<ResourceUrl>() {
+        Ok(url) => url,
+        Err(error) => {
+            auth.report.error(node.span, error.to_string(), "write `https://tools.example.com/mcp`");
+            return None;
+        }
+    };
+    if url.is_open() {
+        let message = "tokens are given for an address without TLS, so they come in the clear";
+        auth.report.warning(node.span, message, "write an `https://` address");
+    }
+    Some(url)
+}
+
+fn token(
+    report: &Report<'_>,
+    environment: &Environment,
+    node: &Node,
+    resource: Option<&ResourceUrl>,
+) -> Option<TokenSettings> {
+    let section = Section::open(report, node.span, node, &TOKENS)?;
+    let text = |node: &Node, what: &str| {
+        let text = section::text_of(report, node, what)?;
+        Some(secret::expand(report, environment, node.span, text)?.text)
+    };
+    let issuer = section.required("issuer", "write `issuer: https://login.example.com`");
+    let issuer = issuer.and_then(|node| text(node, "`issuer`"));
+    let audiences: Vec<String> = match section.get("audience") {
+        None => resource.map(|url| url.as_str().to_owned()).into_iter().collect(),
+        Some(Node { kind: Kind::List(items), .. }) => {
+            items.iter().filter_map(|item| text(item, "an item of `audience`")).collect()
+        }
+        Some(one) => text(one, "`audience`").into_iter().collect(),
+    };
+    if audiences.is_empty() || audiences.iter().any(String::is_empty) {
+        let help =
+            "write `audience`, or `resource` beside `tokens`: what is for others must not be taken here";
+        section.missing("the tokens have no audience".to_owned(), help);
+    }
+    let keys = keys(&section, environment);
+    let algorithms = algorithms(&section);
+    let scope_claim = section.text("scope_claim").unwrap_or(TokenSettings::SCOPE_CLAIM_DEFAULT).to_owned();
+    Some(TokenSettings {
+        issuer: issuer?,
+        audiences,
+        keys: keys?,
+        algorithms,
+        leeway: section.duration("leeway").unwrap_or(TokenSettings::LEEWAY_DEFAULT),
+        scope_claim,
+    })
+}
+
+fn algorithms(section: &Section<'_, '_>) -> Vec<Algorithm> {
+    let Some(texts) = section.texts("algorithms") else { return TokenSettings::ALGORITHMS_DEFAULT.to_vec() };
+    if texts.is_empty() {
+        section.missing("`algorithms` is empty: no token could be taken".to_owned(), "name one: `[RS256]`");
+    }
+    let read = |(node, text): (&Node, &str)| {
+        let found = Algorithm::named(text);
+        if found.is_none() {
+            let known = super::suggest::listed(Algorithm::ALL.iter().map(|one| one.as_str()));
+            let help = match text.to_ascii_lowercase().as_str() {
+                "none" => format!("a token that nobody has signed is anybody's; write one of {known}"),
+                shared if shared.starts_with("hs") => {
+                    format!("who can check such a token can make one; write one of {known}")
+                }
+                _ => format!("write one of {known}"),
+            };
+            section.report.error(node.span, format!("`{text}` is not taken for a signature"), help);
+        }
+        found
+    };
+    texts.into_iter().filter_map(read).collect()
+}
+
+/// `jwks`: a document in a file, or a server that gives it.
+fn keys(section: &Section<'_, '_>, environment: &Environment) -> Option<KeySource> {
+    let report = section.report;
+    let own_tls = section.section("tls", &TLS).map(|section| tls::read(&section, environment));
+    section.required("jwks", "write `jwks: https://login.example.com/jwks.json`, or `file:/path`")?;
+    let (node, written) = section.text_node("jwks")?;
+    let expanded = secret::expand_secret(report, environment, node.span, written)?;
+    let text = expanded.text.trim();
+    if written.starts_with("file:") || text.starts_with('{') {
+        if let Some(entry) = section.entry("tls") {
+            report.error(entry.key.span, "`tls` has no effect: `jwks` is no server", "leave it out");
+        }
+        let refuse = |error: crate::access::NotAKeyList| {
+            let help = "name a JWK set: `{\"keys\": [{\"kty\": \"RSA\", …}]}`";
+            report.error(node.span, format!("`jwks` can't be used: {error}"), help);
+        };
+        return KeyList::read(text.as_bytes()).map_err(refuse).ok().map(KeySource::Written);
+    }
+    let Ok(url) = text.parse::<TokenUrl>() else {
+        let help = "write `https://HOST/PATH`, or `file:/path`";
+        report.error(node.span, "`jwks` is no URL that keys can be asked for at", help);
+        return None;
+    };
+    let host = url.address.authority().host();
+    let is_near = host == "localhost" || host.starts_with("127.") || host == "[::1]";
+    let tls = match (url.address.is_tls(), own_tls) {
+        (true, Some(tls)) => Some(tls?),
+        (true, None) => Some(tls::plain(report, node.span)?),
+        (false, None) if is_near => None,
+        (false, None) => {
+            let message = "the keys come from another machine without TLS: who is between can sign tokens";
+            report.error(node.span, message, "write an `https://` address, or `file:/path`");
+            return None;
+        }
+        (false, Some(_)) => {
+            report.error(node.span, "`tls` has no effect: `jwks` is not `https://`", "leave `tls` out");
+            return None;
+        }
+    };
+    let name = "jwks".parse().expect("a word is a name");
+    let server = Box::new(HttpSettings { tls, ..HttpSettings::new(name, url.address) });
+    Some(KeySource::Server { server, path_and_query: url.path_and_query })
+}

@@ -1,0 +1,261 @@
+//! Tokens that another server signs: those that are taken, and what is tried in their place; certificates of clients.
+
+use std::{
+    net::SocketAddr,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use glossator::config::{self, Sources};
+use ring::{
+    hmac,
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair},
+};
+use serde_json::{Value, json};
+
+use crate::support::{Client, Loaded, Response, Scripted, Step, reply};
+
+const ISSUER: &str = "https://login.test";
+const RESOURCE: &str = "https://tools.test/mcp";
+
+/// A server that signs tokens, with a key of each kind.
+struct Login {
+    edwards: Ed25519KeyPair,
+    curve: EcdsaKeyPair,
+}
+
+impl Login {
+    fn new() -> Self {
+        let random = SystemRandom::new();
+        let edwards = Ed25519KeyPair::generate_pkcs8(&random).unwrap();
+        let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
+        let curve = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
+        Self {
+            edwards: Ed25519KeyPair::from_pkcs8(edwards.as_ref()).unwrap(),
+            curve: EcdsaKeyPair::from_pkcs8(algorithm, curve.as_ref(), &random).unwrap(),
+        }
+    }
+
+    fn jwks(&self) -> String {
+        let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let point = self.curve.public_key().as_ref();
+        json!({ "keys": [
+            { "kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": encode(self.edwards.public_key().as_ref()) },
+            { "kty": "EC", "crv": "P-256", "kid": "ec", "use": "sig", "alg": "ES256",
+              "x": encode(&point[1..33]), "y": encode(&point[33..]) },
+        ] })
+        .to_string()
+    }
+
+    /// A token of this header and these claims, signed as `sign` does.
+    fn token(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
+        let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let message = format!("{}.{}", encode(header), encode(claims));
+        let signature = sign(message.as_bytes());
+        format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    fn by_edwards(&self, claims: &Value) -> String {
+        let header = json!({ "alg": "EdDSA", "kid": "ed" });
+        Self::token(&header, claims, |message| self.edwards.sign(message).as_ref().to_vec())
+    }
+
+    fn by_curve(&self, claims: &Value) -> String {
+        let header = json!({ "alg": "ES256", "typ": "at+jwt", "kid": "ec" });
+        let sign = |message: &[u8]| self.curve.sign(&SystemRandom::new(), message).unwrap().as_ref().to_vec();
+        Self::token(&header, claims, sign)
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// Good claims with some others.
+fn claims(more: Value) -> Value {
+    let mut claims =
+        json!({ "iss": ISSUER, "aud": [RESOURCE], "exp": now() + 300, "sub": "ada", "scope": "read" });
+    for (name, value) in more.as_object().unwrap() {
+        claims[name] = value.clone();
+    }
+    claims
+}
+
+fn file(upstream: SocketAddr, jwks: &str) -> String {
+    format!(
+        "server: {{ auth: {{ resource: {RESOURCE}, tokens: {{ issuer: {ISSUER}, jwks: {jwks:?} }} }} }}
+upstreams: {{ old: 'http://{upstream}' }}
+clients: {{ robot: {{ subjects: [svc-7], scopes: [write] }} }}
+defaults: {{ scopes: [read] }}
+routes:
+  get_thing: {{ description: x, request: GET old/thing, forward_headers: [authorization], rest: GET /thing }}
+  set_thing: {{ description: x, request: PUT old/thing, scopes: [write] }}
+"
+    )
+}
+
+fn load(text: &str) -> config::Loaded {
+    config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+async fn served(login: &Login) -> (Scripted, Loaded) {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let served = Loaded::start(&load(&file(upstream.address, &login.jwks()))).await;
+    (upstream, served)
+}
+
+async fn get(served: &Loaded, token: &str) -> Response {
+    ask(served, "GET /thing", token).await
+}
+
+async fn ask(served: &Loaded, line: &str, token: &str) -> Response {
+    let header = format!("Authorization: Bearer {token}");
+    let headers: &[&str] = if token.is_empty() { &[] } else { &[&header] };
+    Client::connect(served.address).await.ask(line, headers, "").await
+}
+
+#[tokio::test]
+async fn a_good_token_is_taken_and_goes_no_further() {
+    let login = Login::new();
+    let (upstream, served) = served(&login).await;
+    for token in [login.by_edwards(&claims(json!({}))), login.by_curve(&claims(json!({ "aud": RESOURCE })))] {
+        for _ in 0..2 {
+            let response = get(&served, &token).await;
+            assert_eq!((response.status, response.told().as_str()), (200, "well"), "{}", response.text());
+        }
+    }
+    let reader = login.by_edwards(&claims(json!({})));
+    let refused = ask(&served, "POST /tools/set_thing", &reader).await;
+    assert_eq!(refused.status, 403);
+    assert!(refused.header("www-authenticate").unwrap().contains("scope=\"write\""));
+    let robot = login.by_curve(&claims(json!({ "sub": "svc-7", "scope": null })));
+    assert_eq!(ask(&served, "POST /tools/set_thing", &robot).await.status, 200);
+    assert_eq!(get(&served, &robot).await.status, 403, "it has what the file says, and no more");
+    let state = upstream.state();
+    assert!(state.asked.iter().all(|asked| asked.header("authorization").is_empty()));
+}
+
+#[tokio::test]
+async fn what_is_tried_in_the_place_of_a_token_is_not_taken() {
+    let (login, other) = (Login::new(), Login::new());
+    let (upstream, served) = served(&login).await;
+    let good = claims(json!({}));
+    let signed = login.by_edwards(&good);
+    let (message, _) = signed.rsplit_once('.').unwrap();
+    let public = login.edwards.public_key().as_ref().to_vec();
+    let mac = |key: &[u8]| {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+        move |message: &[u8]| hmac::sign(&key, message).as_ref().to_vec()
+    };
+    let forged =
+        |header: Value| Login::token(&header, &good, |message| other.edwards.sign(message).as_ref().to_vec());
+    let jwk = json!({ "kty": "OKP", "crv": "Ed25519", "x": URL_SAFE_NO_PAD.encode(other.edwards.public_key().as_ref()) });
+    let mut swapped: Vec<String> = signed.split('.').map(str::to_owned).collect();
+    swapped[1] = URL_SAFE_NO_PAD.encode(claims(json!({ "scope": "read write" })).to_string());
+    for (what, token) in [
+        ("no signature", format!("{message}.")),
+        ("alg none", Login::token(&json!({ "alg": "none" }), &good, |_| Vec::new())),
+        ("alg nOnE", Login::token(&json!({ "alg": "nOnE", "kid": "ed" }), &good, |_| Vec::new())),
+        (
+            "HMAC with the public key",
+            Login::token(&json!({ "alg": "HS256", "kid": "ed" }), &good, mac(&public)),
+        ),
+        (
+            "HMAC with the list of keys",
+            Login::token(&json!({ "alg": "HS256" }), &good, mac(login.jwks().as_bytes())),
+        ),
+        (
+            "another kind of signature",
+            Login::token(&json!({ "alg": "ES256", "kid": "ed" }), &good, |message| {
+                login.edwards.sign(message).as_ref().to_vec()
+            }),
+        ),
+        (
+            "one that is not taken here",
+            Login::token(&json!({ "alg": "RS512", "kid": "ed" }), &good, |_| vec![0; 256]),
+        ),
+        ("a key of somebody else", forged(json!({ "alg": "EdDSA", "kid": "ed" }))),
+        ("a key that it brings", forged(json!({ "alg": "EdDSA", "jwk": jwk }))),
+        (
+            "a key from elsewhere",
+            forged(json!({ "alg": "EdDSA", "kid": "x", "jku": format!("http://{}/", upstream.address) })),
+        ),
+        ("a path for a key id", forged(json!({ "alg": "EdDSA", "kid": "../../../../dev/null" }))),
+        ("SQL for a key id", forged(json!({ "alg": "EdDSA", "kid": "x' UNION SELECT 'key" }))),
+        ("crit", forged(json!({ "alg": "EdDSA", "kid": "ed", "crit": ["exp"] }))),
+        ("other claims", swapped.join(".")),
+        ("another audience", login.by_edwards(&claims(json!({ "aud": "https://other.test/mcp" })))),
+        ("no audience", login.by_edwards(&claims(json!({ "aud": null })))),
+        ("another issuer", login.by_edwards(&claims(json!({ "iss": "https://evil.test" })))),
+        ("almost the issuer", login.by_edwards(&claims(json!({ "iss": format!("{ISSUER}/") })))),
+        ("expired", login.by_edwards(&claims(json!({ "exp": now() - 60 })))),
+        ("without an end", login.by_edwards(&claims(json!({ "exp": null })))),
+        ("not yet", login.by_edwards(&claims(json!({ "nbf": now() + 600 })))),
+        ("of nobody", login.by_edwards(&claims(json!({ "sub": null })))),
+        ("huge", login.by_edwards(&claims(json!({ "x": "y".repeat(20_000) })))),
+        ("cut off", signed[..signed.len() - 4].to_owned()),
+        ("padded", format!("{signed}==")),
+        ("twice", format!("{signed}.{signed}")),
+        ("no JSON", format!("{}.e30.e30", URL_SAFE_NO_PAD.encode("{"))),
+    ] {
+        let response = get(&served, &token).await;
+        assert_eq!(response.status, 401, "{what}: {}", response.text());
+        let told = format!("{}{}", response.head, response.text());
+        assert!(told.contains("error=\"invalid_token\"") && !told.contains("eyJ"), "{what}: {told}");
+    }
+    let in_query = ask(&served, &format!("GET /thing?access_token={signed}"), "").await;
+    assert_eq!(in_query.status, 401);
+    assert_eq!(upstream.state().connections, 0, "nobody was asked for a key, or for anything else");
+    assert_eq!(get(&served, &signed).await.status, 200);
+}
+
+#[tokio::test]
+async fn clients_are_told_where_tokens_are_given() {
+    let login = Login::new();
+    let (_upstream, served) = served(&login).await;
+    let place = "resource_metadata=\"https://tools.test/.well-known/oauth-protected-resource/mcp\"";
+    let refused = ask(&served, "GET /tools", "").await;
+    let challenge = refused.header("www-authenticate").unwrap();
+    assert_eq!(challenge, format!("Bearer scope=\"read\", {place}"));
+    for path in ["", "/mcp"] {
+        let line = format!("GET /.well-known/oauth-protected-resource{path}");
+        let metadata = ask(&served, &line, "").await.json();
+        assert_eq!(metadata["resource"], RESOURCE);
+        assert_eq!(metadata["authorization_servers"], json!([ISSUER]));
+        assert_eq!(metadata["scopes_supported"], json!(["read", "write"]));
+        assert_eq!(metadata["bearer_methods_supported"], json!(["header"]));
+    }
+    let elsewhere = ask(&served, "GET /.well-known/oauth-protected-resource/other", "").await;
+    assert_eq!(elsewhere.status, 401);
+}
+
+#[tokio::test]
+async fn keys_come_from_a_server_and_stay_when_it_goes() {
+    let login = Login::new();
+    let jwks = login.jwks();
+    let server = Scripted::start(move |asked| {
+        let body = match asked.line() {
+            "GET /jwks HTTP/1.1" => jwks.clone(),
+            "GET /huge HTTP/1.1" => format!("{{\"keys\": [], \"x\": \"{}\"}}", "y".repeat(300 << 10)),
+            "GET /slow HTTP/1.1" => return vec![Step::Close],
+            _ => "<html>".to_owned(),
+        };
+        vec![Step::Send(reply("200 OK", "application/json", &body))]
+    })
+    .await;
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let token = login.by_curve(&claims(json!({})));
+    for (path, status) in [("/jwks", 200), ("/huge", 503), ("/slow", 503), ("/none", 503)] {
+        let jwks = format!("http://{}{path}", server.address);
+        let served = Loaded::start(&load(&file(upstream.address, &jwks))).await;
+        let asked = server.state().asked.len();
+        let response = get(&served, &token).await;
+        assert_eq!(response.status, status, "{path}: {}", response.text());
+        assert_eq!(response.header("retry-after").is_some(), status == 503);
+        let other = login.by_edwards(&claims(json!({})));
+        let both = tokio::join!(get(&served, &token), get(&served, &other));
+        assert_eq!((both.0.status, both.1.status), (status, status));
+        assert_eq!(server.state().asked.len(), asked + 1, "once for all of them");
+    }
+}
