@@ -263,7 +263,6 @@ const KEYS: &[(&str, &str, &[&str])] = &[
 /// Constants that do: what of, and where they stand.
 const CONSTANTS: &[(&str, &str, &str)] = &[
     ("the head of a request", "src/serve/connection.rs", "HEAD_LIMIT_BYTES"),
-    ("headers of a request", "src/serve/connection.rs", "HEADER_COUNT_LIMIT"),
     ("requests open at once over one HTTP/2 connection", "src/serve/connection.rs", "STREAM_LIMIT"),
     ("a TLS handshake", "src/serve/connection.rs", "HANDSHAKE_TIMEOUT"),
     ("connections to the operators' port", "src/serve/operators.rs", "CONNECTION_LIMIT"),
