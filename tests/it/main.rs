@@ -13,8 +13,8 @@ mod cgi;
 mod cgi_upstream;
 mod chaos;
 mod cli;
-#[cfg(unix)]
 mod clients;
+#[cfg(unix)]
 mod commands;
 mod credentials;
 mod floors;
@@ -28,6 +28,7 @@ mod mcp;
 mod mcp_servers;
 mod operators;
 mod operators_page;
+mod owners;
 mod pages;
 mod passthrough;
 mod policies;

@@ -1,0 +1,248 @@
+//! What belongs to whom: two clients that may do the same, and one that tries what the other has begun.
+
+use glossator::{
+    access::KeyHash,
+    config::{self, Sources},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    mcp::{NEWEST, streams::message},
+    support::{Asked, Client, Gate, Loaded, Response, Scripted, Step, reply, soon},
+};
+
+const OWNER: &str = "glk_owner-owner-owner-owner-owner-owner";
+const OTHER: &str = "glk_other-other-other-other-other-other";
+const OLDER: &str = "2025-11-25";
+
+/// Work that takes long, work that asks first, a call that waits at the gate, and resources that change.
+const ROUTES: &str = r#"
+  make_report:
+    description: x
+    request: POST old/reports
+    job: { id: .id, status: "GET old/jobs/{job}", done: .state == "done", cancel: DELETE, task_after: 0ms }
+  make_plan:
+    description: x
+    request: POST old/plans
+    ask: { planner: { message: Whose plan?, fields: { name: string } } }
+    job: { id: .id, status: "GET old/jobs/{job}", done: .state == "done", cancel: DELETE, task_asks: true, task_after: 0ms }
+  delete_page: { description: x, request: "DELETE old/pages/{id}", confirm: "Really?" }
+  wait: { description: x, request: GET old/wait, log: [{ text: begun }] }
+  thing: { description: x, request: GET old/thing, resource: { uri: test:thing, watch: 1d } }
+  secret: { description: x, request: GET old/secret, resource: { uri: test:secret, watch: 1d }, scopes: [more] }
+"#;
+
+/// The program, and its upstream, where a `GET /wait` waits at the gate.
+async fn served(gate: &Gate) -> (Scripted, Loaded) {
+    let gate = gate.clone();
+    let upstream = Scripted::start(move |asked: &Asked| {
+        let send = |body: &str| Step::Send(reply("200 OK", "application/json", body));
+        match asked.line().split(' ').take(2).collect::<Vec<_>>()[..] {
+            ["POST", _] => vec![send(r#"{"id": 7}"#)],
+            ["GET", "/wait"] => vec![Step::Hold(gate.clone()), send(r#""at last""#)],
+            ["GET", "/jobs/7"] => vec![send(r#"{"state": "running"}"#)],
+            _ => vec![send("{}")],
+        }
+    })
+    .await;
+    let file = format!(
+        "server: {{ secret: 0123456789abcdef }}
+upstreams: {{ old: 'http://{}' }}
+clients:
+  owner: {{ keys: '{}', scopes: [use] }}
+  other: {{ keys: '{}', scopes: [use, more] }}
+defaults: {{ scopes: [use] }}
+routes:{ROUTES}",
+        upstream.address,
+        KeyHash::of(OWNER),
+        KeyHash::of(OTHER),
+    );
+    let loaded = config::load(&Sources::of_text("a.yaml", file));
+    let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
+    let served = Loaded::start(&loaded).await;
+    (upstream, served)
+}
+
+/// Sends a message, on a connection of its own, and leaves the answer to be read.
+async fn begin(served: &Loaded, key: &str, version: &str, content: Value, headers: &str) -> Client {
+    let mut client = served.connect().await;
+    let headers = format!("Authorization: Bearer {key}\r\n{headers}");
+    client.write(message(version, content, &headers)).await;
+    client
+}
+
+async fn send(served: &Loaded, key: &str, version: &str, content: Value, headers: &str) -> Response {
+    soon("the answer", begin(served, key, version, content, headers).await.read(false)).await
+}
+
+/// A session of the older era, as a header.
+async fn session(served: &Loaded, key: &str) -> String {
+    let params = json!({ "protocolVersion": OLDER, "capabilities": { "elicitation": {} }, "clientInfo": { "name": "t", "version": "1" } });
+    let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+    let response = send(served, key, OLDER, hello, "").await;
+    format!("Mcp-Session-Id: {}\r\n", response.header("mcp-session-id").unwrap())
+}
+
+/// Opens a stream of a session, or comes back to one.
+async fn open(served: &Loaded, key: &str, headers: &str) -> Client {
+    let mut client = served.connect().await;
+    let head = "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nMCP-Protocol-Version";
+    let shown = if key.is_empty() { String::new() } else { format!("X-API-Key: {key}\r\n") };
+    client.write(format!("{head}: {OLDER}\r\n{shown}{headers}\r\n")).await;
+    client
+}
+
+async fn opened(served: &Loaded, key: &str, headers: &str) -> Response {
+    soon("the answer", open(served, key, headers).await.read(false)).await
+}
+
+/// A request about tasks, of a client that knows them.
+async fn about(served: &Loaded, key: &str, method: &str, name: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": NEWEST,
+        "io.modelcontextprotocol/clientCapabilities":
+            { "elicitation": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } },
+    });
+    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
+    let headers = [
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+        &format!("Authorization: Bearer {key}"),
+        &format!("MCP-Protocol-Version: {NEWEST}"),
+        &format!("Mcp-Method: {method}"),
+        &format!("Mcp-Name: {name}"),
+    ];
+    served.connect().await.ask("POST /mcp", &headers, &body).await.json()
+}
+
+/// The id of a task of the owner's.
+async fn begun(served: &Loaded, tool: &str) -> String {
+    let created = about(served, OWNER, "tools/call", tool, json!({ "name": tool, "arguments": {} })).await;
+    created["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{created}")).to_owned()
+}
+
+#[tokio::test]
+async fn a_task_is_there_for_nobody_but_its_client() {
+    let (upstream, served) = served(&Gate::new()).await;
+    let answer = json!({ "planner": { "action": "accept", "content": { "name": "Eve" } } });
+    for (tool, status) in [("make_report", "working"), ("make_plan", "input_required")] {
+        let id = begun(&served, tool).await;
+        let asked = upstream.state().asked.len();
+        for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+            let params = |id: &str| json!({ "taskId": id, "inputResponses": answer });
+            let refused = about(&served, OTHER, method, &id, params(&id)).await;
+            let unknown = about(&served, OTHER, method, "made-up", params("made-up")).await;
+            assert_eq!(refused["error"]["code"], -32602, "{method}: {refused}");
+            assert_eq!(refused, unknown, "it tells nothing that a made-up id does not");
+        }
+        assert_eq!(upstream.state().asked.len(), asked, "the upstream is not asked for a stranger");
+        let own = about(&served, OWNER, "tasks/get", &id, json!({ "taskId": id })).await;
+        assert_eq!(own["result"]["status"], status, "{own}");
+        let cancelled = about(&served, OWNER, "tasks/cancel", &id, json!({ "taskId": id })).await;
+        assert!(cancelled["error"].is_null(), "{cancelled}");
+    }
+    assert!(upstream.state().asked.iter().any(|asked| asked.line().starts_with("DELETE /jobs/7 ")));
+    assert!(!upstream.state().asked.iter().any(|asked| asked.line().starts_with("POST /plans ")));
+}
+
+#[tokio::test]
+async fn a_question_is_answered_by_whom_it_was_asked() {
+    let (upstream, served) = served(&Gate::new()).await;
+    let call = json!({ "name": "delete_page", "arguments": { "id": "7" } });
+    let first = about(&served, OWNER, "tools/call", "delete_page", call.clone()).await["result"].clone();
+    assert_eq!(first["resultType"], "input_required", "{first}");
+    let mut again = call;
+    again["requestState"] = first["requestState"].clone();
+    again["inputResponses"] = json!({ "confirm": { "action": "accept" } });
+    let refused = about(&served, OTHER, "tools/call", "delete_page", again.clone()).await;
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    assert_eq!(upstream.state().asked.len(), 0);
+    let done = about(&served, OWNER, "tools/call", "delete_page", again).await;
+    assert_eq!(done["result"]["resultType"], "complete", "{done}");
+    assert_eq!(upstream.state().asked.len(), 1);
+}
+
+#[tokio::test]
+async fn a_question_on_a_stream_is_answered_by_whom_it_was_asked() {
+    let (upstream, served) = served(&Gate::new()).await;
+    let (own, others) = (session(&served, OWNER).await, session(&served, OTHER).await);
+    let params = json!({ "name": "delete_page", "arguments": { "id": "7" } });
+    let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params });
+    let mut waiting = begin(&served, OWNER, OLDER, call, &own).await;
+    let told = waiting.read_until("\"elicitation/create\"").await;
+    let data = told.lines().find_map(|line| line.strip_prefix("data: {")).unwrap();
+    let question: Value = serde_json::from_str(&format!("{{{data}")).unwrap();
+    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "accept" } });
+    for (key, headers, status) in [(OTHER, &others, 400), (OTHER, &String::new(), 400), (OTHER, &own, 404)] {
+        let refused = send(&served, key, OLDER, answer.clone(), headers).await;
+        assert_eq!(refused.status, status, "{}", refused.text());
+    }
+    assert_eq!(upstream.state().asked.len(), 0);
+    assert_eq!(send(&served, OWNER, OLDER, answer, &own).await.status, 202);
+    soon("the result", waiting.read(false)).await;
+    assert_eq!(upstream.state().asked.len(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_is_given_back_to_nobody_but_its_client() {
+    let gate = Gate::new();
+    let (upstream, served) = served(&gate).await;
+    let (own, others) = (session(&served, OWNER).await, session(&served, OTHER).await);
+    let level =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "logging/setLevel", "params": { "level": "info" } });
+    assert_eq!(send(&served, OWNER, OLDER, level, &own).await.status, 200);
+    let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": { "name": "wait" } });
+    let mut client = begin(&served, OWNER, OLDER, call, &own).await;
+    let told = client.read_until("begun").await;
+    let last = told.lines().rev().find_map(|line| line.strip_prefix("id: ")).expect("events have ids");
+    drop(client);
+    let back = format!("Last-Event-ID: {last}\r\n");
+    let with = |session: &str| format!("{session}{back}");
+    for (key, headers, status) in
+        [(OTHER, with(&own), 404), (OTHER, with(&others), 400), ("", with(&own), 401)]
+    {
+        let refused = opened(&served, key, &headers).await;
+        assert_eq!(refused.status, status, "{}", refused.text());
+        assert!(!refused.text().contains("begun"));
+    }
+    // Nor does it end at another's word.
+    let end = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
+    assert_eq!(send(&served, OTHER, OLDER, end.clone(), &own).await.status, 404);
+    assert_eq!(send(&served, OTHER, OLDER, end, &others).await.status, 202);
+    gate.open();
+    let rest = opened(&served, OWNER, &with(&own)).await;
+    assert!(rest.status == 200 && rest.text().contains("at last"), "{}", rest.text());
+    assert_eq!(upstream.state().asked.len(), 1);
+}
+
+#[tokio::test]
+async fn a_subscription_is_of_its_session_and_of_what_its_client_may_read() {
+    let (_upstream, served) = served(&Gate::new()).await;
+    let (own, others) = (session(&served, OWNER).await, session(&served, OTHER).await);
+    let about = |method: &str, uri: &str| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": { "uri": uri } });
+    for (key, session, uri, status) in [
+        (OWNER, &own, "test:thing", 200),
+        (OTHER, &own, "test:thing", 404),
+        (OWNER, &own, "test:secret", 403),
+        (OTHER, &others, "test:secret", 200),
+        (OWNER, &others, "test:secret", 404),
+    ] {
+        let response = send(&served, key, OLDER, about("resources/subscribe", uri), session).await;
+        assert_eq!(response.status, status, "{uri}: {}", response.text());
+    }
+    let refused = send(&served, OTHER, OLDER, about("resources/unsubscribe", "test:thing"), &own).await;
+    assert_eq!(refused.status, 404, "{}", refused.text());
+    assert_eq!(opened(&served, OTHER, &own).await.status, 404);
+    // The newer era is told which of those that it wants it hears of.
+    let filter = json!({ "notifications": { "resourceSubscriptions": ["test:thing", "test:secret"] } });
+    for (key, heard) in [(OWNER, json!(["test:thing"])), (OTHER, json!(["test:secret", "test:thing"]))] {
+        let listen = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": filter });
+        let mut stream = begin(&served, key, NEWEST, listen, "").await;
+        let told = stream.read_until("acknowledged").await;
+        let data = told.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+        let acknowledged: Value = serde_json::from_str(data).unwrap();
+        let mut uris = acknowledged["params"]["notifications"]["resourceSubscriptions"].clone();
+        uris.as_array_mut().unwrap().sort_by_key(Value::to_string);
+        assert_eq!(uris, heard, "{acknowledged}");
+    }
+}
