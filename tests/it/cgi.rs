@@ -1,5 +1,6 @@
 //! The program under a web server that speaks CGI.
 
+use glossator::access::KeyHash;
 use serde_json::{Value, json};
 
 use crate::support::{Cgi, Gate, Scripted, Step, reply};
@@ -216,4 +217,33 @@ async fn a_program_that_is_ended_leaves_its_upstream() {
     running.terminate();
     upstream.until("the end of the connection", |state| state.left == 1).await;
     assert!(!running.ended().await.succeeded);
+}
+
+#[tokio::test]
+async fn keys_are_asked_for_as_on_a_port_and_variables_vouch_for_nobody() {
+    const KEY: &str = "glk_robot-robot-robot-robot-robot-robot";
+    let upstream = thing().await;
+    let clients = format!("clients: {{ robot: {{ keys: '{}' }} }}\n", KeyHash::of(KEY));
+    let config = config(&upstream, &clients);
+    let ask = || Cgi::new(&config, "POST /things/ball");
+    let bearer = format!("Bearer {KEY}");
+    for (asked, status) in [
+        (ask(), 401),
+        (ask().with("HTTP_AUTHORIZATION", "Bearer glk_made-up-made-up-made-up"), 401),
+        (ask().with("QUERY_STRING", &format!("access_token={KEY}")), 401),
+        (ask().with("REMOTE_USER", "robot").with("AUTH_TYPE", "Bearer"), 401),
+        (ask().with("SSL_CLIENT_VERIFY", "SUCCESS").with("SSL_CLIENT_S_DN_CN", "robot"), 401),
+        (ask().with("HTTP_AUTHORIZATION", &bearer).with("HTTP_X_API_KEY", KEY), 400),
+        (ask().with("HTTP_AUTHORIZATION", &bearer), 200),
+        (ask().with("HTTP_X_API_KEY", KEY), 200),
+    ] {
+        let before = upstream.state().asked.len();
+        let answer = asked.run().await;
+        assert_eq!(answer.response.status, status, "{answer:?}");
+        assert_eq!(answer.response.header("www-authenticate").is_some(), status != 200, "{answer:?}");
+        assert_eq!(upstream.state().asked.len() > before, status == 200);
+        assert_eq!(answer.log.contains(r#""client":"robot""#), status == 200, "{}", answer.log);
+        assert!(!format!("{answer:?}").contains("glk_"), "{answer:?}");
+    }
+    assert!(upstream.state().asked.iter().all(|asked| !asked.head.contains("glk_")));
 }

@@ -1,5 +1,6 @@
 //! What an operator reads.
 
+use glossator::access::KeyHash;
 use serde_json::Value;
 
 use crate::support::{Program, Scripted, reply};
@@ -117,6 +118,40 @@ async fn a_call_has_one_line_that_tells_what_it_took() {
         assert!(line["duration_ms"].as_u64() >= line["upstream_ms"].as_u64(), "{line}");
         assert_eq!(line["protocol"].as_str(), (id == "mcp").then_some("2025-06-18"), "{line}");
     }
+}
+
+#[tokio::test]
+async fn a_call_names_its_client_and_nothing_that_it_has_shown() {
+    const KEY: &str = "glk_robot-robot-robot-robot-robot-robot";
+    let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    let clients =
+        format!("clients: {{ robot: {{ keys: '{}' }} }}\nlog: {{ level: debug }}\n", KeyHash::of(KEY));
+    let program = Program::start(&format!("{}{clients}", config(&upstream)), &[]).await;
+    let mut client = program.connect().await;
+    let (bearer, key) = (format!("Authorization: Bearer {KEY}"), format!("X-API-Key: {KEY}"));
+    let mistaken = format!("Authorization: Bearer {KEY}x");
+    for (id, header, status) in [("bearer", &bearer, 200), ("key", &key, 200), ("mistaken", &mistaken, 401)] {
+        let headers = [header, &*format!("X-Request-Id: {id}")];
+        assert_eq!(client.ask("POST /tools/get_thing", &headers, "").await.status, status);
+    }
+    let call = r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "get_thing"}}"#;
+    let headers = [
+        "X-Request-Id: mcp",
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+        "MCP-Protocol-Version: 2025-11-25",
+        &bearer,
+    ];
+    assert_eq!(client.ask("POST /mcp", &headers, call).await.status, 200);
+    program.terminate();
+    let (_, told) = program.ended().await;
+    assert!(!told.contains("glk_"), "{told}");
+    let log: Vec<Value> = told.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let calls = with(&log, "message", "call");
+    let ids: Vec<&Value> = calls.iter().map(|line| &line["request_id"]).collect();
+    assert_eq!(ids, ["bearer", "key", "mcp"], "{told}");
+    assert!(calls.iter().all(|line| line["client"] == "robot"), "{told}");
+    assert_eq!(with(&log, "request_id", "mistaken").len(), 1, "{told}");
 }
 
 #[tokio::test]

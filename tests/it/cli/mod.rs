@@ -3,6 +3,7 @@
 mod explain;
 mod import;
 mod infer;
+mod key;
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
