@@ -10,11 +10,15 @@ use glossator::config::{self, Sources};
 use ring::{
     hmac,
     rand::SystemRandom,
-    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair},
+    rsa,
+    signature::{
+        ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256,
+        RSA_PSS_SHA256, RsaEncoding,
+    },
 };
 use serde_json::{Value, json};
 
-use crate::support::{Client, Loaded, Response, Scripted, Step, reply};
+use crate::support::{Client, Loaded, Program, Response, Scripted, Step, reply, soon};
 
 const ISSUER: &str = "https://login.test";
 const RESOURCE: &str = "https://tools.test/mcp";
@@ -71,6 +75,17 @@ impl Login {
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
+
+/// The RSA key of RFC 7515, appendix A.2, which everybody has: modulus, private exponent, and the five parts of it.
+const RSA: [&str; 7] = [
+    "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ",
+    "Eq5xpGnNCivDflJsRQBXHx1hdR1k6Ulwe2JZD50LpXyWPEAeP88vLNO97IjlA7_GQ5sLKMgvfTeXZx9SE-7YwVol2NXOoAJe46sui395IW_GO-pWJ1O0BkTGoVEn2bKVRUCgu-GjBVaYLU6f3l9kJfFNS3E0QbVdxzubSu3Mkqzjkn439X0M_V51gfpRLI9JYanrC4D4qAdGcopV_0ZHHzQlBjudU2QvXt4ehNYTCBr6XCLQUShb1juUO1ZdiYoFaFQT5Tw8bGUl_x_jTj3ccPDVZFD9pIuhLhBOneufuBiB4cS98l2SR_RQyGWSeWjnczT0QU91p1DhOVRuOopznQ",
+    "4BzEEOtIpmVdVEZNCqS7baC4crd0pqnRH_5IB3jw3bcxGn6QLvnEtfdUdiYrqBdss1l58BQ3KhooKeQTa9AB0Hw_Py5PJdTJNPY8cQn7ouZ2KKDcmnPGBY5t7yLc1QlQ5xHdwW1VhvKn-nXqhJTBgIPgtldC-KDV5z-y2XDwGUc",
+    "uQPEfgmVtjL0Uyyx88GZFF1fOunH3-7cepKmtH4pxhtCoHqpWmT8YAmZxaewHgHAjLYsp1ZSe7zFYHj7C6ul7TjeLQeZD_YwD66t62wDmpe_HlB-TnBA-njbglfIsRLtXlnDzQkv5dTltRJ11BKBBypeeF6689rjcJIDEz9RWdc",
+    "BwKfV3Akq5_MFZDFZCnW-wzl-CCo83WoZvnLQwCTeDv8uzluRSnm71I3QCLdhrqE2e9YkxvuxdBfpT_PI7Yz-FOKnu1R6HsJeDCjn12Sk3vmAktV2zb34MCdy7cpdTh_YVr7tss2u6vneTwrA86rZtu5Mbr1C1XsmvkxHQAdYo0",
+    "h_96-mK1R_7glhsum81dZxjTnYynPbZpHziZjeeHcXYsXaaMwkOlODsWa7I9xXDoRwbKgB719rrmI2oKr6N3Do9U0ajaHF-NKJnwgjMd2w9cjz3_-kyNlxAr2v4IKhGNpmM5iIgOS1VZnOZ68m6_pbLBSp3nssTdlqvd0tIiTHU",
+    "IYd7DHOhrWvxkwPQsRM2tOgrjbcrfvtQJipd-DlcxyVuuM9sQLdgjVk2oy26F0EmpScGLq2MowX7fhd_QJQ3ydy5cY7YIBi87w93IKLEdfnbJtoOPLUW0ITrJReOgo1cq9SbsxYawBgfp_gh6A5603k2-ZQwVK0JKSHuLFkuQ3U",
+];
 
 /// Good claims with some others.
 fn claims(more: Value) -> Value {
@@ -258,4 +273,75 @@ async fn keys_come_from_a_server_and_stay_when_it_goes() {
         assert_eq!((both.0.status, both.1.status), (status, status));
         assert_eq!(server.state().asked.len(), asked + 1, "once for all of them");
     }
+}
+
+#[tokio::test]
+async fn a_token_is_signed_by_an_rsa_key_in_the_way_that_is_named() {
+    let [n, d, p, q, dp, dq, q_inverse] = RSA.map(|part| URL_SAFE_NO_PAD.decode(part).unwrap());
+    let public = rsa::PublicKeyComponents { n: n.clone(), e: vec![1, 0, 1] };
+    let components = rsa::KeyPairComponents { public_key: public, d, p, q, dP: dp, dQ: dq, qInv: q_inverse };
+    let pair = rsa::KeyPair::from_components(&components).unwrap();
+    let sign = |encoding: &'static dyn RsaEncoding, message: &[u8]| {
+        let mut signature = vec![0; pair.public().modulus_len()];
+        pair.sign(encoding, &SystemRandom::new(), message, &mut signature).unwrap();
+        signature
+    };
+    let jwks = |more: &str| {
+        format!(r#"{{"keys": [{{"kty": "RSA", "kid": "r", "n": "{}", "e": "AQAB"{more}}}]}}"#, RSA[0])
+    };
+    let token = |algorithm: &str, encoding: &'static dyn RsaEncoding| {
+        let header = json!({ "alg": algorithm, "kid": "r" });
+        Login::token(&header, &claims(json!({})), |message| sign(encoding, message))
+    };
+    let mac = hmac::Key::new(hmac::HMAC_SHA256, &n);
+    let by_modulus = Login::token(&json!({ "alg": "HS256", "kid": "r" }), &claims(json!({})), |message| {
+        hmac::sign(&mac, message).as_ref().to_vec()
+    });
+    let all = |file: String| file.replace("issuer:", "algorithms: [RS256, PS256], issuer:");
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let file = |jwks: &str| file(upstream.address, jwks);
+    for (file, rs, ps) in [
+        (file(&jwks("")), 200, 401),
+        (all(file(&jwks(""))), 200, 200),
+        (all(file(&jwks(r#", "alg": "PS256""#))), 401, 200),
+    ] {
+        let served = Loaded::start(&load(&file)).await;
+        for (what, token, status) in [
+            ("RS256", token("RS256", &RSA_PKCS1_SHA256), rs),
+            ("PS256", token("PS256", &RSA_PSS_SHA256), ps),
+            ("another padding", token("RS256", &RSA_PSS_SHA256), 401),
+            ("another hash", token("RS384", &RSA_PKCS1_SHA256), 401),
+            ("HMAC with the modulus", by_modulus.clone(), 401),
+        ] {
+            let response = get(&served, &token).await;
+            assert_eq!(response.status, status, "{what}: {}", response.text());
+        }
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn keys_in_a_file_are_those_that_stand_there_now() {
+    let folder = std::env::temp_dir().join(format!("glossator-it-tokens-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (before, after) = (Login::new(), Login::new());
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let keys = folder.join("jwks.json");
+    std::fs::write(&keys, before.jwks()).unwrap();
+    let text = file(upstream.address, &format!("file:{}", keys.display()));
+    let text = text.replace("server: {", "server: { listen: '127.0.0.1:0', watch: 100ms,");
+    std::fs::write(folder.join("glossator.yaml"), text).unwrap();
+    let mut program = Program::start_from(&folder.join("glossator.yaml"), &[]).await;
+    let status = async |token: &str| {
+        let header = format!("Authorization: Bearer {token}");
+        Client::connect(program.address).await.ask("GET /thing", &[&header], "").await.status
+    };
+    let [old, new] = [&before, &after].map(|login| login.by_edwards(&claims(json!({}))));
+    assert_eq!((status(&old).await, status(&new).await), (200, 401));
+    std::fs::write(&keys, after.jwks()).unwrap();
+    soon("the new keys", async { while status(&new).await != 200 {} }).await;
+    assert_eq!(status(&old).await, 401, "it was found good a moment ago, and its key is gone");
+    std::fs::write(&keys, "no keys").unwrap();
+    program.tells("the old one stays in force", 1).await;
+    std::fs::remove_dir_all(folder).unwrap();
 }
