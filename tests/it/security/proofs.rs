@@ -1,12 +1,7 @@
-//! `deploy/security.md` promises nothing that no test tries: each promise has a number, and here are the tests of each.
-//! Its table of limits is that of the code. `UPDATE_GOLDEN=1 cargo test --test it security` writes the table anew.
-
-use std::{collections::BTreeSet, fs, path::Path};
-
-use regex::Regex;
+//! What holds each promise of `deploy/security.md`.
 
 /// The promises, and what holds each: `FILE::TEST`, or the folder of a golden case.
-const PROOFS: &[(&str, &[&str])] = &[
+pub(super) const PROOFS: &[(&str, &[&str])] = &[
     (
         "C1",
         &[
@@ -100,8 +95,67 @@ const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/clients.rs::what_is_handed_through_has_scopes_of_its_own",
         ],
     ),
-    ("A3", &["tests/it/clients.rs::a_session_is_nobodys_but_its_clients"]),
+    (
+        "A3",
+        &[
+            "tests/it/clients.rs::a_session_is_nobodys_but_its_clients",
+            "tests/it/owners.rs::a_task_is_there_for_nobody_but_its_client",
+            "tests/it/owners.rs::a_question_is_answered_by_whom_it_was_asked",
+            "tests/it/owners.rs::a_question_on_a_stream_is_answered_by_whom_it_was_asked",
+            "tests/it/owners.rs::a_stream_is_given_back_to_nobody_but_its_client",
+            "tests/it/owners.rs::a_subscription_is_of_its_session_and_of_what_its_client_may_read",
+        ],
+    ),
     ("A4", &["tests/it/clients.rs::a_key_is_shown_in_one_way_and_once"]),
+    (
+        "A5",
+        &[
+            "tests/it/tokens.rs::a_good_token_is_taken_and_goes_no_further",
+            "tests/it/tokens.rs::what_is_tried_in_the_place_of_a_token_is_not_taken",
+            "tests/it/tokens.rs::a_token_is_signed_by_an_rsa_key_in_the_way_that_is_named",
+            "src/access/jwk.rs::a_key_is_for_its_own_kind_of_signature",
+        ],
+    ),
+    (
+        "A6",
+        &[
+            "tests/it/tokens.rs::keys_come_from_a_server_and_stay_when_it_goes",
+            "tests/it/tokens.rs::keys_in_a_file_are_those_that_stand_there_now",
+            "src/access/key_source.rs::a_key_that_is_not_known_is_asked_for_once_and_not_too_often",
+            "src/access/key_source.rs::the_last_good_list_is_kept_while_none_comes_and_not_for_ever",
+        ],
+    ),
+    (
+        "A7",
+        &[
+            "tests/it/tokens.rs::clients_are_told_where_tokens_are_given",
+            "tests/it/clients.rs::a_caller_sees_and_calls_what_it_may",
+            "src/access/resource.rs::a_challenge_says_what_is_missing_and_where_it_is_given",
+        ],
+    ),
+    (
+        "A8",
+        &[
+            "tests/it/tls.rs::a_client_is_known_by_its_certificate_and_by_no_header",
+            "tests/it/cgi.rs::keys_are_asked_for_as_on_a_port_and_variables_vouch_for_nobody",
+        ],
+    ),
+    (
+        "A9",
+        &[
+            "tests/it/tokens.rs::a_good_token_is_taken_and_goes_no_further",
+            "tests/it/clients.rs::what_is_handed_through_has_scopes_of_its_own",
+            "tests/it/log.rs::a_call_names_its_client_and_nothing_that_it_has_shown",
+            "src/face/guard.rs::what_was_shown_to_us_goes_no_further",
+        ],
+    ),
+    (
+        "A10",
+        &[
+            "tests/it/cli/key.rs::a_new_key_opens_with_its_hash_and_with_no_other",
+            "tests/it/clients.rs::a_key_is_shown_in_one_way_and_once",
+        ],
+    ),
     (
         "W1",
         &[
@@ -239,159 +293,3 @@ const PROOFS: &[(&str, &[&str])] = &[
     ),
     ("O2", &["tests/it/operators_page.rs::the_workbench_takes_so_much_and_from_whom_it_may"]),
 ];
-
-/// Keys that limit something, by their section in the schema.
-const KEYS: &[(&str, &str, &[&str])] = &[
-    (
-        "server",
-        "server",
-        &[
-            "connections",
-            "header_timeout",
-            "body_limit",
-            "body_timeout",
-            "write_timeout",
-            "streams",
-            "resume",
-            "drain",
-            "cache_limit",
-        ],
-    ),
-    ("defaults", "defaults", &["deadline", "reply_limit", "value_limit", "error_text_limit", "in_flight"]),
-];
-
-/// Constants that do: what of, and where they stand.
-const CONSTANTS: &[(&str, &str, &str)] = &[
-    ("the head of a request", "src/serve/connection.rs", "HEAD_LIMIT_BYTES"),
-    ("requests open at once over one HTTP/2 connection", "src/serve/connection.rs", "STREAM_LIMIT"),
-    ("a TLS handshake", "src/serve/connection.rs", "HANDSHAKE_TIMEOUT"),
-    ("connections to the operators' port", "src/serve/operators.rs", "CONNECTION_LIMIT"),
-    ("messages in one batch", "src/face/mcp/batch.rs", "LIMIT"),
-    ("streams of one session", "src/face/mcp/streams.rs", "SESSION_LIMIT"),
-    ("subscriptions of one session", "src/face/mcp/subscribed.rs", "SUBSCRIPTION_LIMIT"),
-    ("path and query of what an upstream is asked", "src/route/request/http.rs", "TARGET_LIMIT_BYTES"),
-    ("one word of a command", "src/route/request/command.rs", "WORD_LIMIT_BYTES"),
-    ("what a command is given to read", "src/route/request/command.rs", "STDIN_LIMIT_BYTES"),
-    ("codings of one reply, one in another", "src/rule/coding/mod.rs", "CODING_LIMIT"),
-    ("rows of one reply", "src/rule/extract/mod.rs", "RECORD_LIMIT"),
-    ("what one template writes", "src/rule/template/bounds.rs", "TEXT_LIMIT_BYTES"),
-    ("steps of one template", "src/rule/template/bounds.rs", "FUEL"),
-    ("operators of one jq filter", "src/rule/jq/mod.rs", "OPERATOR_LIMIT"),
-    ("a compiled pattern", "src/rule/matcher.rs", "SIZE_LIMIT_BYTES"),
-    ("a file of the configuration", "src/config/folder.rs", "FILE_LIMIT_BYTES"),
-    ("files of the configuration", "src/config/folder.rs", "FILE_COUNT_LIMIT"),
-    ("nesting in it", "src/config/file.rs", "DEPTH_LIMIT"),
-    ("values in it, aliases put in", "src/config/file.rs", "NODE_LIMIT"),
-];
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn page() -> String {
-    fs::read_to_string(root().join("deploy/security.md")).unwrap()
-}
-
-#[test]
-fn every_promise_has_its_tests_and_every_test_its_promise() {
-    let page = page();
-    let promise = Regex::new(r"(?m)^- \*\*([A-Z]\d+)\*\* \S").unwrap();
-    let promised: Vec<&str> =
-        promise.captures_iter(&page).map(|found| found.get(1).unwrap().as_str()).collect();
-    let proven: Vec<&str> = PROOFS.iter().map(|(promise, _)| *promise).collect();
-    assert_eq!(promised.iter().collect::<BTreeSet<_>>().len(), promised.len(), "a number is given twice");
-    assert_eq!(promised, proven);
-    let mut missing = Vec::new();
-    for proof in PROOFS.iter().flat_map(|(_, proofs)| *proofs) {
-        let found = match proof.split_once("::") {
-            None => root().join(proof).is_dir(),
-            Some((file, name)) => is_test(&fs::read_to_string(root().join(file)).unwrap_or_default(), name),
-        };
-        if !found {
-            missing.push(*proof);
-        }
-    }
-    assert!(missing.is_empty(), "these are no tests: {missing:#?}");
-}
-
-/// Whether a test of that name stands in a file, and is run.
-fn is_test(text: &str, name: &str) -> bool {
-    let lines: Vec<&str> = text.lines().collect();
-    let Some(at) = lines.iter().position(|line| line.contains(&format!("fn {name}("))) else { return false };
-    let attributes = lines[..at].iter().rev().take_while(|line| line.trim_start().starts_with("#["));
-    let attributes: String = attributes.copied().collect();
-    attributes.contains("test") && !attributes.contains("ignore")
-}
-
-#[test]
-fn the_limits_of_the_page_are_those_of_the_code() {
-    let schema = glossator::config::schema();
-    let default = Regex::new(r"^(.*?)\.? Default:? `?([^`.]+)`?\.").unwrap();
-    let mut table = String::from("\n\n| limit | of what | unless said otherwise |\n|---|---|---|\n");
-    for (id, section, keys) in KEYS {
-        for key in *keys {
-            let property = &schema["$defs"][*id]["properties"][*key];
-            let means =
-                property["description"].as_str().unwrap_or_else(|| panic!("{section}.{key}: {property}"));
-            let found =
-                default.captures(means).unwrap_or_else(|| panic!("{section}.{key} has no default: {means}"));
-            table += &format!("| `{section}.{key}` | {} | {} |\n", &found[1], &found[2]);
-        }
-    }
-    for (of, file, name) in CONSTANTS {
-        table += &format!("| `{name}` | {of} | {} |\n", constant(file, name));
-    }
-    let page = page();
-    let (before, rest) = page.split_once("<!-- limits -->").unwrap();
-    let (written, after) = rest.split_once("<!-- end -->").unwrap();
-    table += "\n";
-    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
-    if update {
-        let page = format!("{before}<!-- limits -->{table}<!-- end -->{after}");
-        fs::write(root().join("deploy/security.md"), page).unwrap();
-    } else {
-        assert_eq!(written, table);
-    }
-}
-
-/// The value of a constant as people write it: `64 << 10` of bytes is `64 KiB`.
-fn constant(file: &str, name: &str) -> String {
-    let text = fs::read_to_string(root().join(file)).unwrap();
-    let declared = Regex::new(&format!(r"const {name}: [\w:]+ = ([^;]+);")).unwrap();
-    let value = declared.captures(&text).unwrap_or_else(|| panic!("{file} has no {name}"))[1].to_owned();
-    if let Some(seconds) = value.strip_prefix("Duration::from_secs(") {
-        return format!("{}s", seconds.trim_end_matches(')'));
-    }
-    let number = |text: &str| -> u64 {
-        text.trim().replace('_', "").parse().unwrap_or_else(|_| panic!("{file}: {name} = {value}"))
-    };
-    let inner = value.trim_start_matches('(');
-    let value = match inner.split_once("<<") {
-        Some((base, shift)) => {
-            let (shift, less) = shift.split_once(") - ").unwrap_or((shift, "0"));
-            (number(base) << number(shift)) - number(less)
-        }
-        None => inner.split('*').map(number).product(),
-    };
-    match (name.ends_with("BYTES"), value) {
-        (false, _) => value.to_string(),
-        (true, bytes) if bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
-        (true, bytes) if bytes % (1 << 10) == 0 => format!("{} KiB", bytes >> 10),
-        (true, bytes) => format!("{bytes} bytes"),
-    }
-}
-
-#[test]
-fn what_is_not_run_is_no_test() {
-    assert!(is_test("#[test]\nfn a() {}", "a") && is_test("    #[tokio::test]\n    async fn a() {}", "a"));
-    assert!(
-        !is_test("fn a() {}", "a") && !is_test("#[test]\n#[ignore]\nfn a() {}", "a") && !is_test("", "a")
-    );
-}
-
-/// The page is found by who looks for it.
-#[test]
-fn the_readme_leads_to_the_page() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    assert!(readme.contains("](deploy/security.md)"));
-}
