@@ -32,10 +32,10 @@ const ROUTES: &str = r#"
   secret: { description: x, request: GET old/secret, resource: { uri: test:secret, watch: 1d }, scopes: [more] }
 "#;
 
-/// The program, and its upstream, where a `GET /wait` waits at the gate.
-async fn served(gate: &Gate) -> (Scripted, Loaded) {
+/// An upstream where a `GET /wait` waits at the gate.
+async fn upstream(gate: &Gate) -> Scripted {
     let gate = gate.clone();
-    let upstream = Scripted::start(move |asked: &Asked| {
+    Scripted::start(move |asked: &Asked| {
         let send = |body: &str| Step::Send(reply("200 OK", "application/json", body));
         match asked.line().split(' ').take(2).collect::<Vec<_>>()[..] {
             ["POST", _] => vec![send(r#"{"id": 7}"#)],
@@ -44,9 +44,12 @@ async fn served(gate: &Gate) -> (Scripted, Loaded) {
             _ => vec![send("{}")],
         }
     })
-    .await;
+    .await
+}
+
+fn load(upstream: &Scripted, server: &str) -> config::Loaded {
     let file = format!(
-        "server: {{ secret: 0123456789abcdef }}
+        "server: {{ secret: 0123456789abcdef{server} }}
 upstreams: {{ old: 'http://{}' }}
 clients:
   owner: {{ keys: '{}', scopes: [use] }}
@@ -58,9 +61,20 @@ routes:{ROUTES}",
         KeyHash::of(OTHER),
     );
     let loaded = config::load(&Sources::of_text("a.yaml", file));
-    let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
-    let served = Loaded::start(&loaded).await;
+    loaded.unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+async fn served(gate: &Gate) -> (Scripted, Loaded) {
+    let upstream = upstream(gate).await;
+    let served = Loaded::start(&load(&upstream, "")).await;
     (upstream, served)
+}
+
+/// A replica that others reach.
+async fn replica(upstream: &Scripted) -> Loaded {
+    let listener = glossator::serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let peer = format!(", peer: 'http://{}'", listener.local_addr().unwrap());
+    Loaded::start_on(listener, &load(upstream, &peer))
 }
 
 /// Sends a message, on a connection of its own, and leaves the answer to be read.
@@ -244,5 +258,49 @@ async fn a_subscription_is_of_its_session_and_of_what_its_client_may_read() {
         let mut uris = acknowledged["params"]["notifications"]["resourceSubscriptions"].clone();
         uris.as_array_mut().unwrap().sort_by_key(Value::to_string);
         assert_eq!(uris, heard, "{acknowledged}");
+    }
+}
+
+#[tokio::test]
+async fn replicas_tell_one_another_who_asks_and_nobody_else_can() {
+    let gate = Gate::new();
+    let upstream = upstream(&gate).await;
+    let (one, two) = (replica(&upstream).await, replica(&upstream).await);
+    // A task that is kept by the first.
+    let id = begun(&one, "make_plan").await;
+    let get = |key| about(&two, key, "tasks/get", &id, json!({ "taskId": id }));
+    assert_eq!(get(OTHER).await["error"]["code"], -32602);
+    let task = get(OWNER).await;
+    assert_eq!(task["result"]["status"], "input_required", "{task}");
+    // A question that the first has asked.
+    let (own, others) = (session(&one, OWNER).await, session(&two, OTHER).await);
+    let params = json!({ "name": "delete_page", "arguments": { "id": "7" } });
+    let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params });
+    let mut waiting = begin(&one, OWNER, OLDER, call, &own).await;
+    let told = waiting.read_until("\"elicitation/create\"").await;
+    let data = told.lines().find_map(|line| line.strip_prefix("data: {")).unwrap();
+    let question: Value = serde_json::from_str(&format!("{{{data}")).unwrap();
+    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "accept" } });
+    for (key, headers, status) in [(OTHER, &others, 400), (OTHER, &own, 404)] {
+        assert_eq!(send(&two, key, OLDER, answer.clone(), headers).await.status, status);
+    }
+    assert_eq!(upstream.state().asked.len(), 0);
+    // The stream on which it waits, taken up at the second.
+    let last = told.lines().rev().find_map(|line| line.strip_prefix("id: ")).expect("events have ids");
+    drop(waiting);
+    for (key, session, status) in [(OTHER, &own, 404), (OTHER, &others, 400)] {
+        let refused = opened(&two, key, &format!("{session}Last-Event-ID: {last}\r\n")).await;
+        assert_eq!(refused.status, status, "{}", refused.text());
+    }
+    let mut rest = open(&two, OWNER, &format!("{own}Last-Event-ID: {last}\r\n")).await;
+    rest.read_until("200 OK").await;
+    assert_eq!(send(&two, OWNER, OLDER, answer, &own).await.status, 202);
+    let rest = soon("the result", rest.read(false)).await;
+    assert!(rest.text().contains("\"result\""), "{}", rest.text());
+    assert_eq!(upstream.state().asked.len(), 1);
+    // What a client says of itself in the place of a replica is nothing.
+    let said = format!("Glossator-Caller: {}\r\nGlossator-Handed-On: 1\r\n", r#"["owner","owner",["use"]]"#);
+    for told in [said, format!("Glossator-Caller: {id}\r\n")] {
+        assert_eq!(opened(&two, "", &format!("{own}{told}")).await.status, 401);
     }
 }

@@ -104,6 +104,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/owners.rs::a_question_on_a_stream_is_answered_by_whom_it_was_asked",
             "tests/it/owners.rs::a_stream_is_given_back_to_nobody_but_its_client",
             "tests/it/owners.rs::a_subscription_is_of_its_session_and_of_what_its_client_may_read",
+            "tests/it/owners.rs::replicas_tell_one_another_who_asks_and_nobody_else_can",
         ],
     ),
     ("A4", &["tests/it/clients.rs::a_key_is_shown_in_one_way_and_once"]),
