@@ -40,6 +40,24 @@ pub struct TemplateError {
 
 const NAME: &str = "template";
 
+/// What all templates have in common. Its clones share filters and functions, which take more room than a template.
+static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    environment.set_fuel(Some(FUEL));
+    environment.set_formatter(write_value);
+    filters::add(&mut environment);
+    environment.add_filter("redact", |text: String| safe_words(&text));
+    environment.add_filter("tojson", json_text);
+    environment.add_filter("markdown_table", |value: Value, options: Kwargs| {
+        let columns: Option<Vec<String>> = options.get("columns")?;
+        options.assert_all_used()?;
+        super::markdown::table(&to_json(&value)?, columns)
+    });
+    environment
+});
+
 impl Template {
     /// Compiles a template.
     ///
@@ -48,19 +66,7 @@ impl Template {
     /// [`TemplateError`] on a syntax error, or a filter or function that does not exist.
     pub fn compile(source: &str) -> Result<Self, TemplateError> {
         refuse_too_deep(source)?;
-        let mut environment = Environment::new();
-        environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-        environment.set_fuel(Some(FUEL));
-        environment.set_formatter(write_value);
-        filters::add(&mut environment);
-        environment.add_filter("redact", |text: String| safe_words(&text));
-        environment.add_filter("tojson", json_text);
-        environment.add_filter("markdown_table", |value: Value, options: Kwargs| {
-            let columns: Option<Vec<String>> = options.get("columns")?;
-            options.assert_all_used()?;
-            super::markdown::table(&to_json(&value)?, columns)
-        });
+        let mut environment = COMMON.clone();
         environment
             .add_template_owned(NAME, source.to_owned())
             .map_err(|error| TemplateError::new(&error))?;
