@@ -139,16 +139,8 @@ def cpu_seconds(pid):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def milliseconds(text):
-    found = re.fullmatch(r"([\d.]+)(us|ms|s)", text)
-    if not found:
-        sys.exit(f"wrk gave the latency `{text}`")
-    number, unit = found.groups()
-    return float(number) * {"us": 0.001, "ms": 1, "s": 1000}[unit]
-
-
 def load(url, script, seconds, pid, what):
-    command = ["taskset", "-c", "0", "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency"]
+    command = ["taskset", "-c", "0", "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s"]
     if script:
         command += ["-s", script]
     before = cpu_seconds(pid)
@@ -160,9 +152,28 @@ def load(url, script, seconds, pid, what):
     calls = int(re.search(r"(\d+) requests in", out)[1])
     return {
         "rate": float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1]),
-        "p99": milliseconds(re.search(r"^\s+99%\s+(\S+)", out, re.M)[1]),
         "cpu": used / max(calls, 1) * 1e6,
     }
+
+
+def p99_at(rate, url, request, work, seconds, what):
+    """The 99th percentile in milliseconds, of so many requests a second, evenly spread."""
+    log = work / "times.tsv"
+    log.unlink(missing_ok=True)
+    command = ["taskset", "-c", "0", "h2load", "--h1", "-t1", f"-c{CONNECTIONS}", f"-D{seconds}"]
+    command += [f"--rps={max(rate / CONNECTIONS, 1):.1f}", f"--log-file={log}"]
+    if request:
+        body = work / "request"
+        body.write_text(request[3])
+        command += ["-d", str(body)]
+        for name, value in request[2].items():
+            command += ["-H", f"{name}: {value}"]
+    subprocess.run(command + [url], capture_output=True, timeout=seconds + 60, check=True)
+    rows = [line.split() for line in log.read_text().splitlines()]
+    if any(status != "200" for _, status, *_ in rows):
+        sys.exit(f"{what}: not every answer was 200")
+    times = sorted(int(row[2]) for row in rows)
+    return times[len(times) * 99 // 100] / 1000
 
 
 def resident(pid):
@@ -172,6 +183,7 @@ def resident(pid):
 
 def run(work, arguments):
     proxy, proxy_pid = arguments.proxy[0], int(arguments.proxy[1])
+    haproxy, haproxy_pid = arguments.haproxy[0], int(arguments.haproxy[1])
     glossator, glossator_pid = arguments.glossator[0], int(arguments.glossator[1])
     scripts = []
     for number, (what, path, request) in enumerate(ROWS):
@@ -182,16 +194,19 @@ def run(work, arguments):
 
     paths = list(dict.fromkeys(path for _, path, _ in ROWS))
     plain = {path: [] for path in paths}
+    other = {path: [] for path in paths}
     ours = [[] for _ in ROWS]
     # One short run of everything first: connections, caches, the branch predictor.
     for path in paths:
         load(proxy + path, None, 1, proxy_pid, f"nginx {path}")
+        load(haproxy + path, None, 1, haproxy_pid, f"HAProxy {path}")
     for (what, _, request), script in zip(ROWS, scripts):
         load(glossator + request[1], script, 1, glossator_pid, what)
     for round_number in range(arguments.rounds):
         print(f"round {round_number + 1} of {arguments.rounds}", file=sys.stderr, flush=True)
         for path in paths:
             plain[path].append(load(proxy + path, None, arguments.seconds, proxy_pid, f"nginx {path}"))
+            other[path].append(load(haproxy + path, None, arguments.seconds, haproxy_pid, f"HAProxy {path}"))
             for number, (what, row_path, request) in enumerate(ROWS):
                 if row_path == path:
                     ours[number].append(
@@ -201,21 +216,36 @@ def run(work, arguments):
     def median(samples, key):
         return statistics.median(sample[key] for sample in samples)
 
+    # At equal load: half of what the slower one can do.
+    calm = [([], []) for _ in ROWS]
+    for _ in range(max(1, arguments.rounds - 2)):
+        for number, (what, path, request) in enumerate(ROWS):
+            rate = min(median(ours[number], "rate"), median(plain[path], "rate")) / 2
+            seconds = arguments.seconds
+            calm[number][0].append(p99_at(rate, proxy + path, None, work, seconds, f"nginx {path}"))
+            calm[number][1].append(p99_at(rate, glossator + request[1], request, work, seconds, what))
+
     print()
     print(f"{arguments.versions[0]} as plain reverse proxy, {arguments.versions[1]}; {CONNECTIONS} connections,")
     print(f"one core each, medians of {arguments.rounds} rounds of {arguments.seconds} s.")
     print()
-    print("| call | CPU per call against nginx | calls per second against nginx | CPU per call, µs | calls per second | p99, ms |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| call | CPU per call against nginx | HAProxy's | calls per second against nginx "
+        "| p99 at equal load against nginx | CPU per call, µs | calls per second | p99 at equal load, ms |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     rows = {}
-    for (what, path, _), samples in zip(ROWS, ours):
+    for (what, path, _), samples, quiet in zip(ROWS, ours, calm):
         base = plain[path]
-        cpu, rate, p99 = (median(samples, key) for key in ("cpu", "rate", "p99"))
-        base_cpu, base_rate, base_p99 = (median(base, key) for key in ("cpu", "rate", "p99"))
-        rows[what] = {"cpu_ratio": cpu / base_cpu, "rate_ratio": rate / base_rate}
+        cpu, rate = (median(samples, key) for key in ("cpu", "rate"))
+        base_cpu, base_rate = (median(base, key) for key in ("cpu", "rate"))
+        base_p99, p99 = (statistics.median(times) for times in quiet)
+        other_cpu = median(other[path], "cpu")
+        rows[what] = {"cpu": cpu / base_cpu, "rate": rate / base_rate, "p99": p99 / base_p99}
         print(
-            f"| {what} | {cpu / base_cpu:.2f} | {rate / base_rate:.2f} "
-            f"| {cpu:.1f} (nginx {base_cpu:.1f}) | {rate:,.0f} ({base_rate:,.0f}) | {p99:.1f} ({base_p99:.1f}) |"
+            f"| {what} | {cpu / base_cpu:.2f} | {other_cpu / base_cpu:.2f} | {rate / base_rate:.2f} "
+            f"| {p99 / base_p99:.2f} | {cpu:.1f} (nginx {base_cpu:.1f}) | {rate:,.0f} ({base_rate:,.0f}) "
+            f"| {p99:.2f} ({base_p99:.2f}) |"
         )
     print()
     print(f"Most memory that glossator had resident: {resident(glossator_pid):.0f} MB.")
@@ -229,6 +259,7 @@ def main():
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=int)
     parser.add_argument("--proxy", nargs=2)
+    parser.add_argument("--haproxy", nargs=2)
     parser.add_argument("--glossator", nargs=2)
     parser.add_argument("--versions", nargs=2)
     arguments = parser.parse_args()
