@@ -4,6 +4,7 @@
 import http.client
 import json
 import pathlib
+import platform
 import re
 import subprocess
 import sys
@@ -23,6 +24,12 @@ def control(pid, *flags):
     done = subprocess.run(["callgrind_control", *flags, pid], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"callgrind_control {' '.join(flags)}: {done.stdout}{done.stderr}")
+
+
+def toolchain():
+    """What counts depend on beside the program: another compiler makes other instructions."""
+    rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True).stdout
+    return f"rustc {rustc.split()[1]} for {platform.machine()}"
 
 
 def counted_in(work, number):
@@ -62,9 +69,11 @@ def main():
         control(pid, "--instr=off")
         found[what] = round(counted_in(work, number) / counted)
 
+    made_by = toolchain()
     if sys.argv[4:] == ["--update"]:
-        WRITTEN.write_text(json.dumps(found, indent=2) + "\n")
+        WRITTEN.write_text(json.dumps({"toolchain": made_by, "calls": found}, indent=2) + "\n")
     written = json.loads(WRITTEN.read_text())
+    made_before, written = written["toolchain"], written["calls"]
     worse = 0
     print("| call | instructions | written down | |")
     print("|---|---|---|---|")
@@ -73,7 +82,9 @@ def main():
         worse += share > TOLERANCE
         word = "MORE" if share > TOLERANCE else "less: --update" if share < -TOLERANCE else ""
         print(f"| {what} | {count:,} | {written[what]:,} ({share:+.1%}) | {word} |")
-    if worse:
+    if made_before != made_by:
+        print(f"Not compared: what is written down was counted with {made_before}, this with {made_by}.")
+    elif worse:
         sys.exit(f"{worse} calls take a tenth more instructions than is written down, or worse")
 
 
