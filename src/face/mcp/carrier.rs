@@ -184,7 +184,13 @@ impl<'a> Carrier<'a> {
     /// requests itself, and in the newer era a client that leaves does.
     pub(super) fn cancelling_session(self) -> Option<&'a str> {
         match self {
-            Self::Http(_) => self.session(),
+            // A request of the newer era has no session, whatever its headers name: it would take the place of another's.
+            Self::Http(_) => self.session().filter(|_| {
+                self.revision().is_ok_and(|revision| match revision.era() {
+                    Era::Handshake => true,
+                    Era::PerRequest => false,
+                })
+            }),
             Self::Pipe(_) => None,
         }
     }
@@ -206,4 +212,25 @@ impl<'a> Carrier<'a> {
 /// What was agreed on at the handshake of a pipe, if there was one.
 fn said(head: &Parts) -> Result<Option<Revision>, Refusal> {
     header::sole(&head.headers, &PROTOCOL_VERSION)?.map(str::parse).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_of_the_newer_era_takes_no_place_in_a_session() {
+        let session_of = |revision: Option<&str>| {
+            let mut request = http::Request::post("/mcp").header(&SESSION_ID, "a-session");
+            if let Some(revision) = revision {
+                request = request.header(&PROTOCOL_VERSION, revision);
+            }
+            let (head, ()) = request.body(()).unwrap().into_parts();
+            Carrier::Http(&head).cancelling_session().map(str::to_owned)
+        };
+        assert_eq!(session_of(Some("2025-11-25")).as_deref(), Some("a-session"));
+        assert_eq!(session_of(None).as_deref(), Some("a-session"), "who does not say it speaks 2025-03-26");
+        assert_eq!(session_of(Some("2026-07-28")), None);
+        assert_eq!(session_of(Some("2099-01-01")), None);
+    }
 }
