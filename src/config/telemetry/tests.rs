@@ -1,0 +1,100 @@
+//! Files and variables that say where traces and metrics go.
+
+use crate::{
+    config::{Environment, Loaded, Problems, Sources, load},
+    observe::Sampling,
+};
+
+fn loaded(telemetry: &str, variables: &[(&str, &str)]) -> Result<Loaded, Problems> {
+    let text = format!(
+        "{telemetry}\nupstreams: {{ a: 'http://a.test' }}\nroutes: {{ x: {{ description: X., request: GET a/x }} }}\n"
+    );
+    let mut sources = Sources::of_text("a.yaml", text);
+    sources.environment =
+        variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect::<Environment>();
+    load(&sources)
+}
+
+fn good(telemetry: &str, variables: &[(&str, &str)]) -> Loaded {
+    loaded(telemetry, variables).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+const FILE: &str =
+    "telemetry: { endpoint: 'http://file.test:4318', traces: always_on, metrics: 10s, service: file }";
+const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://variable.test:4318/");
+
+#[test]
+fn nothing_is_sent_unless_somebody_says_where() {
+    let telemetry = good("", &[("OTEL_TRACES_SAMPLER", "always_on")]).telemetry;
+    assert!(telemetry.traces.is_none() && telemetry.metrics.is_none());
+    for (file, variables) in [
+        ("telemetry: { endpoint: 'http://c.test', traces: off, metrics: off }", vec![]),
+        (FILE, vec![("OTEL_SDK_DISABLED", "true")]),
+        (FILE, vec![("OTEL_TRACES_EXPORTER", "none"), ("OTEL_METRICS_EXPORTER", "none")]),
+    ] {
+        let telemetry = good(file, &variables).telemetry;
+        assert!(telemetry.traces.is_none() && telemetry.metrics.is_none(), "{file}");
+    }
+}
+
+#[test]
+fn variables_go_before_the_file() {
+    let telemetry = good(FILE, &[]).telemetry;
+    let (traces, metrics) = (telemetry.traces.unwrap(), telemetry.metrics.unwrap());
+    assert_eq!(traces.to.address.to_string(), "http://file.test:4318/v1/traces");
+    assert_eq!(traces.sampling, Sampling { by_parent: false, ratio: 1.0 });
+    assert_eq!(metrics.interval.as_secs(), 10);
+    let variables = [
+        ENDPOINT,
+        ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://m.test/x"),
+        ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
+        ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
+        ("OTEL_SERVICE_NAME", "variable"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "a=b%20c, x-d = e"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "1500"),
+    ];
+    let telemetry = good(FILE, &variables).telemetry;
+    let (traces, metrics) = (telemetry.traces.unwrap(), telemetry.metrics.unwrap());
+    assert_eq!(traces.to.address.to_string(), "http://variable.test:4318/v1/traces");
+    assert_eq!(metrics.to.address.to_string(), "http://m.test/x");
+    assert_eq!(traces.sampling, Sampling { by_parent: true, ratio: 0.25 });
+    assert_eq!(
+        (&traces.to.headers["a"], &traces.to.headers["x-d"]),
+        (&"b c".parse().unwrap(), &"e".parse().unwrap())
+    );
+    assert_eq!(telemetry.timeout.as_millis(), 1500);
+    assert!(telemetry.service.attributes().contains(&("service.name".into(), "variable".into())));
+}
+
+#[test]
+fn a_variable_that_says_nothing_we_know_is_passed_over_with_a_warning() {
+    for (name, value) in [
+        ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_TRACES_EXPORTER", "console"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "soon"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "nothing"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "a b=c"),
+    ] {
+        let loaded = good("", &[ENDPOINT, (name, value)]);
+        assert!(loaded.telemetry.traces.is_some(), "{name}");
+        assert!(loaded.warnings.iter().any(|warning| warning.file == name), "{name}: {:?}", loaded.warnings);
+    }
+}
+
+#[test]
+fn a_file_that_is_wrong_is_told_where() {
+    for (telemetry, words) in [
+        ("telemetry: { endpoint: 'collector:4318' }", "endpoint"),
+        ("telemetry: { endpoint: 'http://c.test', ratio: 0.5 }", "`ratio` means nothing"),
+        ("telemetry: { endpoint: 'http://c.test', traces: traceidratio, ratio: 2 }", "from 0 to 1"),
+        ("telemetry: { endpoint: 'http://c.test', traces: sometimes }", "always_on"),
+        ("telemetry: { endpoint: 'http://c.test', metrics: 1ms }", "1s"),
+        ("telemetry: { traces: always_on }", "nothing is sent"),
+    ] {
+        let problems = loaded(telemetry, &[]).expect_err(telemetry).to_string();
+        assert!(problems.contains(words), "{problems}");
+    }
+    let problems = loaded("", &[("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318")]).unwrap_err().to_string();
+    assert!(problems.contains("OTEL_EXPORTER_OTLP_ENDPOINT"), "{problems}");
+}

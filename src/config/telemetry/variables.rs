@@ -1,0 +1,159 @@
+//! What every program with OpenTelemetry is told by variables. Of one that says nothing we know it is told that it is passed
+//! over, as the specification wants.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use percent_encoding::percent_decode_str;
+
+use super::{
+    super::{
+        problem::{Problem, Severity},
+        report::Report,
+        secret::Environment,
+    },
+    Written,
+};
+use crate::observe::{Sampling, Service};
+
+/// The variables that OpenTelemetry has names for.
+pub(super) struct Variables<'a, 'r> {
+    pub(super) report: &'a Report<'r>,
+    pub(super) environment: &'a Environment,
+}
+
+impl<'a> Variables<'a, '_> {
+    /// An empty one is as good as none (OpenTelemetry, "Environment Variable Specification").
+    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
+        self.environment.get(name).map(str::trim).filter(|value| !value.is_empty())
+    }
+
+    fn pass_over(&self, name: &str, message: impl Into<String>, help: &str) {
+        let mut problem = Problem::of_whole(name, message, Some(help.to_owned()));
+        problem.severity = Severity::Warning;
+        self.report.add(problem);
+    }
+
+    pub(super) fn is_off(&self) -> bool {
+        self.get("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    }
+
+    pub(super) fn exporter_is_off(&self, name: &str) -> bool {
+        match self.get(name) {
+            None | Some("otlp") => false,
+            Some("none") => true,
+            Some(other) => {
+                let message = format!("`{other}` is passed over: there is only `otlp`, and `none`");
+                self.pass_over(
+                    name,
+                    message,
+                    "write `otlp` or `none`; metrics are at `/metrics` of the operators' port as well",
+                );
+                false
+            }
+        }
+    }
+
+    pub(super) fn check_protocol(&self) {
+        let name = "OTEL_EXPORTER_OTLP_PROTOCOL";
+        if let Some(other) = self.get(name).filter(|protocol| *protocol != "http/protobuf") {
+            let message = format!("`{other}` is passed over: OTLP is spoken over HTTP, in protobuf");
+            self.pass_over(
+                name,
+                message,
+                "write `http/protobuf`, and the collector's port for that, usually 4318",
+            );
+        }
+    }
+
+    pub(super) fn sampling(&self) -> Option<Sampling> {
+        let (name, argument) = ("OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG");
+        let word = self.get(name)?;
+        let Ok(sampling) = word.parse::<Sampling>() else {
+            let message = format!("`{word}` is passed over: it is no sampler that is known here");
+            self.pass_over(name, message, &format!("write one of `{}`", Sampling::WORDS.join("`, `")));
+            return None;
+        };
+        if !Sampling::takes_ratio(word) {
+            return Some(sampling);
+        }
+        let Some(text) = self.get(argument) else { return Some(sampling) };
+        let ratio = text.parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+        if ratio.is_none() {
+            let message = format!("`{text}` is passed over: it is no number from 0 to 1");
+            self.pass_over(argument, message, "write `0.1` for one trace of ten");
+        }
+        Some(sampling.with_ratio(ratio.unwrap_or(1.0)))
+    }
+
+    pub(super) fn millis(&self, name: &str) -> Option<Duration> {
+        let text = self.get(name)?;
+        let millis = text.parse().ok().filter(|millis| *millis > 0).map(Duration::from_millis);
+        if millis.is_none() {
+            let message = format!("`{text}` is passed over: it is no number of milliseconds");
+            self.pass_over(name, message, "write `5000` for five seconds");
+        }
+        millis
+    }
+
+    /// `key=value,key=value`, percent-encoded as `baggage` is.
+    fn pairs(&self, name: &str) -> Vec<(String, String)> {
+        let mut pairs = Vec::new();
+        for pair in
+            self.get(name).unwrap_or_default().split(',').map(str::trim).filter(|pair| !pair.is_empty())
+        {
+            let value = |value: &str| percent_decode_str(value.trim()).decode_utf8().ok().map(String::from);
+            let read = pair.split_once('=').and_then(|(key, text)| Some((value(key)?, value(text)?)));
+            match read.filter(|(key, _)| !key.is_empty()) {
+                Some(pair) => pairs.push(pair),
+                // A header may be a secret, so what is wrong is not shown.
+                None => self.pass_over(
+                    name,
+                    "a part of it is passed over: it is no `key=value`",
+                    "write `key=value,key=value`",
+                ),
+            }
+        }
+        pairs
+    }
+
+    pub(super) fn headers(&self, name: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (key, value) in self.pairs(name) {
+            match (key.parse::<HeaderName>(), HeaderValue::from_str(&value)) {
+                (Ok(key), Ok(mut value)) => {
+                    value.set_sensitive(true);
+                    headers.insert(key, value);
+                }
+                _ => self.pass_over(
+                    name,
+                    "a part of it is passed over: it is no header",
+                    "write `key=value,key=value`",
+                ),
+            }
+        }
+        headers
+    }
+
+    pub(super) fn roots(&self) -> Option<Vec<u8>> {
+        let name = "OTEL_EXPORTER_OTLP_CERTIFICATE";
+        let path = self.get(name)?;
+        match std::fs::read(path) {
+            Ok(pem) => Some(pem),
+            Err(error) => {
+                self.pass_over(name, format!("it is passed over: {error}"), "name a file of roots in PEM");
+                None
+            }
+        }
+    }
+
+    pub(super) fn service(&self, written: &Written) -> Service {
+        let mut more = self.pairs("OTEL_RESOURCE_ATTRIBUTES");
+        let name = self.get("OTEL_SERVICE_NAME").map(str::to_owned);
+        // What a variable says of the name goes before what the file says, as everything does.
+        let named = more.iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone());
+        let name = name.or(named).or_else(|| written.service.clone());
+        more.extend(written.attributes.iter().cloned());
+        Service::new(name, more)
+    }
+}

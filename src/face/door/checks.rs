@@ -1,0 +1,190 @@
+//! `Host` and `Origin` against what is allowed.
+
+use std::{fmt, time::Duration};
+
+use http::{HeaderMap, HeaderValue, Uri, header, uri::Authority};
+
+use super::{DoorSettings, LOOPBACK, Page};
+use crate::face::Network;
+
+/// What is asked of every request.
+#[derive(Debug)]
+pub(super) struct Checks {
+    hosts: Vec<HostRule>,
+    /// Pages that may read what we answer.
+    origins: Vec<OriginRule>,
+    /// Pages that come in all the same: nobody pointed a name at us for them.
+    tolerated: Vec<OriginRule>,
+    pub(super) body_limit_bytes: usize,
+    pub(super) body_timeout: Duration,
+    pub(super) trusted_proxies: Vec<Network>,
+}
+
+/// Why a request does not come in. The text may reach the client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// No `Host`, or one that is not allowed: HTTP 403.
+    #[error("host {found} is not allowed here; allow it with `server.allowed_hosts`")]
+    Host {
+        /// What was found, quoted.
+        found: Quoted,
+    },
+    /// An `Origin` that is not allowed: HTTP 403.
+    #[error("origin {found} is not allowed here; allow it with `server.allowed_origins`")]
+    Origin {
+        /// What was found, quoted.
+        found: Quoted,
+    },
+}
+
+/// A header's value as an error shows it: in backticks, at most 100 characters, nothing but visible ASCII.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quoted(Option<String>);
+
+impl Quoted {
+    fn of(value: Option<&[u8]>) -> Self {
+        Self(value.map(|bytes| {
+            let visible = |byte: &u8| {
+                if (0x20..0x7f).contains(byte) && *byte != b'`' { char::from(*byte) } else { '?' }
+            };
+            bytes.iter().take(100).map(visible).collect()
+        }))
+    }
+}
+
+impl fmt::Display for Quoted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(text) => write!(formatter, "`{text}`"),
+            None => formatter.write_str("(none)"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum HostRule {
+    Any,
+    Host(HostAndPort),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum OriginRule {
+    Any,
+    Null,
+    Origin { scheme: String, host: HostAndPort },
+}
+
+/// A host in lower case, an IPv6 address in brackets, and a port if one is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct HostAndPort {
+    host: String,
+    port: Option<u16>,
+}
+
+impl HostAndPort {
+    /// Whether nobody can point it elsewhere: an address, or this machine.
+    fn is_no_name(&self) -> bool {
+        let address = self.host.trim_start_matches('[').trim_end_matches(']');
+        self.host == "localhost" || address.parse::<std::net::IpAddr>().is_ok()
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let authority: Authority = text.parse().ok()?;
+        let plain = !authority.as_str().contains('@') && !authority.host().is_empty();
+        plain.then(|| Self { host: authority.host().to_ascii_lowercase(), port: authority.port_u16() })
+    }
+
+    /// Whether `found` is this host; without a port, on any.
+    fn covers(&self, found: &Self) -> bool {
+        self.host == found.host && (self.port.is_none() || self.port == found.port)
+    }
+}
+
+impl Checks {
+    pub(super) fn new(settings: &DoorSettings) -> Self {
+        let host = |text: &String| match text.trim() {
+            "*" => Some(HostRule::Any),
+            text => HostAndPort::parse(text).map(HostRule::Host),
+        };
+        let origin = |text: &String| match text.trim() {
+            "*" => Some(OriginRule::Any),
+            "null" => Some(OriginRule::Null),
+            text => parse_origin(text).map(|(scheme, host)| OriginRule::Origin { scheme, host }),
+        };
+        let origins: Vec<_> = settings.allowed_origins.iter().filter_map(origin).collect();
+        let tolerated = match settings.allowed_origins.is_empty() {
+            true => LOOPBACK.iter().filter_map(|host| origin(&format!("http://{host}"))).collect(),
+            false => Vec::new(),
+        };
+        Self {
+            hosts: settings.allowed_hosts.iter().filter_map(host).collect(),
+            origins,
+            tolerated,
+            body_limit_bytes: settings.body_limit_bytes,
+            body_timeout: settings.body_timeout,
+            trusted_proxies: settings.trusted_proxies.clone(),
+        }
+    }
+
+    /// The host that was addressed, if it is allowed by its name, or is an address; `None` when it is only one of any. A
+    /// page of a name that is not ours may have been pointed at this address, and is then no page of ours.
+    pub(super) fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<HostAndPort>, Refused> {
+        let mut values = headers.get_all(header::HOST).iter();
+        let (first, more) = (values.next(), values.next());
+        // HTTP/2 has the host in the URI.
+        let written =
+            first.map(HeaderValue::as_bytes).or_else(|| uri.authority().map(|a| a.as_str().as_bytes()));
+        let host = written.and_then(|bytes| HostAndPort::parse(std::str::from_utf8(bytes).ok()?));
+        let by_name = self.hosts.iter().any(|rule| match rule {
+            HostRule::Any => false,
+            HostRule::Host(rule) => more.is_none() && host.as_ref().is_some_and(|host| rule.covers(host)),
+        });
+        if by_name {
+            Ok(host)
+        } else if self.hosts.contains(&HostRule::Any) {
+            Ok(host.filter(|host| more.is_none() && host.is_no_name()))
+        } else {
+            Err(Refused::Host { found: Quoted::of(written) })
+        }
+    }
+
+    /// The page that sends the request, where one does that may read the answer.
+    pub(super) fn check_origin(
+        &self,
+        headers: &HeaderMap,
+        host: Option<&HostAndPort>,
+    ) -> Result<Page, Refused> {
+        let mut page = Page::default();
+        // Several `Origin` headers are no browser's work: each must be allowed.
+        for value in headers.get_all(header::ORIGIN) {
+            let text = value.to_str().unwrap_or("").trim();
+            let origin = parse_origin(text);
+            let has = |rules: &[OriginRule]| {
+                rules.iter().any(|rule| match rule {
+                    OriginRule::Any => true,
+                    OriginRule::Null => text == "null",
+                    OriginRule::Origin { scheme, host } => {
+                        origin.as_ref().is_some_and(|(found, at)| found == scheme && host.covers(at))
+                    }
+                })
+            };
+            let ours = || {
+                origin.as_ref().is_some_and(|(scheme, at)| {
+                    matches!(scheme.as_str(), "http" | "https") && Some(at) == host
+                })
+            };
+            if has(&self.origins) {
+                page = Page::of(value.clone());
+            } else if !ours() && !has(&self.tolerated) {
+                return Err(Refused::Origin { found: Quoted::of(Some(value.as_bytes())) });
+            }
+        }
+        Ok(page)
+    }
+}
+
+/// `scheme://host[:port]` and nothing after it.
+fn parse_origin(text: &str) -> Option<(String, HostAndPort)> {
+    let (scheme, rest) = text.split_once("://")?;
+    Some((scheme.to_ascii_lowercase(), HostAndPort::parse(rest)?))
+}

@@ -1,0 +1,220 @@
+//! Who may come in: the checks of `Host`, `Origin` and body size that all HTTP faces share.
+//!
+//! A browser on the operator's machine can be made to talk to a server on loopback (DNS rebinding). It then
+//! names its own page in `Origin` and its own domain in `Host`; both are held against what is allowed here
+//! (MCP 2026-07-28, Streamable HTTP, "Security & Endpoint").
+
+mod checks;
+mod page;
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, StatusCode, header, request::Parts};
+use http_body::Body as _;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::time::timeout;
+
+use self::checks::Checks;
+pub use self::{
+    checks::{Quoted, Refused},
+    page::Page,
+};
+use super::{Network, Peer, guard::Guard, proxies};
+use crate::observe::{MeterSource, Reading, Words};
+
+const REFUSED_HOST: &str = "host";
+const REFUSED_ORIGIN: &str = "origin";
+
+/// What the door lets in. Made by [`DoorSettings::default`] it serves this machine only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoorSettings {
+    /// Hosts that clients may address us by: `name` (any port), `name:port`, or `*` for any.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may call us and read what we answer: `scheme://host` (any port),
+    /// `scheme://host:port`, `null`, or `*` for any. A page that we serve ourselves need not be named. Where there
+    /// are none, pages of this machine come in too, and no browser lets them read the answer.
+    pub allowed_origins: Vec<String>,
+    /// How many bytes of body a request may have.
+    pub body_limit_bytes: usize,
+    /// How long a client may take to send it.
+    pub body_timeout: Duration,
+    /// Proxies before us, whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<Network>,
+}
+
+/// This machine, as those on it call it.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// What only a proxy that is trusted may say of how a request came to it.
+const FORWARDED: [HeaderName; 3] = [
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("forwarded"),
+];
+
+impl DoorSettings {
+    /// For [`body_limit_bytes`](Self::body_limit_bytes).
+    pub const BODY_LIMIT_BYTES_DEFAULT: usize = 4 << 20;
+    /// For [`body_timeout`](Self::body_timeout).
+    pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+}
+
+impl Default for DoorSettings {
+    fn default() -> Self {
+        Self {
+            allowed_hosts: LOOPBACK.map(str::to_owned).to_vec(),
+            allowed_origins: Vec::new(),
+            body_limit_bytes: Self::BODY_LIMIT_BYTES_DEFAULT,
+            body_timeout: Self::BODY_TIMEOUT_DEFAULT,
+            trusted_proxies: Vec::new(),
+        }
+    }
+}
+
+/// The shared checks, ready to run. Clones are the same door.
+#[derive(Debug, Clone)]
+pub struct Door {
+    checks: Arc<ArcSwap<Checks>>,
+    /// How often somebody was not let in, by why.
+    refused: Words,
+    /// Who asks those that are let in who they are.
+    pub guard: Guard,
+}
+
+/// Why a body could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// Longer than allowed: HTTP 413.
+    #[error("the request's body is longer than {limit_bytes} bytes")]
+    TooLong {
+        /// How long it may be.
+        limit_bytes: usize,
+    },
+    /// Not there in time: HTTP 408.
+    #[error("the request's body was not complete within {after:?}")]
+    Slow {
+        /// How long it may take.
+        after: Duration,
+    },
+    /// The client broke off, or its framing is wrong: HTTP 400, if anyone is still there to read it.
+    #[error("the request's body could not be read")]
+    CutOff(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl BodyError {
+    fn as_word(&self) -> &'static str {
+        match self {
+            Self::TooLong { .. } => "body_too_long",
+            Self::Slow { .. } => "body_slow",
+            Self::CutOff(_) => "body_cut_off",
+        }
+    }
+
+    /// The HTTP status that says so.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Slow { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::CutOff(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl Door {
+    /// A door with these settings. What is no host or origin lets nobody in.
+    pub fn new(settings: &DoorSettings) -> Self {
+        let refused = Words::default();
+        refused.expect([REFUSED_HOST, REFUSED_ORIGIN, "body_too_long", "body_slow", "body_cut_off"]);
+        Self {
+            checks: Arc::new(ArcSwap::from_pointee(Checks::new(settings))),
+            refused,
+            guard: Guard::default(),
+        }
+    }
+
+    /// Lets in by other settings from now on.
+    pub fn replace(&self, settings: &DoorSettings) {
+        self.checks.store(Arc::new(Checks::new(settings)));
+    }
+
+    /// Lets a request in that may come in, and says who sends it: calls learn it from its extensions.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], to be answered with HTTP 403.
+    pub fn admit(&self, head: &mut Parts) -> Result<Page, Refused> {
+        let admitted = self.try_admit(head);
+        if let Err(refused) = &admitted {
+            self.refused.add(match refused {
+                Refused::Host { .. } => REFUSED_HOST,
+                Refused::Origin { .. } => REFUSED_ORIGIN,
+            });
+        }
+        admitted
+    }
+
+    fn try_admit(&self, head: &mut Parts) -> Result<Page, Refused> {
+        let checks = self.checks.load();
+        let host = checks.check_host(&head.uri, &head.headers)?;
+        let page = checks.check_origin(&head.headers, host.as_ref())?;
+        if let Some(Peer(peer)) = head.extensions.get() {
+            let peer = *peer;
+            if !proxies::is_trusted(peer.ip(), &checks.trusted_proxies) {
+                // Nobody's word, and upstreams decide by it.
+                FORWARDED.iter().for_each(|name| drop(head.headers.remove(name)));
+            }
+            let caller = proxies::caller(peer.ip(), &head.headers, &checks.trusted_proxies);
+            head.extensions.insert(caller);
+        }
+        Ok(page)
+    }
+
+    /// Reads a body, at most as much as is allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`BodyError`] when it is longer, too slow, or breaks off.
+    pub async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, BodyError> {
+        let read = self.try_read(headers, body).await;
+        if let Err(error) = &read {
+            self.refused.add(error.as_word());
+        }
+        read
+    }
+
+    async fn try_read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, BodyError> {
+        let (limit_bytes, after) = {
+            let checks = self.checks.load();
+            (checks.body_limit_bytes, checks.body_timeout)
+        };
+        let announced =
+            headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        if announced.is_some_and(|length: u64| length > limit_bytes as u64) {
+            return Err(BodyError::TooLong { limit_bytes });
+        }
+        if body.is_end_stream() {
+            return Ok(Bytes::new());
+        }
+        match timeout(after, Limited::new(body, limit_bytes).collect()).await {
+            Ok(Ok(whole)) => Ok(whole.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLong { limit_bytes }),
+            Ok(Err(error)) => Err(BodyError::CutOff(error)),
+            Err(_) => Err(BodyError::Slow { after }),
+        }
+    }
+}
+
+impl MeterSource for Door {
+    fn tell(&self, reading: &mut Reading) {
+        let help = "Requests that were not let in, by why";
+        let family = reading.counter("glossator_refused_requests", help);
+        for (reason, count) in self.refused.read() {
+            family.add(vec![("reason", reason.into())], count);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Who comes in, and what is read of them.
+
+use super::*;
+
+fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+}
+
+fn head(headers: HeaderMap) -> Parts {
+    let (mut head, ()) = http::Request::post("/mcp").body(()).unwrap().into_parts();
+    head.headers = headers;
+    head
+}
+
+#[track_caller]
+fn check(settings: &DoorSettings, host: &str, origin: Option<&str>, expected: bool) {
+    let mut pairs = vec![("host", host)];
+    pairs.extend(origin.map(|origin| ("origin", origin)));
+    let found = Door::new(settings).admit(&mut head(headers(&pairs)));
+    assert_eq!(found.is_ok(), expected, "{found:?}");
+}
+
+#[test]
+fn this_machine_comes_in_by_default_and_nobody_else() {
+    let settings = DoorSettings::default();
+    check(&settings, "127.0.0.1:8080", None, true);
+    check(&settings, "LocalHost", Some("http://localhost:6274"), true);
+    check(&settings, "[::1]:8080", Some("http://[::1]:8080"), true);
+    check(&settings, "evil.example.com", None, false);
+    check(&settings, "127.0.0.1.evil.example.com", None, false);
+    check(&settings, "localhost@evil.example.com", None, false);
+    check(&settings, "127.0.0.1:8080", Some("http://evil.example.com"), false);
+    check(&settings, "127.0.0.1:8080", Some("null"), false);
+    check(&settings, "127.0.0.1:8080", Some("http://127.0.0.1:8080/path"), false);
+}
+
+#[test]
+fn a_page_of_any_host_is_not_our_own() {
+    let settings = DoorSettings { allowed_hosts: vec!["*".into()], ..DoorSettings::default() };
+    check(&settings, "evil.example.com", None, true);
+    check(&settings, "evil.example.com:8080", Some("http://evil.example.com:8080"), false);
+    check(&settings, "127.0.0.1.evil.example.com", Some("http://127.0.0.1.evil.example.com"), false);
+    // An address is no name that somebody could have pointed here.
+    for ours in ["10.1.2.3:8080", "[fd00::1]:8080", "localhost:8080"] {
+        check(&settings, ours, Some(&format!("http://{ours}")), true);
+        check(&settings, ours, Some("http://evil.example.com:8080"), false);
+    }
+    check(&DoorSettings::default(), "localhost:8080", Some("ftp://localhost:8080"), false);
+}
+
+#[test]
+fn hosts_and_origins_can_be_allowed_by_name_or_altogether() {
+    let settings = DoorSettings {
+        allowed_hosts: vec!["tools.example.com:443".into()],
+        allowed_origins: vec!["https://app.example.com".into()],
+        ..DoorSettings::default()
+    };
+    check(&settings, "tools.example.com:443", Some("https://app.example.com"), true);
+    check(&settings, "tools.example.com:443", Some("http://app.example.com"), false);
+    check(&settings, "tools.example.com:443", Some("https://tools.example.com:443"), true);
+    check(&settings, "tools.example.com:80", None, false);
+    let open = DoorSettings {
+        allowed_hosts: vec!["*".into()],
+        allowed_origins: vec!["*".into()],
+        ..DoorSettings::default()
+    };
+    check(&open, "anything", Some("null"), true);
+}
+
+#[test]
+fn a_host_given_twice_or_not_at_all_is_refused() {
+    let door = Door::new(&DoorSettings::default());
+    assert!(door.admit(&mut head(HeaderMap::new())).is_err());
+    let mut twice = headers(&[("host", "localhost")]);
+    twice.append(header::HOST, "evil.example.com".parse().unwrap());
+    assert!(door.admit(&mut head(twice)).is_err());
+    let refused = door.admit(&mut head(headers(&[("host", "evil.example.com")]))).unwrap_err();
+    assert!(refused.to_string().contains("`evil.example.com`"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_body_is_read_to_its_limit() {
+    let door = Door::new(&DoorSettings { body_limit_bytes: 4, ..DoorSettings::default() });
+    assert_eq!(door.read(&HeaderMap::new(), Body::from("1234")).await.unwrap(), "1234");
+    let error = door.read(&HeaderMap::new(), Body::from("12345")).await.unwrap_err();
+    assert!(matches!(error, BodyError::TooLong { limit_bytes: 4 }), "{error}");
+    let announced = headers(&[("content-length", "5")]);
+    assert!(door.read(&announced, Body::empty()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_takes_too_long_is_not_waited_for() {
+    struct Never;
+    impl http_body::Body for Never {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+            std::task::Poll::Pending
+        }
+    }
+    let error = Door::new(&DoorSettings::default()).read(&HeaderMap::new(), Body::new(Never)).await;
+    assert_eq!(error.unwrap_err().status(), StatusCode::REQUEST_TIMEOUT);
+}
