@@ -18,7 +18,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/rest.rs::a_body_that_never_ends_is_not_waited_for",
             "tests/it/mcp/wire.rs::a_body_of_another_type_or_too_long_is_not_read",
             "tests/it/tls.rs::who_speaks_no_tls_or_says_nothing_is_left",
-            "src/face/door.rs::a_body_that_takes_too_long_is_not_waited_for",
+            "src/face/door/tests.rs::a_body_that_takes_too_long_is_not_waited_for",
         ],
     ),
     ("C4", &["tests/it/attacks.rs::a_head_that_comes_drop_by_drop_has_an_end"]),
@@ -162,14 +162,14 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         &[
             "tests/it/rest.rs::strangers_are_refused_and_probes_are_not",
             "tests/it/mcp/wire.rs::strangers_are_turned_away_before_anything_is_read",
-            "src/face/door.rs::a_host_given_twice_or_not_at_all_is_refused",
-            "src/face/door.rs::this_machine_comes_in_by_default_and_nobody_else",
+            "src/face/door/tests.rs::a_host_given_twice_or_not_at_all_is_refused",
+            "src/face/door/tests.rs::this_machine_comes_in_by_default_and_nobody_else",
         ],
     ),
     (
         "W2",
         &[
-            "src/face/door.rs::hosts_and_origins_can_be_allowed_by_name_or_altogether",
+            "src/face/door/tests.rs::hosts_and_origins_can_be_allowed_by_name_or_altogether",
             "tests/it/mcp/wire.rs::a_page_that_is_named_may_read_the_answer_and_no_other",
         ],
     ),
