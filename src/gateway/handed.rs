@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Map, Value};
 
 use super::{
-    Answered, Beside, Call, Snapshot, allowed,
+    Call, Snapshot,
     asking::Asking,
     audience::Telling,
-    finished,
+    calling::{Answered, Beside, allowed, finished},
     job::{Ended, Following, Step},
     questions::{Asker, Nobody},
     record::Record,

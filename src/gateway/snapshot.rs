@@ -1,0 +1,151 @@
+//! The state that is in force, compiled and whole, and how it differs from the one before.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, OnceLock},
+};
+
+use super::{Change, View, translating::Translating, views::Views};
+use crate::{
+    observe::{Meters, RouteMeters, Tracing},
+    policy::{Guarded, Guards, Passthrough, PolicyCounts},
+    prompt::PromptTable,
+    route::{Route, RouteTable, Scopes, UpstreamName},
+    tool::ToolName,
+};
+
+/// Everything that calls need, compiled and whole. A call ends with the snapshot it began with.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Which tool is bound to what.
+    pub table: RouteTable,
+    /// Whom to ask; every route's upstream is here.
+    pub upstreams: HashMap<UpstreamName, Guarded>,
+    /// The way that calls of a route take to its upstream, where it is another one.
+    pub ways: HashMap<ToolName, Guarded>,
+    /// How often the guards on all these ways did something.
+    pub counts: PolicyCounts,
+    /// What stands before each upstream, for who asks how it is.
+    pub guards: BTreeMap<UpstreamName, Guards>,
+    /// Who gets every path that is not ours, unread.
+    pub passthrough: Option<Passthrough>,
+    /// What a caller has to be allowed for that.
+    pub passthrough_scopes: Scopes,
+    /// What prompts there are.
+    pub prompts: PromptTable,
+    /// All of it, as clients read it.
+    pub all: View,
+    pub(super) views: Views,
+    pub(super) completes: OnceLock<bool>,
+    pub(super) translating: Translating,
+    pub(super) measured: HashMap<ToolName, Arc<RouteMeters>>,
+    pub(super) tracing: Tracing,
+    pub(super) meters: Meters,
+}
+
+impl Snapshot {
+    /// A snapshot over a table; the catalog is made of it.
+    pub fn new(
+        table: RouteTable,
+        upstreams: HashMap<UpstreamName, Guarded>,
+        passthrough: Option<Passthrough>,
+    ) -> Self {
+        let prompts = PromptTable::default();
+        Self {
+            all: View::of(&table, &prompts, |_| true),
+            views: Views::of(&table, &prompts),
+            table,
+            upstreams,
+            ways: HashMap::new(),
+            counts: PolicyCounts::default(),
+            guards: BTreeMap::new(),
+            passthrough,
+            passthrough_scopes: Scopes::default(),
+            prompts,
+            completes: OnceLock::new(),
+            translating: Translating::new(),
+            measured: HashMap::new(),
+            tracing: Tracing::off(),
+            meters: Meters::default(),
+        }
+        .counted_by(Meters::default())
+    }
+
+    /// The same with routes whose calls take a way of their own.
+    #[must_use]
+    pub fn with_ways(self, ways: HashMap<ToolName, Guarded>, counts: PolicyCounts) -> Self {
+        Self { ways, counts, ..self }
+    }
+
+    /// The same with what stands before each upstream.
+    #[must_use]
+    pub fn guarded_by(self, guards: BTreeMap<UpstreamName, Guards>) -> Self {
+        Self { guards, ..self }
+    }
+
+    /// The same with what a caller has to be allowed for what is handed through.
+    #[must_use]
+    pub fn with_passthrough_scopes(self, passthrough_scopes: Scopes) -> Self {
+        Self { passthrough_scopes, ..self }
+    }
+
+    /// The same with prompts.
+    #[must_use]
+    pub fn with_prompts(self, prompts: PromptTable) -> Self {
+        let all = View::of(&self.table, &prompts, |_| true);
+        let views = Views::of(&self.table, &prompts);
+        Self { prompts, all, views, completes: OnceLock::new(), ..self }
+    }
+
+    /// The same, counted by these.
+    #[must_use]
+    pub fn counted_by(self, meters: Meters) -> Self {
+        let routes = self.table.in_order().iter();
+        let measured =
+            routes.map(|route| (route.definition.name.clone(), meters_of(&meters, route))).collect();
+        Self { meters, measured, ..self }
+    }
+
+    /// The same, and told of in traces by this.
+    #[must_use]
+    pub fn traced_by(self, tracing: Tracing) -> Self {
+        Self { tracing, ..self }
+    }
+
+    /// What counts the calls of a route.
+    pub(super) fn meters_of(&self, route: &Route) -> Arc<RouteMeters> {
+        let known = self.measured.get(&route.definition.name);
+        known.map_or_else(|| meters_of(&self.meters, route), Arc::clone)
+    }
+
+    /// What a client that has read the lists of another one would read again.
+    pub(super) fn differences(&self, before: &Self) -> Vec<Change> {
+        let mut differences = Vec::new();
+        let (now, before) = (&self.all, &before.all);
+        if now.catalog != before.catalog {
+            differences.push(Change::Tools);
+        }
+        if now.prompts != before.prompts {
+            differences.push(Change::Prompts);
+        }
+        if now.resources != before.resources || now.resource_templates != before.resource_templates {
+            differences.push(Change::Resources);
+        }
+        differences
+    }
+
+    /// Whether there is anything to read.
+    pub fn has_resources(&self) -> bool {
+        !self.all.resources.is_empty() || !self.all.resource_templates.is_empty()
+    }
+
+    /// Whether somebody can be told when one of them changes.
+    pub fn watches_resources(&self) -> bool {
+        let mut resources = self.table.in_order().iter().filter_map(|route| route.resource.as_ref());
+        resources.any(|resource| resource.watch.is_some())
+    }
+}
+
+fn meters_of(meters: &Meters, route: &Route) -> Arc<RouteMeters> {
+    meters.route(route.definition.name.shared(), route.upstream.shared(), route.translator.rules.len())
+}
