@@ -3,6 +3,8 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    fs::File,
+    io::Read,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -184,25 +186,10 @@ fn contents_of(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
             "write it from the root on: `file:/run/secrets/token`",
         );
     }
-    let read = || -> std::io::Result<Vec<u8>> {
-        let file = std::fs::File::open(path)?;
-        let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut std::io::Read::take(file, SECRET_LIMIT_BYTES + 1), &mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = match read() {
+    let bytes = match bytes_of(path) {
         Ok(bytes) => bytes,
-        Err(error) => {
-            let why = super::folder::why(&error);
-            return refuse(format!("the file `{path}` {why}"), "put the secret there, or correct the path");
-        }
+        Err(Unread { message, help }) => return refuse(message, help),
     };
-    if bytes.len() as u64 > SECRET_LIMIT_BYTES {
-        return refuse(
-            format!("the file `{path}` has more than {SECRET_LIMIT_BYTES} bytes"),
-            "name a file that holds the value alone",
-        );
-    }
     let Ok(text) = String::from_utf8(bytes) else {
         return refuse(
             format!("the file `{path}` is not UTF-8 text"),
@@ -215,6 +202,27 @@ fn contents_of(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
         return refuse(format!("the file `{path}` is empty"), "put the secret there, or correct the path");
     }
     Some(trimmed.to_owned())
+}
+
+/// Why a file was not read, and what to do about it.
+pub(super) struct Unread {
+    pub(super) message: String,
+    pub(super) help: &'static str,
+}
+
+/// What is in a file, up to the limit of every file that a value names.
+pub(super) fn bytes_of(path: &str) -> Result<Vec<u8>, Unread> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(SECRET_LIMIT_BYTES + 1).read_to_end(&mut bytes));
+    if let Err(error) = read {
+        let message = format!("the file `{path}` {}", super::folder::why(&error));
+        return Err(Unread { message, help: "put the secret there, or correct the path" });
+    }
+    if bytes.len() as u64 > SECRET_LIMIT_BYTES {
+        let message = format!("the file `{path}` has more than {SECRET_LIMIT_BYTES} bytes");
+        return Err(Unread { message, help: "name a file that holds the value alone" });
+    }
+    Ok(bytes)
 }
 
 /// Whether what stands under a key of this name is probably a credential.

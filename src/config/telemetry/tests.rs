@@ -98,3 +98,21 @@ fn a_file_that_is_wrong_is_told_where() {
     let problems = loaded("", &[("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318")]).unwrap_err().to_string();
     assert!(problems.contains("OTEL_EXPORTER_OTLP_ENDPOINT"), "{problems}");
 }
+
+#[test]
+fn a_certificate_is_read_up_to_the_limit_of_every_file_that_is_named() {
+    let name = "OTEL_EXPORTER_OTLP_CERTIFICATE";
+    let path = std::env::temp_dir().join(format!("glossator-collector-{}.pem", std::process::id()));
+    // As long as a device is that never ends, for all that is read of it.
+    std::fs::File::create(&path).unwrap().set_len(1 << 31).unwrap();
+    let long = good("", &[ENDPOINT, (name, path.to_str().unwrap())]);
+    std::fs::remove_file(&path).unwrap();
+    let gone = good("", &[ENDPOINT, (name, path.to_str().unwrap())]);
+    for (loaded, words) in [(long, "has more than 1048576 bytes"), (gone, "is not there")] {
+        let warnings = loaded.warnings.iter().filter(|warning| warning.file == name);
+        let messages = warnings.map(|warning| warning.message.as_str()).collect::<Vec<_>>();
+        assert_eq!(messages, [format!("it is passed over: the file `{}` {words}", path.display())]);
+        assert!(loaded.named_files.contains(&path), "a change of it is seen");
+        assert!(loaded.telemetry.traces.is_some());
+    }
+}

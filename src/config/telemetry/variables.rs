@@ -1,7 +1,7 @@
 //! What every program with OpenTelemetry is told by variables. Of one that says nothing we know it is told that it is passed
 //! over, as the specification wants.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
@@ -10,7 +10,7 @@ use super::{
     super::{
         problem::{Problem, Severity},
         report::Report,
-        secret::Environment,
+        secret::{self, Environment, Unread},
     },
     Written,
 };
@@ -138,13 +138,15 @@ impl<'a> Variables<'a, '_> {
     pub(super) fn roots(&self) -> Option<Vec<u8>> {
         let name = "OTEL_EXPORTER_OTLP_CERTIFICATE";
         let path = self.get(name)?;
-        match std::fs::read(path) {
-            Ok(pem) => Some(pem),
-            Err(error) => {
-                self.pass_over(name, format!("it is passed over: {error}"), "name a file of roots in PEM");
-                None
-            }
+        if Path::new(path).is_absolute() {
+            self.report.names_file(Path::new(path));
         }
+        secret::bytes_of(path)
+            .map_err(|Unread { message, .. }| {
+                let message = format!("it is passed over: {message}");
+                self.pass_over(name, message, "name a file that begins `-----BEGIN CERTIFICATE-----`");
+            })
+            .ok()
     }
 
     pub(super) fn service(&self, written: &Written) -> Service {
