@@ -11,6 +11,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 case $target in /*) ;; *) target=$root/$target ;; esac
 
+# What the Python scripts share; none of it is left behind compiled.
+export PYTHONPATH=$root/tests/python PYTHONDONTWRITEBYTECODE=1
+
 started=()
 passed=0
 failed=0

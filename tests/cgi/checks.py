@@ -12,21 +12,10 @@ import statistics
 import sys
 import urllib.request
 
-broken = 0
+import verdict
+from verdict import equal, report
+
 SCRIPT = "/cgi-bin/functions"
-
-
-def report(what, good, why=""):
-    global broken
-    if good:
-        print(f"  passed  {what}")
-    else:
-        broken += 1
-        print(f"  FAILED  {what}: {why}")
-
-
-def equal(what, expected, found):
-    report(what, expected == found, f"expected {expected!r}, found {found!r}")
 
 
 def ask(port, method, path, body=None, headers=None, chunked=False):
@@ -132,4 +121,4 @@ def check_startup(glossator, config, limit):
 
 check = {"server": check_server, "startup": check_startup}[sys.argv[1]]
 check(*sys.argv[2:])
-sys.exit(1 if broken else 0)
+verdict.end()

@@ -4,20 +4,21 @@
 GET /page sends its first part, and the second when somebody asks for GET /go. Never heard of CGI or MCP.
 """
 
-import http.server
 import json
 import threading
+
+from legacy_http import Handler, serve
 
 go = threading.Event()
 
 
-class Functions(http.server.BaseHTTPRequestHandler):
+class Functions(Handler):
     def do_GET(self):
         if self.path == "/go":
             go.set()
-            return self.say(200, "gone on")
+            return self.say("gone on")
         if self.path != "/page":
-            return self.say(404, "no such page")
+            return self.say("no such page", 404)
         self.send_response(200)
         self.send_header("Content-Type", "text/plain")
         self.end_headers()
@@ -32,25 +33,13 @@ class Functions(http.server.BaseHTTPRequestHandler):
         arguments = json.loads(self.rfile.read(length) or "{}")
         name = self.path.removeprefix("/functions/")
         if name == "Add":
-            self.say(200, str(arguments["x"] + arguments["y"]))
+            self.say(str(arguments["x"] + arguments["y"]))
         elif name == "Divide" and arguments["y"] == 0:
-            self.say(200, "Error: division by zero")
+            self.say("Error: division by zero")
         elif name == "Swap":
-            self.say(200, f"[{arguments['y']} {arguments['x']}]")
+            self.say(f"[{arguments['y']} {arguments['x']}]")
         else:
-            self.say(404, f"Function not found: {name}\n")
-
-    def say(self, status, text):
-        self.send_response(status)
-        self.send_header("Content-Type", "text/plain; charset=utf-8")
-        self.send_header("Content-Length", str(len(text.encode())))
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, *_):
-        pass
+            self.say(f"Function not found: {name}\n", 404)
 
 
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Functions)
-print(f"on http://127.0.0.1:{server.server_address[1]}", flush=True)
-server.serve_forever()
+serve(Functions)

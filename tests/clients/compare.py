@@ -11,16 +11,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-broken = 0
-
-
-def report(what, good, why=""):
-    global broken
-    if good:
-        print(f"  passed  {what}")
-    else:
-        broken += 1
-        print(f"  FAILED  {what}: {why}")
+import verdict
+from verdict import report
 
 
 def problem(case, result):
@@ -150,8 +142,8 @@ def over_mcp(cases_path, rest_path, client_path, version):
 def main():
     what, *rest_of = sys.argv[1:]
     {"rest": over_rest, "client": over_mcp}[what](*rest_of)
-    return 1 if broken else 0
+    verdict.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

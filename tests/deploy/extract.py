@@ -15,18 +15,11 @@ import helm_python as helm
 import kubernetes_validate
 import yaml
 
+import verdict
+from verdict import report
+
 root, out = map(pathlib.Path, sys.argv[1:])
 deploy = root / "deploy"
-broken = 0
-
-
-def report(what, good, why=""):
-    global broken
-    if good:
-        print(f"  passed  {what}")
-    else:
-        broken += 1
-        print(f"  FAILED  {what}: {why}")
 
 
 def arguments(name, words):
@@ -214,4 +207,4 @@ metrics = sorted({name for expression in expressions for name in re.findall(r"(?
 ids = [panel["id"] for panel in board["panels"]]
 report("grafana: every panel has an id of its own", len(ids) == len(set(ids)), ids)
 
-sys.exit(1 if broken else 0)
+verdict.end()

@@ -6,22 +6,15 @@ import sys
 import urllib.error
 import urllib.request
 
+import verdict
+from verdict import equal
+
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientInfo": {"name": "mcp-servers", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 base = sys.argv[1]
-broken = 0
-
-
-def equal(what, expected, found):
-    global broken
-    if expected == found:
-        print(f"  passed  {what}")
-    else:
-        broken += 1
-        print(f"  FAILED  {what}: expected {expected!r}, found {found!r}")
 
 
 def http(path, body=None, headers=None):
@@ -91,4 +84,4 @@ for modern in (True, False):
     messages = mcp("tools/call", call, modern, token="t")
     told = [message["params"]["progress"] for message in messages if "method" in message]
     equal(f"progress goes on, modern: {modern}", (True, False), (len(told) > 1, messages[-1]["result"]["isError"]))
-sys.exit(1 if broken else 0)
+verdict.end()

@@ -15,25 +15,14 @@ import time
 import urllib.error
 import urllib.request
 
+import verdict
+from verdict import equal, report
+
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientInfo": {"name": "real-servers", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-broken = 0
-
-
-def report(what, good, why=""):
-    global broken
-    if good:
-        print(f"  passed  {what}")
-    else:
-        broken += 1
-        print(f"  FAILED  {what}: {why}")
-
-
-def equal(what, expected, found):
-    report(what, expected == found, f"expected {expected!r}, found {found!r}")
 
 
 def http(url, body=None, headers=None):
@@ -263,8 +252,8 @@ def gone(server, base, tool):
 def main():
     what, *rest_of = sys.argv[1:]
     {"nginx": nginx, "apache": apache, "haproxy": haproxy, "node": node, "gone": gone}[what](*rest_of)
-    return 1 if broken else 0
+    verdict.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

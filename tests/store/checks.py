@@ -12,18 +12,13 @@ import threading
 import time
 import urllib.request
 
+import verdict
+from verdict import report
 from world import Client, Stream, World, in_parallel, until
 
 work, glossator, config, store, haproxy = sys.argv[1:]
 world = World(pathlib.Path(work), glossator, config, store, haproxy)
 LEGACY = os.environ["LEGACY_URL"]
-broken = 0
-
-
-def judge(what, good, found=""):
-    global broken
-    broken += not good
-    print(f"  passed  {what}" if good else f"  FAILED  {what}: {found}", flush=True)
 
 
 def say(text):
@@ -43,11 +38,11 @@ def limits():
         replies = in_parallel(12, lambda _: [Client(world.port).rest(tool) for _ in range(10)])
         replies = [reply for of_one in replies for reply in of_one]
         statuses = collections.Counter(status for status, _, _ in replies)
-        judge(f"{tool}: of 120 calls at once 40 are let through", statuses == {200: 40, 429: 80}, statuses)
+        report(f"{tool}: of 120 calls at once 40 are let through", statuses == {200: 40, 429: 80}, statuses)
         served = collections.Counter(headers["X-Replica"] for status, headers, _ in replies if status == 200)
-        judge("... by three replicas together", len(served) == 3, served)
+        report("... by three replicas together", len(served) == 3, served)
         again = [int(headers["Retry-After"]) for status, headers, _ in replies if status == 429]
-        judge("... and the others are told when to come again", all(1 <= wait <= 90 for wait in again), sorted(again)[-3:])
+        report("... and the others are told when to come again", all(1 <= wait <= 90 for wait in again), sorted(again)[-3:])
     begun, seconds = time.monotonic(), 3
 
     def hammer(_):
@@ -60,19 +55,19 @@ def limits():
     through = sum(in_parallel(9, hammer))
     took = time.monotonic() - begun
     most = 20 + 20 * took
-    judge("twenty a second and a burst of twenty, and no more", 0.8 * most <= through <= most + 1, (through, most))
+    report("twenty a second and a burst of twenty, and no more", 0.8 * most <= through <= most + 1, (through, most))
 
 
 def cache():
     first = Client(world.port).rest("kept", {"of": "pages"})
     replies = [Client(world.port).rest("kept", {"of": "pages"}) for _ in range(30)]
-    judge("a reply that one replica keeps all give", asked("pages") == 1, asked("pages"))
+    report("a reply that one replica keeps all give", asked("pages") == 1, asked("pages"))
     same = all("pages 1" in text and int(headers["Age"]) >= 0 for _, headers, text in replies)
-    judge("... word for word, with its age", "pages 1" in first[2] and same, replies[:2])
-    judge("... three replicas do", len({headers["X-Replica"] for _, headers, _ in replies}) == 3)
+    report("... word for word, with its age", "pages 1" in first[2] and same, replies[:2])
+    report("... three replicas do", len({headers["X-Replica"] for _, headers, _ in replies}) == 3)
     # Many at once, of something new: each replica asks once at most, and then all have it.
     in_parallel(30, lambda _: Client(world.port).rest("kept", {"of": "burst"}))
-    judge("of thirty calls at once each replica asks once at most", 1 <= asked("burst") <= 3, asked("burst"))
+    report("of thirty calls at once each replica asks once at most", 1 <= asked("burst") <= 3, asked("burst"))
 
 
 UPDATED = "notifications/resources/updated"
@@ -99,17 +94,17 @@ def subscriptions():
     older = older_stream(world.ports[0], session)
     params = {"uri": "news://today"}
     status, _, text = Client(world.ports[1]).mcp("2025-11-25", "resources/subscribe", params, session=session)
-    judge("a subscription is taken by a replica without the stream", status == 200 and '"result":{}' in text, text)
+    report("a subscription is taken by a replica without the stream", status == 200 and '"result":{}' in text, text)
     time.sleep(1)
     urllib.request.urlopen(f"{LEGACY}/count/edition", timeout=5).read()
     begun = time.monotonic()
     for stream in [*newer, older]:
         until("a change", lambda: stream.count(UPDATED))
-    judge("a change is told on every stream of both eras", True)
+    report("a change is told on every stream of both eras", True)
     say(f"the last one hears of it after {time.monotonic() - begun:.2f} s")
     time.sleep(1)
     counts = [stream.count(UPDATED) for stream in [*newer, older]]
-    judge("... once", counts == [1] * 4, counts)
+    report("... once", counts == [1] * 4, counts)
     # The replica with the stream is killed; another one knows what the session subscribed to.
     world.replicas[0].kill()
     older = older_stream(world.ports[2], session)
@@ -118,7 +113,7 @@ def subscriptions():
     time.sleep(0.7)
     urllib.request.urlopen(f"{LEGACY}/count/edition", timeout=5).read()
     until("a change", lambda: older.count(UPDATED))
-    judge("a session goes on at another replica when its own is killed", True)
+    report("a session goes on at another replica when its own is killed", True)
 
 
 # -- What is lost -----------------------------------------------------------------------
@@ -173,11 +168,11 @@ def killed_replicas():
             unexplained.append((text, server, status, reply[:200]))
     count = sum(map(len, kills.values()))
     say(f"{len(calls)} calls, {count} kills, {len(failed)} calls in flight on a killed replica lost")
-    judge("every replica was killed under load", len(kills) == 3 and count >= 6, dict(kills))
-    judge("every call that failed was in flight on a replica that was killed", not unexplained, unexplained[:3])
+    report("every replica was killed under load", len(kills) == 3 and count >= 6, dict(kills))
+    report("every call that failed was in flight on a replica that was killed", not unexplained, unexplained[:3])
     for kind, name in enumerate(["REST", "MCP 2026-07-28", "MCP 2025-11-25"]):
         of_kind = [call for call in calls if call[1] == kind]
-        judge(f"... {name}: {len(of_kind)} calls", len(of_kind) > 200, len(of_kind))
+        report(f"... {name}: {len(of_kind)} calls", len(of_kind) > 200, len(of_kind))
 
 
 # -- Without the store ------------------------------------------------------------------
@@ -207,12 +202,12 @@ def without_store(what, leave, come_back):
     seen = time.monotonic()
     say(f"{what}: every replica knows after {seen - gone:.2f} s")
     ready = [world.ready(number) for number in range(3)]
-    judge(f"{what}: replicas stay ready, and say so", all(one["ready"] for one in ready), ready)
-    judge("... and on /metrics", world.metric(0, "glossator_shared_store_up") == 0)
+    report(f"{what}: replicas stay ready, and say so", all(one["ready"] for one in ready), ready)
+    report("... and on /metrics", world.metric(0, "glossator_shared_store_up") == 0)
     through = [sum(Client(port).rest("allowed")[0] == 200 for _ in range(15)) for port in world.ports]
-    judge("... `allow`: everybody is let through", through == [15] * 3, through)
+    report("... `allow`: everybody is let through", through == [15] * 3, through)
     through = [sum(Client(port).rest("local")[0] == 200 for _ in range(15)) for port in world.ports]
-    judge("... `local`: each replica counts for itself", all(count <= 10 for count in through), through)
+    report("... `local`: each replica counts for itself", all(count <= 10 for count in through), through)
     say(f"local: {through} let through by the three")
     back = time.monotonic()
     come_back()
@@ -224,15 +219,15 @@ def without_store(what, leave, come_back):
     loading.join()
     plain = [call for call in calls if call[0] in ("echo", "kept")]
     bad = [call for call in plain if call[3] != 200]
-    judge("... calls that need no limit fail not once", len(plain) > 200 and not bad, (len(plain), bad[:2]))
+    report("... calls that need no limit fail not once", len(plain) > 200 and not bad, (len(plain), bad[:2]))
     refused = {call[3] for call in calls if call[0] == "refused" and seen < call[1] < back}
-    judge("... `refuse`: nobody is let through", refused == {503}, refused)
+    report("... `refuse`: nobody is let through", refused == {503}, refused)
     after = {call[3] for call in calls if call[0] == "refused" and call[1] > again}
-    judge("... and everybody again when it is back", after == {200}, after)
+    report("... and everybody again when it is back", after == {200}, after)
     longest = max((call[2] for call in calls if gone < call[1] < seen), default=0)
     later = [call[2] for call in calls if seen < call[1] < back and call[0] == "refused"]
-    judge("... a call waits for it as long as its timeout at most", longest < 0.25 + 0.4, longest)
-    judge("... and not at all once it is known", later and sorted(later)[len(later) // 2] < 0.05, later[:3])
+    report("... a call waits for it as long as its timeout at most", longest < 0.25 + 0.4, longest)
+    report("... and not at all once it is known", later and sorted(later)[len(later) // 2] < 0.05, later[:3])
     say(f"longest call {longest * 1000:.0f} ms before it was known, then {max(later, default=0) * 1000:.0f} ms")
 
 
@@ -251,7 +246,7 @@ try:
     without_store("the store hangs", lambda: world.store.send(stop), lambda: world.store.send(go))
     told = [line for line in world.replicas[1].log.read_text().splitlines() if '"the shared store ' in line]
     gone = [line for line in told if "store is gone" in line]
-    judge("the log has a line when it goes and one when it comes", len(gone) == 2 and len(told) <= 20, told)
+    report("the log has a line when it goes and one when it comes", len(gone) == 2 and len(told) <= 20, told)
 finally:
     world.end()
-sys.exit(1 if broken else 0)
+verdict.end()

@@ -4,13 +4,14 @@
 import collections
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from legacy_http import Handler, serve
 
 counts = collections.Counter()
 lock = threading.Lock()
 
 
-class Handler(BaseHTTPRequestHandler):
+class Counting(Handler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
@@ -26,22 +27,7 @@ class Handler(BaseHTTPRequestHandler):
             with lock:
                 counts[rest] += 1
                 text = f"{rest} {counts[rest]}"
-        body = text.encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/plain")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+        self.say(text)
 
 
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-
-
-server = Server(("127.0.0.1", 0), Handler)
-print(f"legacy server on http://127.0.0.1:{server.server_port}", flush=True)
-server.serve_forever()
+serve(Counting)
