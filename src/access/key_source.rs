@@ -15,10 +15,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header, uri::PathAndQuery};
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 use tower::Service;
 use tracing::{info, warn};
 
@@ -27,7 +24,7 @@ use crate::{
     observe::Chain,
     route::{HttpRequest, Under},
     upstream::{
-        Ask, Due,
+        Ask, Coming, Due,
         http::{HttpSettings, HttpUpstream},
     },
 };
@@ -82,8 +79,8 @@ pub(super) struct Held {
 
 #[derive(Default)]
 struct Asking {
-    /// Becomes `true` when the question that is on its way is over.
-    coming: Option<watch::Receiver<bool>>,
+    /// The question that was sent last.
+    coming: Option<Coming<()>>,
     asked: Option<Instant>,
 }
 
@@ -149,9 +146,9 @@ impl KeySet {
         {
             return Ok(Arc::clone(held));
         }
-        if let Some(mut coming) = self.0.ask() {
-            // An error says that nobody is there to tell: the question is over, too.
-            let _ = coming.wait_for(|is_over| *is_over).await;
+        if let Some(coming) = self.0.ask() {
+            // Whether it brought a list is seen below.
+            let _ = coming.answer().await;
         }
         self.current().ok_or(Denied::Unchecked)
     }
@@ -163,24 +160,18 @@ impl Shared {
     }
 
     /// Asks for the list, unless it is too early for that. It goes on when nobody waits any more.
-    fn ask(self: &Arc<Self>) -> Option<watch::Receiver<bool>> {
+    fn ask(self: &Arc<Self>) -> Option<Coming<()>> {
         let server = self.server.as_ref()?;
         let mut asking = self.asking();
-        if let Some(coming) = &asking.coming
-            && !*coming.borrow()
-            && coming.has_changed().is_ok()
-        {
+        if let Some(coming) = asking.coming.as_ref().filter(|coming| coming.is_under_way()) {
             return Some(coming.clone());
         }
         if asking.asked.is_some_and(|asked| asked.elapsed() < REST) {
             return None;
         }
         asking.asked = Some(Instant::now());
-        let (teller, coming) = watch::channel(false);
-        asking.coming = Some(coming.clone());
-        drop(asking);
         let (shared, listing) = (Arc::clone(self), server());
-        tokio::spawn(async move {
+        let coming = Coming::of(async move {
             match timeout(ANSWER_TIMEOUT, listing).await {
                 Ok(Ok(keys)) => shared.hold(keys),
                 Ok(Err(why)) => warn!(%why, "the keys that tokens are checked with could not be had"),
@@ -188,8 +179,8 @@ impl Shared {
                     warn!(after = ?ANSWER_TIMEOUT, "the keys that tokens are checked with did not come in time")
                 }
             }
-            teller.send_replace(true);
         });
+        asking.coming = Some(coming.clone());
         Some(coming)
     }
 

@@ -6,7 +6,6 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::{sync::watch, task::AbortHandle};
 use tower::Service;
 
 use super::{
@@ -16,7 +15,7 @@ use super::{
 use crate::{
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, PendingReply, UpstreamError},
+    upstream::{Ask, Coming, PendingReply, UpstreamError},
 };
 
 /// Gives all who ask for the same, while it is being asked for, one reply. The request goes on as long as one of them
@@ -41,13 +40,12 @@ pub struct Flights {
 struct Flight {
     key: Arc<Key>,
     flights: Arc<Flights>,
-    outcome: watch::Receiver<Option<Result<Reply, UpstreamError>>>,
-    task: AbortHandle,
+    reply: Coming<Result<Reply, UpstreamError>>,
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.task.abort();
+        self.reply.abort();
         self.flights.remove_if_over(&self.key);
     }
 }
@@ -91,16 +89,14 @@ impl<S: Answers + Clone + Send + 'static> Coalesce<S> {
         ask.due = ask.due.for_everybody();
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
-        let (sender, outcome) = watch::channel(None);
         let (flights, landed) = (self.flights.clone(), key.clone());
-        let task = tokio::spawn(async move {
+        let reply = Coming::of(async move {
             let result = inner.call(ask).await;
             // Who comes from now on asks anew.
             flights.under_way().remove(&landed);
-            sender.send_replace(Some(result));
+            result
         });
-        let task = task.abort_handle();
-        let flight = Arc::new(Flight { key: key.clone(), flights: self.flights.clone(), outcome, task });
+        let flight = Arc::new(Flight { key: key.clone(), flights: self.flights.clone(), reply });
         under_way.insert(key, Arc::downgrade(&flight));
         flight
     }
@@ -118,15 +114,12 @@ impl<S: Answers + Clone + Send + 'static> Service<Ask> for Coalesce<S> {
     fn call(&mut self, ask: Ask) -> Self::Future {
         let flight = self.flight(ask);
         Box::pin(async move {
-            let mut outcome = flight.outcome.clone();
-            match outcome.wait_for(Option::is_some).await.as_deref() {
-                Ok(Some(result)) => result.clone(),
-                // The task that asked is gone without a word: it panicked, or the process ends.
-                Ok(None) | Err(_) => Err(UpstreamError::CutOff {
+            flight.reply.answer().await.unwrap_or_else(|| {
+                Err(UpstreamError::CutOff {
                     upstream: flight.flights.upstream.clone(),
                     source: "the task that asked ended early".into(),
-                }),
-            }
+                })
+            })
         })
     }
 }

@@ -26,6 +26,15 @@ def arguments(name, words):
     (out / f"{name}.args").write_text("".join(f"{word}\n" for word in words))
 
 
+def valid(where, document):
+    try:
+        kubernetes_validate.validate(document, "1.31", strict=True)
+        why = None
+    except Exception as error:
+        why = str(error)
+    report(f"{where}: {document['kind']} is valid for Kubernetes 1.31", why is None, why)
+
+
 # -- Containerfile
 lines = re.sub(r"\\\n", " ", (deploy / "Containerfile").read_text()).splitlines()
 said = {}
@@ -66,12 +75,7 @@ by_kind = {d["kind"]: d for d in documents}
 wanted = {"ConfigMap", "Deployment", "Service", "HorizontalPodAutoscaler", "NetworkPolicy"}
 report("kubernetes: what it is made of", set(by_kind) == wanted, list(by_kind))
 for document in documents:
-    try:
-        kubernetes_validate.validate(document, "1.31", strict=True)
-        why = None
-    except Exception as error:
-        why = str(error)
-    report(f"kubernetes: {document['kind']} is valid for Kubernetes 1.31", why is None, why)
+    valid("kubernetes", document)
 config, deployment, service = by_kind["ConfigMap"], by_kind["Deployment"], by_kind["Service"]
 (out / "kubernetes.yaml").write_text(config["data"]["glossator.yaml"])
 pod = deployment["spec"]["template"]
@@ -143,12 +147,7 @@ with helm.Chart.load(chart_folder) as chart:
         for document in made:
             if document["apiVersion"].startswith("monitoring.coreos.com/"):
                 continue    # not of Kubernetes itself
-            try:
-                kubernetes_validate.validate(document, "1.31", strict=True)
-                why = None
-            except Exception as error:
-                why = str(error)
-            report(f"helm, {example}: {document['kind']} is valid for Kubernetes 1.31", why is None, why)
+            valid(f"helm, {example}", document)
         of = {d["kind"]: d for d in made if not d["metadata"]["name"].endswith("-operators")}
         pod = of["Deployment"]["spec"]["template"]
         box = pod["spec"]["containers"][0]

@@ -10,7 +10,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::support::{Client, Gate, Loaded, Proxy, RouteExt, Scripted, Setup, Step, reply, route, soon};
+use crate::support::{Client, Loaded, Proxy, RouteExt, Scripted, Setup, reply, route, soon};
 
 /// The program before a server that says it is well to everybody, with everything else handed through.
 async fn handing_through() -> (Proxy, Scripted) {
@@ -133,12 +133,7 @@ async fn who_sits_there_makes_room_for_who_asks() {
 
 #[tokio::test]
 async fn nobody_who_waits_for_an_answer_makes_room() {
-    let gate = Gate::new();
-    let held = gate.clone();
-    let upstream = Scripted::start(move |_| {
-        vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", "well"))]
-    })
-    .await;
+    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
     setup.server.connection_limit = 8;
     let proxy = setup.start().await;

@@ -309,15 +309,7 @@ async fn a_mounted_folder_that_is_swapped_is_read_again() {
 #[cfg(unix)]
 #[tokio::test]
 async fn a_process_that_is_told_to_stop_is_not_ready_and_finishes_what_it_has() {
-    let gate = crate::support::Gate::new();
-    let held = gate.clone();
-    let upstream = Scripted::start(move |_| {
-        vec![
-            crate::support::Step::Hold(held.clone()),
-            crate::support::Step::Send(reply("200 OK", "text/plain", "done")),
-        ]
-    })
-    .await;
+    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
     let mut program = Program::start(&config_of(&upstream, &["a"], ""), &["--listen", "127.0.0.1:0"]).await;
     let mut calling = program.connect().await;
     let mut operator = operators(&mut program).await;

@@ -176,17 +176,31 @@ async fn a_question_is_answered_by_whom_it_was_asked() {
     assert_eq!(upstream.state().asked.len(), 1);
 }
 
-#[tokio::test]
-async fn a_question_on_a_stream_is_answered_by_whom_it_was_asked() {
-    let (upstream, served) = served(&Gate::new()).await;
-    let (own, others) = (session(&served, OWNER).await, session(&served, OTHER).await);
+/// A call that asks before it does anything.
+struct Questioned {
+    waiting: Client,
+    told: String,
+    /// What says yes to it.
+    answer: Value,
+}
+
+/// The owner begins to delete a page, in a session.
+async fn questioned(served: &Loaded, session: &str) -> Questioned {
     let params = json!({ "name": "delete_page", "arguments": { "id": "7" } });
     let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params });
-    let mut waiting = begin(&served, OWNER, OLDER, call, &own).await;
+    let mut waiting = begin(served, OWNER, OLDER, call, session).await;
     let told = waiting.read_until("\"elicitation/create\"").await;
     let data = told.lines().find_map(|line| line.strip_prefix("data: {")).unwrap();
     let question: Value = serde_json::from_str(&format!("{{{data}")).unwrap();
     let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "accept" } });
+    Questioned { waiting, told, answer }
+}
+
+#[tokio::test]
+async fn a_question_on_a_stream_is_answered_by_whom_it_was_asked() {
+    let (upstream, served) = served(&Gate::new()).await;
+    let (own, others) = (session(&served, OWNER).await, session(&served, OTHER).await);
+    let Questioned { mut waiting, answer, .. } = questioned(&served, &own).await;
     for (key, headers, status) in [(OTHER, &others, 400), (OTHER, &String::new(), 400), (OTHER, &own, 404)] {
         let refused = send(&served, key, OLDER, answer.clone(), headers).await;
         assert_eq!(refused.status, status, "{}", refused.text());
@@ -274,13 +288,7 @@ async fn replicas_tell_one_another_who_asks_and_nobody_else_can() {
     assert_eq!(task["result"]["status"], "input_required", "{task}");
     // A question that the first has asked.
     let (own, others) = (session(&one, OWNER).await, session(&two, OTHER).await);
-    let params = json!({ "name": "delete_page", "arguments": { "id": "7" } });
-    let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params });
-    let mut waiting = begin(&one, OWNER, OLDER, call, &own).await;
-    let told = waiting.read_until("\"elicitation/create\"").await;
-    let data = told.lines().find_map(|line| line.strip_prefix("data: {")).unwrap();
-    let question: Value = serde_json::from_str(&format!("{{{data}")).unwrap();
-    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "accept" } });
+    let Questioned { waiting, told, answer } = questioned(&one, &own).await;
     for (key, headers, status) in [(OTHER, &others, 400), (OTHER, &own, 404)] {
         assert_eq!(send(&two, key, OLDER, answer.clone(), headers).await.status, status);
     }

@@ -201,12 +201,7 @@ async fn an_old_reply_is_asked_about_by_its_tag() {
 
 #[tokio::test]
 async fn calls_for_the_same_are_one_request_which_lives_as_long_as_one_of_them_waits() {
-    let gate = Gate::new();
-    let held = gate.clone();
-    let upstream = Scripted::start(move |_| {
-        vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", "done"))]
-    })
-    .await;
+    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
     let text =
         "upstreams: { old: OLD }\nroutes: { a: { description: A., request: GET old/a, coalesce: true } }";
     let served = serve(&upstream, text).await;

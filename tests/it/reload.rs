@@ -3,7 +3,7 @@
 use glossator::config::{self, Sources};
 use serde_json::{Value, json};
 
-use crate::support::{Client, Gate, Loaded, Scripted, Step, reply};
+use crate::support::{Client, Loaded, Scripted, reply};
 #[cfg(unix)]
 use crate::support::{Program, soon};
 
@@ -32,12 +32,7 @@ async fn tools(client: &mut Client) -> Vec<String> {
 
 #[tokio::test]
 async fn a_call_in_flight_ends_with_the_table_that_it_began_with() {
-    let gate = Gate::new();
-    let held = gate.clone();
-    let upstream = Scripted::start(move |_| {
-        vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", "done"))]
-    })
-    .await;
+    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
     let mut served = Loaded::start(&load(&config(&upstream, &["old_tool"], ""))).await;
     let (mut calling, mut client) = (served.connect().await, served.connect().await);
     calling.write("POST /tools/old_tool HTTP/1.1\r\nHost: localhost\r\n\r\n").await;

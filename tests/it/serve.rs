@@ -12,12 +12,7 @@ use crate::support::{Client, Gate, Program, Scripted, Setup, Step, reply, soon};
 
 #[tokio::test]
 async fn a_request_in_flight_is_finished_before_the_end() {
-    let gate = Gate::new();
-    let held = gate.clone();
-    let upstream = Scripted::start(move |_| {
-        vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", "done"))]
-    })
-    .await;
+    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
     let mut proxy = Setup::new(upstream.address).start().await;
     let mut idle = proxy.connect().await;
     assert_eq!(idle.ask("GET /health", &[], "").await.status, 200);
@@ -113,12 +108,7 @@ async fn a_head_has_limits() {
 
 #[tokio::test]
 async fn one_connection_more_than_the_limit_waits_while_all_others_are_asked_for_something() {
-    let gate = Gate::new();
-    let held = gate.clone();
-    let upstream = Scripted::start(move |_| {
-        vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", "ok"))]
-    })
-    .await;
+    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     setup.server.connection_limit = 1;
     let proxy = setup.start().await;

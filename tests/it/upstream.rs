@@ -159,12 +159,7 @@ async fn a_silent_or_trickling_upstream_meets_the_deadline() {
 
 #[tokio::test]
 async fn who_finds_no_place_is_told_to_come_back() {
-    let gate = Gate::new();
-    let held = gate.clone();
-    let upstream = Scripted::start(move |_| {
-        vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", "done"))]
-    })
-    .await;
+    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
     let mut setup = Setup::new(upstream.address);
     setup.policy = PolicySettings {
         in_flight_limit: 1,

@@ -1,17 +1,7 @@
 //! Where traces and metrics are sent.
 
 use super::*;
-
-/// `off`, and the words of `OTEL_TRACES_SAMPLER`.
-const TRACES: &[&str] = &[
-    "off",
-    "always_on",
-    "always_off",
-    "traceidratio",
-    "parentbased_always_on",
-    "parentbased_always_off",
-    "parentbased_traceidratio",
-];
+use crate::observe::Sampling;
 
 pub(in crate::config) static TELEMETRY: Keys = Keys {
     of: "`telemetry`",
@@ -30,7 +20,7 @@ pub(in crate::config) static TELEMETRY: Keys = Keys {
         key("tls", Section(&TLS), "Whom an `https://` endpoint is taken for, and who we are."),
         key(
             "traces",
-            Word(TRACES),
+            Word(Sampling::WORDS_OR_OFF),
             "Which traces are told of, or `off`. Default `parentbased_always_on`: a caller that names a trace decides, and all others are.",
         ),
         key(

@@ -23,16 +23,7 @@ impl Reader<'_, '_> {
         text: &str,
     ) -> Option<(PathTemplate, Vec<(String, ValueTemplate)>)> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
-        let path = match PathTemplate::parse(path) {
-            Ok(path) => path,
-            Err(error) => {
-                self.report.error(node.span, error.to_string(), "write `/forecast/{city}`");
-                return None;
-            }
-        };
-        for name in path.arguments() {
-            self.asked.add(name, false, language::words_in(self.report, node.span, name));
-        }
+        let path = self.path(node, path, "write `/forecast/{city}`")?;
         let mut parameters = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let decode =
@@ -47,6 +38,21 @@ impl Reader<'_, '_> {
         Some((path, parameters))
     }
 
+    /// A path, whose arguments are asked for.
+    fn path(&mut self, node: &Node, text: &str, help: &str) -> Option<PathTemplate> {
+        let path = match PathTemplate::parse(text) {
+            Ok(path) => path,
+            Err(error) => {
+                self.report.error(node.span, error.to_string(), help);
+                return None;
+            }
+        };
+        for name in path.arguments() {
+            self.asked.add(name, false, language::words_in(self.report, node.span, name));
+        }
+        Some(path)
+    }
+
     /// The value of a parameter in a line: a text with `{argument}` in it.
     fn query_value(&mut self, node: &Node, value: &str) -> Option<ValueTemplate> {
         if value.contains("{{") {
@@ -55,19 +61,8 @@ impl Reader<'_, '_> {
             self.report.error(node.span, "a request in a line takes no templates", help);
             return None;
         }
-        let path = match PathTemplate::parse(&format!(
-            "/{}",
-            value.replace(|c: char| c != '{' && c != '}' && !is_name(c), "-")
-        )) {
-            Ok(path) => path,
-            Err(error) => {
-                self.report.error(node.span, error.to_string(), "write `?units={units}`");
-                return None;
-            }
-        };
-        for name in path.arguments() {
-            self.asked.add(name, false, language::words_in(self.report, node.span, name));
-        }
+        let plain = value.replace(|c: char| c != '{' && c != '}' && !is_name(c), "-");
+        self.path(node, &format!("/{plain}"), "write `?units={units}`")?;
         if let Some(name) = value
             .strip_prefix('{')
             .and_then(|rest| rest.strip_suffix('}'))

@@ -26,7 +26,11 @@ impl Default for Sampling {
 
 impl Sampling {
     /// The words for them, as `OTEL_TRACES_SAMPLER` has them.
-    pub const WORDS: &'static [&'static str] = &[
+    pub const WORDS: &'static [&'static str] = Self::WORDS_OR_OFF.split_at(1).1;
+
+    /// The same, and first the word for none.
+    pub const WORDS_OR_OFF: &'static [&'static str] = &[
+        "off",
         "always_on",
         "always_off",
         "traceidratio",

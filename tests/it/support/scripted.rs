@@ -125,6 +125,14 @@ impl Scripted {
         Self::start(move |_| vec![Step::Send(reply.clone())]).await
     }
 
+    /// Starts one that answers with it once the gate is open.
+    pub(crate) async fn holding(reply: impl Into<Vec<u8>>) -> (Self, Gate) {
+        let (reply, gate) = (reply.into(), Gate::new());
+        let held = gate.clone();
+        let script = move |_: &Asked| vec![Step::Hold(held.clone()), Step::Send(reply.clone())];
+        (Self::start(script).await, gate)
+    }
+
     /// What has happened so far.
     pub(crate) fn state(&self) -> State {
         self.state.borrow().clone()

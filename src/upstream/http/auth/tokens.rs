@@ -8,14 +8,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
 use super::{BearerToken, Credential, CredentialError};
-use crate::observe::Chain;
+use crate::{observe::Chain, upstream::Coming};
 
 /// How long a token server may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,8 +53,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     held: Option<Held>,
-    /// Tells what comes of the question that is on its way.
-    coming: Option<watch::Receiver<Option<Outcome>>>,
+    /// What comes of the question that is on its way.
+    coming: Option<Coming<Outcome>>,
     trouble: Option<Trouble>,
     /// How many tokens there have been.
     count: u64,
@@ -86,7 +83,7 @@ impl Tokens {
 
     /// The token that is there; where there is none that can be sent, the next.
     pub(super) async fn credential(&self) -> Outcome {
-        let mut coming = {
+        let coming = {
             let mut state = self.shared.state();
             let now = Instant::now();
             if let Some(held) = state.held.as_ref().filter(|held| now < held.sent_until) {
@@ -99,10 +96,7 @@ impl Tokens {
             }
             self.shared.coming(&mut state)?
         };
-        match coming.wait_for(Option::is_some).await.as_deref() {
-            Ok(Some(outcome)) => outcome.clone(),
-            Ok(None) | Err(_) => Err(Arc::new(CredentialError::Lost)),
-        }
+        coming.answer().await.unwrap_or_else(|| Err(Arc::new(CredentialError::Lost)))
     }
 
     /// Learns that the upstream took a token.
@@ -146,16 +140,9 @@ impl Shared {
     }
 
     /// What comes of the question that is on its way; one is sent where none is, unless it is too early for that.
-    ///
-    /// It goes on when nobody waits any more: the next call has use for what it brings.
-    fn coming(
-        self: &Arc<Self>,
-        state: &mut State,
-    ) -> Result<watch::Receiver<Option<Outcome>>, Arc<CredentialError>> {
-        if let Some(coming) = &state.coming
-            // One that panicked brings nothing.
-            && (coming.has_changed().is_ok() || coming.borrow().is_some())
-        {
+    /// The next call has use for what it brings when nobody waits any more.
+    fn coming(self: &Arc<Self>, state: &mut State) -> Result<Coming<Outcome>, Arc<CredentialError>> {
+        if let Some(coming) = state.coming.as_ref().filter(|coming| coming.is_under_way()) {
             return Ok(coming.clone());
         }
         let now = Instant::now();
@@ -165,15 +152,13 @@ impl Shared {
             let (failures, source) = (*failures, last.clone());
             return Err(Arc::new(CredentialError::Resting { rest: *until - now, failures, source }));
         }
-        let (teller, coming) = watch::channel(None);
-        state.coming = Some(coming.clone());
         let (shared, asked) = (self.clone(), (self.ask)());
-        tokio::spawn(async move {
+        let coming = Coming::of(async move {
             let answer = timeout(ANSWER_TIMEOUT, asked).await;
             let answer = answer.unwrap_or(Err(CredentialError::Deadline { after: ANSWER_TIMEOUT }));
-            let outcome = shared.learn(answer, now);
-            teller.send_replace(Some(outcome));
+            shared.learn(answer, now)
         });
+        state.coming = Some(coming.clone());
         Ok(coming)
     }
 
