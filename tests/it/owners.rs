@@ -312,3 +312,43 @@ async fn replicas_tell_one_another_who_asks_and_nobody_else_can() {
         assert_eq!(opened(&two, "", &format!("{own}{told}")).await.status, 401);
     }
 }
+
+#[tokio::test]
+async fn what_a_replica_says_of_a_caller_holds_for_one_request() {
+    let gate = Gate::new();
+    let upstream = upstream(&gate).await;
+    // Somebody stands before the first replica and overhears what it is told.
+    let relay = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    let one = Loaded::start(&load(&upstream, &format!(", peer: 'http://{}'", relay.address))).await;
+    let two = replica(&upstream).await;
+    let id = begun(&one, "make_plan").await;
+    about(&two, OWNER, "tasks/get", &id, json!({ "taskId": id })).await;
+    let overheard = relay.state().asked[0].clone();
+    let (head, body) = (overheard.head.clone(), String::from_utf8(overheard.body.clone()).unwrap());
+    assert!(head.contains("glossator-caller: ") && !head.contains(OWNER), "{head}");
+    let replayed = async |head: String, body: String| {
+        let mut client = one.connect().await;
+        client.write(format!("{head}{body}")).await;
+        soon("the answer", client.read(false)).await
+    };
+    let replaced = |from: &str, to: &str| {
+        assert!(head.contains(from), "{head}");
+        head.replace(from, to)
+    };
+    let same = replayed(head.clone(), body.clone()).await;
+    assert!(same.status == 200 && same.text().contains("input_required"), "{}", same.text());
+    let cancel = body.replace("tasks/get", "tasks/cancel");
+    let other_method = replaced("tasks/get", "tasks/cancel");
+    let longer = format!("content-length: {}", cancel.len());
+    let other_method = other_method.replace(&format!("content-length: {}", body.len()), &longer);
+    for (head, body) in [
+        (other_method, cancel),
+        (head.clone(), body.replace("\"id\":7", "\"id\":8")),
+        (replaced("POST /mcp ", "POST /message "), body.clone()),
+        (replaced("mcp-protocol-version: 2026-07-28", "mcp-protocol-version: 2025-11-25"), body.clone()),
+        (replaced("glossator-handed-on: 1\r\n", ""), body.clone()),
+    ] {
+        let refused = replayed(head.clone(), body).await;
+        assert_eq!(refused.status, 401, "{head}{}", refused.text());
+    }
+}

@@ -5,7 +5,7 @@
 //! answer goes back; `decode` finds one JSON-RPC message in a body, and `params` what a request says; `revision` says which
 //! revision it speaks and holds everything in which they differ; `header` holds the headers of 2026-07-28 against the
 //! body; `client` is who waits for the result, and how to tell or ask it something before that (`questions`, whose
-//! answers may reach a `peer`, and `telling` with the `levels` of log lines that a session wants); `ask` takes the
+//! answers may reach a `peer`, which is told who sends them (`vouched`), and `telling` with the `levels` of log lines that a session wants); `ask` takes the
 //! questions of a route there; `session` is what a client of the older era has said at its handshake, `sessions` whether
 //! its id is still taken, and `in_flight` what another message of it can end; `subscriptions` tells of changes on
 //! `streams` that stay open; `batch` takes several messages in one; `call`, `tasks`, `prompts`, `complete`, `resources` and
@@ -50,6 +50,7 @@ mod subscribed;
 mod subscriptions;
 mod tasks;
 mod telling;
+mod vouched;
 
 use std::{sync::Arc, time::Duration};
 
@@ -62,12 +63,13 @@ use self::{
     carrier::Carrier,
     client::Outbox,
     header::LAST_EVENT_ID,
+    peer::Peers,
     protocol::Protocol,
     refusal::Refusal,
     revision::{Era, Revision},
     stream::Answering,
 };
-use super::{Ending, door::Door, guard::TurnedAway};
+use super::{Ending, door::Door};
 use crate::gateway::Gateway;
 
 pub use peer::PeerAddress;
@@ -110,12 +112,13 @@ impl Mcp {
             Ok(page) => page,
             Err(refused) => return answer::turned_away(&head, StatusCode::FORBIDDEN, &refused),
         };
-        if let Err(turned_away) = self.identify(&mut head).await {
-            let mut response = answer::turned_away(&head, turned_away.status(), &turned_away);
-            turned_away.challenge(response.headers_mut());
-            page.let_read(response.headers_mut());
-            return response;
-        }
+        let body = match self.identify(&mut head, body).await {
+            Ok(body) => body,
+            Err(mut response) => {
+                page.let_read(response.headers_mut());
+                return response;
+            }
+        };
         let mut response = match head.method {
             http::Method::POST => self.post(head, body).await,
             http::Method::GET => Box::pin(self.get(&head)).await,
@@ -128,15 +131,40 @@ impl Mcp {
     }
 
     /// Finds out who sends a request. A browser's question about one is nobody's.
-    async fn identify(&self, head: &mut Parts) -> Result<(), TurnedAway> {
+    async fn identify(&self, head: &mut Parts, body: Body) -> Result<Body, Response<Body>> {
         if head.method == http::Method::OPTIONS {
-            return Ok(());
+            return Ok(body);
         }
-        match self.protocol.questions.peers().and_then(|peers| peers.caller_told(head)) {
+        let peers = self.protocol.questions.peers();
+        if let Some(peers) = peers.filter(|_| head.headers.contains_key(vouched::CALLER)) {
+            return Box::pin(self.identify_told(peers, head, body)).await;
+        }
+        self.ask_who(head).await?;
+        Ok(body)
+    }
+
+    /// The same where another replica may say it. It says so of this body.
+    async fn identify_told(
+        &self,
+        peers: &Peers,
+        head: &mut Parts,
+        body: Body,
+    ) -> Result<Body, Response<Body>> {
+        let body = self.door.read(&head.headers, body).await;
+        let body = body.map_err(|error| answer::turned_away(head, error.status(), &error))?;
+        match peers.caller_told(head, &body) {
             Some(caller) => self.door.guard.let_in(head, caller),
-            None => self.door.guard.identify(head).await?,
+            None => self.ask_who(head).await?,
         }
-        Ok(())
+        Ok(Body::from(body))
+    }
+
+    async fn ask_who(&self, head: &mut Parts) -> Result<(), Response<Body>> {
+        self.door.guard.identify(head).await.map_err(|turned_away| {
+            let mut response = answer::turned_away(head, turned_away.status(), &turned_away);
+            turned_away.challenge(response.headers_mut());
+            response
+        })
     }
 
     /// Opens a stream of what changes, for a session of the older era. Who asks for no stream is a person with a

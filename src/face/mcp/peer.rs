@@ -3,10 +3,7 @@
 //! A client of the older era answers with a message of its own, and a balancer sends that where it likes. So a question's
 //! id tells, sealed, the address of the replica that asked; any other hands the answer on to it, once.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -21,15 +18,18 @@ use tokio::time::timeout;
 use tower::ServiceExt;
 use tracing::warn;
 
-use super::header::{PROTOCOL_VERSION, SESSION_ID};
+use super::{
+    header::{PROTOCOL_VERSION, SESSION_ID},
+    vouched::{self, CALLER},
+};
 use crate::{
     observe::Chain,
     reply::Reply,
-    route::{HttpRequest, Scopes, Under},
+    route::{HttpRequest, Under},
     seal::{Purpose, Seal, random_id},
     tls::ClientTls,
     upstream::{
-        Ask, Caller, Client, Due,
+        Ask, Caller, Due,
         http::{Address, HttpSettings, HttpUpstream, Protocol, remove_hop_by_hop},
     },
 };
@@ -48,13 +48,6 @@ const RESULT_LIMIT_BYTES: usize = 256 << 20;
 
 /// Marks an answer that was handed on, so that it is not again.
 const HANDED_ON: HeaderName = HeaderName::from_static("glossator-handed-on");
-
-/// Tells, sealed, who sends what was handed on: what it has shown of itself goes no further than the replica that it
-/// was shown to.
-const CALLER: HeaderName = HeaderName::from_static("glossator-caller");
-
-/// How long that opens.
-const CALLER_LIFE: Duration = Duration::from_secs(60);
 
 /// What the other replica looks at.
 const CARRIED: [HeaderName; 5] = [HOST, CONTENT_TYPE, ACCEPT, PROTOCOL_VERSION, SESSION_ID];
@@ -133,8 +126,8 @@ impl Peers {
     pub(super) async fn resume(&self, name: &str, head: &Parts) -> Option<Response<Body>> {
         let giver = self.giver(name)?;
         let mut request = Request::new(Empty::new());
-        *request.uri_mut() = Uri::from_static("/mcp");
-        *request.headers_mut() = self.handed_on(head, head.headers.clone())?;
+        *request.uri_mut() = Uri::from_static(vouched::PATH);
+        *request.headers_mut() = self.handed_on(head, request.method(), head.headers.clone(), b"")?;
         let written = giver.written.clone();
         let due = Due::after(PATIENCE).at;
         match timeout(PATIENCE, self.upstream(giver).stream(request, due)).await {
@@ -170,11 +163,12 @@ impl Peers {
         body: &[u8],
         reply_limit_bytes: usize,
     ) -> Option<Reply> {
-        let headers = self.handed_on(head, headers)?;
+        let method = Method::POST;
+        let headers = self.handed_on(head, &method, headers, body)?;
         let request = HttpRequest {
             under: Under::Address,
-            method: Method::POST,
-            path_and_query: PathAndQuery::from_static("/mcp"),
+            method,
+            path_and_query: PathAndQuery::from_static(vouched::PATH),
             headers,
             body: Bytes::copy_from_slice(body),
         };
@@ -195,28 +189,29 @@ impl Peers {
     }
 
     /// The headers of what is handed on; `None` where it was before.
-    fn handed_on(&self, head: &Parts, mut headers: HeaderMap) -> Option<HeaderMap> {
+    fn handed_on(
+        &self,
+        head: &Parts,
+        method: &Method,
+        mut headers: HeaderMap,
+        body: &[u8],
+    ) -> Option<HeaderMap> {
         if head.headers.contains_key(HANDED_ON) {
             return None;
         }
         headers.insert(HANDED_ON, HeaderValue::from_static("1"));
         headers.remove(CALLER);
         if let Some(client) = head.extensions.get().and_then(Caller::client) {
-            let scopes: Vec<&str> = client.scopes().iter().collect();
-            let content = serde_json::json!([client.id(), client.name(), scopes]).to_string();
-            let told = self.seal.seal(Purpose::Caller, content.as_bytes(), SystemTime::now() + CALLER_LIFE);
-            headers.insert(CALLER, HeaderValue::from_str(&told).ok()?);
+            let told = vouched::vouch(&self.seal, client, method, &headers, body)?;
+            headers.insert(CALLER, told);
         }
         Some(headers)
     }
 
     /// Who sends a request, as another replica tells that handed it on. No client can say so: it is sealed.
-    pub(super) fn caller_told(&self, head: &Parts) -> Option<Caller> {
-        let told = head.headers.get(CALLER)?.to_str().ok()?;
-        let content = self.seal.open(Purpose::Caller, told, SystemTime::now()).ok()?;
-        let (id, name, scopes): (String, String, Vec<String>) = serde_json::from_slice(&content).ok()?;
-        let scopes = Scopes::of_caller(scopes.iter().map(String::as_str));
-        Some(Caller::Client(Arc::new(Client::new(&id, &name, scopes))))
+    pub(super) fn caller_told(&self, head: &Parts, body: &[u8]) -> Option<Caller> {
+        let told = vouched::vouched(&self.seal, head, body, SystemTime::now())?;
+        head.headers.contains_key(HANDED_ON).then_some(told)
     }
 
     fn upstream(&self, peer: PeerAddress) -> HttpUpstream {

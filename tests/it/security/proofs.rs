@@ -158,6 +158,13 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "A11",
+        &[
+            "tests/it/owners.rs::what_a_replica_says_of_a_caller_holds_for_one_request",
+            "src/face/mcp/vouched.rs::who_is_vouched_for_is_so_for_one_request_and_a_short_while",
+        ],
+    ),
+    (
         "W1",
         &[
             "tests/it/rest.rs::strangers_are_refused_and_probes_are_not",
