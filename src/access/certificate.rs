@@ -1,8 +1,8 @@
 //! Clients that are known by the certificates that they show in the handshake of TLS.
 
-use std::{collections::HashMap, fmt, str::FromStr, sync::Arc};
+use std::{collections::HashMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
 
-use super::{ClientSettings, Denied, KeyHash};
+use super::{ClientSettings, Denied, Identified, KeyHash};
 use crate::{tls::ClientCertificate, upstream::Client};
 
 /// What a certificate says of whom it is for. Who may say it is for `client_ca` to know.
@@ -65,9 +65,17 @@ impl Certificates {
         Self(each.collect())
     }
 
-    /// Whose certificate it is. One that is of two clients is of none: somebody made a mistake.
-    pub(super) fn find(&self, certificate: &ClientCertificate) -> Result<Arc<Client>, Denied> {
-        let ClientCertificate { der, common_name, dns_names, uris } = certificate;
+    /// Whose certificate it is. One that is of two clients is of none: somebody made a mistake. A connection can outlive
+    /// the certificate that was shown at its beginning.
+    pub(super) fn find(
+        &self,
+        certificate: &ClientCertificate,
+        now: SystemTime,
+    ) -> Result<Identified, Denied> {
+        let ClientCertificate { der, common_name, dns_names, uris, until } = certificate;
+        if until.is_some_and(|until| until < now) {
+            return Err(Denied::Invalid("the certificate has expired"));
+        }
         let names = std::iter::once(CertificateName::Fingerprint(KeyHash::of_bytes(der)))
             .chain(common_name.clone().map(CertificateName::CommonName))
             .chain(dns_names.iter().cloned().map(CertificateName::Dns))
@@ -79,7 +87,8 @@ impl Certificates {
             }
             found = Some(client);
         }
-        found.cloned().ok_or(Denied::Unknown)
+        let client = found.cloned().ok_or(Denied::Unknown)?;
+        Ok(Identified { client, until: *until })
     }
 }
 
@@ -106,6 +115,7 @@ mod tests {
             client("two", &["uri:spiffe://test/two", &hash]),
         ];
         let certificates = Certificates::of(&all);
+        let end = SystemTime::now();
         let find = |common_name: Option<&str>, dns: &[&str], uris: &[&str], der: &[u8]| {
             let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
             let shown = ClientCertificate {
@@ -113,8 +123,9 @@ mod tests {
                 common_name: common_name.map(str::to_owned),
                 dns_names: owned(dns),
                 uris: owned(uris),
+                until: Some(end),
             };
-            certificates.find(&shown).map(|client| client.name().to_owned())
+            certificates.find(&shown, end).map(|found| found.client.name().to_owned())
         };
         assert_eq!(find(Some("backup"), &[], &[], b"").unwrap(), "one");
         assert_eq!(find(None, &["x.test", "backup.test"], &[], b"").unwrap(), "one");
@@ -122,6 +133,11 @@ mod tests {
         assert_eq!(find(None, &[], &[], b"der").unwrap(), "two");
         assert_eq!(find(Some("Backup"), &["backup"], &["cn:backup"], b"x"), Err(Denied::Unknown));
         assert!(matches!(find(Some("backup"), &[], &[], b"der"), Err(Denied::Invalid(_))));
+        let mut shown = ClientCertificate { der: b"der".to_vec(), ..ClientCertificate::default() };
+        assert!(certificates.find(&shown, end).is_ok());
+        shown.until = Some(end);
+        let after = certificates.find(&shown, end + std::time::Duration::from_secs(1));
+        assert!(matches!(after, Err(Denied::Invalid("the certificate has expired"))));
     }
 
     #[test]

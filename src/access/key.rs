@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
 
-use super::{ClientSettings, Denied, Secret};
+use super::{ClientSettings, Denied, Identified, Secret};
 use crate::{
     seal::{Blind, Digest, random_key, sha256},
     upstream::Client,
@@ -117,11 +117,11 @@ impl Keys {
     }
 
     /// Whose key it is.
-    pub(super) fn find(&self, key: Secret<'_>, now: SystemTime) -> Result<Arc<Client>, Denied> {
+    pub(super) fn find(&self, key: Secret<'_>, now: SystemTime) -> Result<Identified, Denied> {
         let hash = self.blind.of(&sha256(key.0.as_bytes()));
         match self.by_hash.get(&hash) {
             Some((_, Some(until))) if *until <= now => Err(Denied::Invalid("the key has expired")),
-            Some((client, _)) => Ok(Arc::clone(client)),
+            Some((client, until)) => Ok(Identified { client: Arc::clone(client), until: *until }),
             None => Err(Denied::Invalid("the key is not known here")),
         }
     }
@@ -182,7 +182,7 @@ mod tests {
             subjects: Vec::new(),
         };
         let keys = Keys::of(&[settings]);
-        let find = |key: &str, now| keys.find(Secret(key), now).map(|client| client.name().to_owned());
+        let find = |key: &str, now| keys.find(Secret(key), now).map(|found| found.client.name().to_owned());
         assert_eq!(find(old.as_str(), now).unwrap(), "reports");
         assert_eq!(find(old.as_str(), until).unwrap_err(), Denied::Invalid("the key has expired"));
         assert_eq!(find(new.as_str(), until).unwrap(), "reports");

@@ -82,6 +82,15 @@ pub enum Shown<'a> {
     Certificate(&'a ClientCertificate),
 }
 
+/// Who a caller is.
+#[derive(Debug, Clone)]
+pub struct Identified {
+    /// The client.
+    pub client: Arc<Client>,
+    /// When what it has shown ends.
+    pub until: Option<SystemTime>,
+}
+
 /// Something that must not be seen.
 #[derive(Clone, Copy)]
 pub struct Secret<'a>(pub &'a str);
@@ -158,7 +167,7 @@ impl Access {
     /// # Errors
     ///
     /// [`Denied`].
-    pub async fn identify(&self, shown: Shown<'_>, now: SystemTime) -> Result<Arc<Client>, Denied> {
+    pub async fn identify(&self, shown: Shown<'_>, now: SystemTime) -> Result<Identified, Denied> {
         match shown {
             Shown::Nothing => Err(Denied::Unknown),
             Shown::Secret(secret) if !secret.is_readable() => {
@@ -170,14 +179,14 @@ impl Access {
                 }
                 found => found,
             },
-            Shown::Certificate(certificate) => self.certificates.find(certificate),
+            Shown::Certificate(certificate) => self.certificates.find(certificate, now),
         }
     }
 
     /// Whose token it is.
-    async fn bearer(&self, secret: Secret<'_>, now: SystemTime) -> Result<Arc<Client>, Denied> {
-        if let Some(client) = self.issuers.iter().find_map(|issuer| issuer.remembers(secret, now)) {
-            return Ok(client);
+    async fn bearer(&self, secret: Secret<'_>, now: SystemTime) -> Result<Identified, Denied> {
+        if let Some(found) = self.issuers.iter().find_map(|issuer| issuer.remembers(secret, now)) {
+            return Ok(found);
         }
         let token = Jws::parse(secret.0)?;
         let issuer = self.issuers.iter().find(|issuer| issuer.is_named_by(&token));

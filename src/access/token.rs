@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use super::{
-    Denied, Secret,
+    Denied, Identified, Secret,
     jws::{Algorithm, Jws},
     key_source::{KeySet, KeySource},
 };
@@ -98,7 +98,7 @@ impl Issuer {
     }
 
     /// Whose token it is, as far as that was found before and holds still.
-    pub(super) fn remembers(&self, secret: Secret<'_>, now: SystemTime) -> Option<Arc<Client>> {
+    pub(super) fn remembers(&self, secret: Secret<'_>, now: SystemTime) -> Option<Identified> {
         let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
         if remembered.is_empty() {
             return None;
@@ -106,7 +106,8 @@ impl Issuer {
         let number = self.keys.current()?.number;
         let digest = sha256(secret.0.as_bytes());
         let good = remembered.get(&digest)?;
-        (good.number == number && now < good.until).then_some(good.client)
+        (good.number == number && now < good.until)
+            .then_some(Identified { client: good.client, until: Some(good.until) })
     }
 
     /// Whose token it is.
@@ -119,7 +120,7 @@ impl Issuer {
         secret: Secret<'_>,
         token: &Jws<'_>,
         now: SystemTime,
-    ) -> Result<Arc<Client>, Denied> {
+    ) -> Result<Identified, Denied> {
         if !self.settings.algorithms.contains(&token.algorithm) {
             return Err(Denied::Invalid("the token is signed in a way that is not taken here"));
         }
@@ -135,7 +136,7 @@ impl Issuer {
         let good = Good { client: Arc::clone(&client), until, number: held.number };
         let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
         remembered.insert(sha256(secret.0.as_bytes()), good);
-        Ok(client)
+        Ok(Identified { client, until: Some(until) })
     }
 
     /// What claims say, and how long they may be believed.

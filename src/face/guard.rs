@@ -5,9 +5,12 @@ use std::{sync::Arc, time::SystemTime};
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
 use serde_json::Value;
+use tokio::sync::watch;
 
+use super::standing::{Opened, Standing};
 use crate::{
     access::{Access, Denied, METADATA_PATH, Secret, Shown},
+    observe::RequestId,
     route::Scopes,
     tls::ClientCertificate,
     upstream::Caller,
@@ -20,7 +23,14 @@ const AGAIN_AFTER_SECONDS: u64 = 10;
 
 /// Asks callers who they are, or nobody. Clones are the same guard.
 #[derive(Debug, Clone, Default)]
-pub struct Guard(Arc<ArcSwapOption<Access>>);
+pub struct Guard(Arc<Rules>);
+
+#[derive(Debug, Default)]
+struct Rules {
+    access: ArcSwapOption<Access>,
+    /// Sent when there are others.
+    changed: watch::Sender<()>,
+}
 
 /// A request whose caller is nobody here.
 #[derive(Debug, thiserror::Error)]
@@ -30,19 +40,59 @@ pub struct TurnedAway {
     challenge: HeaderValue,
 }
 
-/// By which rules a request was let in; a part of its extensions.
+/// By which rules a request was let in, and what was shown for it; a part of its extensions.
 #[derive(Debug, Clone)]
-struct LetInBy(Arc<Access>);
+struct LetIn {
+    access: Arc<Access>,
+    by: LetInBy,
+}
+
+#[derive(Debug, Clone)]
+enum LetInBy {
+    /// A key or a token.
+    Secret(Kept),
+    /// The certificate of the connection.
+    Certificate,
+    /// The word of another replica.
+    Replica,
+}
+
+/// A header that was taken out of a request: what is in it is shown by nobody but who asks the guard again.
+#[derive(Clone)]
+pub(super) enum Kept {
+    /// `Authorization`.
+    Bearer(HeaderValue),
+    /// `X-API-Key`.
+    Key(HeaderValue),
+}
 
 impl Guard {
     /// Asks by these rules from now on, or nobody any more.
     pub fn replace(&self, access: Option<Arc<Access>>) {
-        self.0.store(access);
+        self.0.access.store(access);
+        self.0.changed.send_replace(());
     }
 
     /// The rules in force.
     pub fn access(&self) -> Option<Arc<Access>> {
-        self.0.load_full()
+        self.0.access.load_full()
+    }
+
+    /// Hears when there are other rules, from now on.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.0.changed.subscribe()
+    }
+
+    /// What a stream goes by that a request opens.
+    pub(super) fn standing(&self, head: &Parts) -> Standing {
+        let certificate = head.extensions.get::<Arc<ClientCertificate>>().cloned();
+        let shown = match head.extensions.get::<LetIn>().map(|let_in| &let_in.by) {
+            Some(LetInBy::Secret(kept)) => Opened::By(Some(kept.clone()), None),
+            Some(LetInBy::Certificate) | None => Opened::By(None, certificate),
+            Some(LetInBy::Replica) => Opened::ByReplica,
+        };
+        let request_id = RequestId::of_request(head);
+        Standing { guard: self.clone(), caller: super::caller_of(head), shown, request_id }
     }
 
     /// Finds out who sends a request: calls learn it from its extensions. What was shown is taken out of it, so that it
@@ -52,24 +102,24 @@ impl Guard {
     ///
     /// [`TurnedAway`].
     pub async fn identify(&self, head: &mut Parts) -> Result<(), TurnedAway> {
-        let Some(access) = self.0.load_full() else { return Ok(()) };
+        let Some(access) = self.access() else { return Ok(()) };
         let found = match shown(head) {
             Ok(shown) => access.identify(shown, SystemTime::now()).await,
             Err(unclear) => Err(unclear),
         };
-        let client = found.map_err(|denied| TurnedAway { challenge: access.challenge(&denied), denied })?;
-        take_away(&mut head.headers);
-        head.extensions.insert(Caller::Client(client));
-        head.extensions.insert(LetInBy(access));
+        let found = found.map_err(|denied| TurnedAway { challenge: access.challenge(&denied), denied })?;
+        let by = take_away(&mut head.headers).map_or(LetInBy::Certificate, LetInBy::Secret);
+        head.extensions.insert(Caller::Client(found.client));
+        head.extensions.insert(LetIn { access, by });
         Ok(())
     }
 
     /// Lets a request in whose caller another replica has identified.
     pub(super) fn let_in(&self, head: &mut Parts, caller: Caller) {
-        let Some(access) = self.0.load_full() else { return };
+        let Some(access) = self.access() else { return };
         take_away(&mut head.headers);
         head.extensions.insert(caller);
-        head.extensions.insert(LetInBy(access));
+        head.extensions.insert(LetIn { access, by: LetInBy::Replica });
     }
 
     /// What is at a path for clients that look for where tokens are given.
@@ -77,7 +127,7 @@ impl Guard {
         if !path.starts_with(METADATA_PATH) {
             return None;
         }
-        self.0.load().as_ref()?.metadata_at(path, &needed())
+        self.0.access.load().as_ref()?.metadata_at(path, &needed())
     }
 }
 
@@ -99,7 +149,7 @@ impl TurnedAway {
 
 /// What `WWW-Authenticate` says to the caller of a request that is not allowed what it asks for.
 pub(super) fn challenge_for(head: &Parts, needed: &Scopes) -> Option<HeaderValue> {
-    head.extensions.get::<LetInBy>().map(|LetInBy(access)| access.challenge_for(needed))
+    head.extensions.get::<LetIn>().map(|let_in| let_in.access.challenge_for(needed))
 }
 
 /// What a request shows of its caller, in one way.
@@ -111,21 +161,28 @@ fn shown(head: &Parts) -> Result<Shown<'_>, Denied> {
     if another.is_some() || another_key.is_some() {
         return Err(Denied::Unclear("`Authorization` and `X-API-Key` may each be sent once"));
     }
-    const UNREADABLE: Denied = Denied::Invalid("the key or token has characters that none has");
     let bearer = match authorization {
         None => None,
-        Some(value) => bearer(value.to_str().map_err(|_| UNREADABLE)?),
+        Some(value) => bearer(readable(value)?),
     };
-    let key = key.map(|value| value.to_str().map(str::trim).map_err(|_| UNREADABLE)).transpose()?;
+    let key = key.map(readable).transpose()?;
     match (bearer, key) {
         (Some(_), Some(_)) => Err(Denied::Unclear("send `Authorization: Bearer …` or `X-API-Key`, not both")),
         (Some(secret), None) | (None, Some(secret)) => Ok(Shown::Secret(Secret(secret))),
-        (None, None) => Ok(match head.extensions.get::<Arc<ClientCertificate>>() {
-            // Of the connection itself, and of no header.
-            Some(certificate) => Shown::Certificate(certificate),
-            None => Shown::Nothing,
-        }),
+        // Of the connection itself, and of no header.
+        (None, None) => Ok(alone(head.extensions.get::<Arc<ClientCertificate>>().map(|found| &**found))),
     }
+}
+
+/// What is shown where a request shows nothing.
+fn alone(certificate: Option<&ClientCertificate>) -> Shown<'_> {
+    certificate.map_or(Shown::Nothing, Shown::Certificate)
+}
+
+fn readable(value: &HeaderValue) -> Result<&str, Denied> {
+    let text =
+        value.to_str().map_err(|_| Denied::Invalid("the key or token has characters that none has"))?;
+    Ok(text.trim())
 }
 
 /// What stands behind `Bearer`; of another scheme, nothing.
@@ -134,12 +191,34 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// No upstream gets what was given to us.
-fn take_away(headers: &mut HeaderMap) {
-    headers.remove(&API_KEY);
+/// No upstream gets what was given to us; the guard keeps it.
+fn take_away(headers: &mut HeaderMap) -> Option<Kept> {
+    let key = headers.remove(&API_KEY).map(Kept::Key);
     let is_ours = |value: &HeaderValue| value.to_str().map_or(true, |value| bearer(value).is_some());
     if headers.get(header::AUTHORIZATION).is_some_and(is_ours) {
-        headers.remove(header::AUTHORIZATION);
+        return headers.remove(header::AUTHORIZATION).map(Kept::Bearer);
+    }
+    key
+}
+
+impl Kept {
+    /// What a client has shown, shown again.
+    pub(super) fn shown<'a>(
+        kept: Option<&'a Self>,
+        certificate: Option<&'a ClientCertificate>,
+    ) -> Result<Shown<'a>, Denied> {
+        let secret = match kept {
+            Some(Self::Bearer(value)) => bearer(readable(value)?).unwrap_or_default(),
+            Some(Self::Key(value)) => readable(value)?,
+            None => return Ok(alone(certificate)),
+        };
+        Ok(Shown::Secret(Secret(secret)))
+    }
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Kept(…)")
     }
 }
 

@@ -1,6 +1,6 @@
 //! The ways in: each turns its own wire into a call and the tool result into its own answer.
 //!
-//! [`door`] holds what all HTTP faces ask before they listen, [`guard`] asks who calls, `proxies` whose word it takes for who asks; [`mcp`] speaks the Model Context Protocol, [`rest`]
+//! [`door`] holds what all HTTP faces ask before they listen, [`guard`] asks who calls, and `standing` whether a stream may stay open; `proxies` knows whose word is taken for who asks; [`mcp`] speaks the Model Context Protocol, [`rest`]
 //! plain HTTP; over [`cgi`] both are asked through a web server. [`admin`] is for operators.
 
 pub mod admin;
@@ -11,6 +11,7 @@ pub mod mcp;
 mod parts;
 mod proxies;
 pub mod rest;
+mod standing;
 
 use std::{fmt::Display, net::SocketAddr};
 

@@ -1,9 +1,12 @@
 //! What a certificate says that a client has shown, after it was checked.
 
+use std::time::SystemTime;
+
+use jiff::{civil::DateTime, tz::TimeZone};
 use webpki::EndEntityCert;
 
 /// Whom a certificate is for, in its own words. Roots that are trusted vouch for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// The whole of it.
     pub der: Vec<u8>,
@@ -13,6 +16,8 @@ pub struct ClientCertificate {
     pub dns_names: Vec<String>,
     /// URIs among them.
     pub uris: Vec<String>,
+    /// When it ends; `None` for what no certificate can say.
+    pub until: Option<SystemTime>,
 }
 
 /// The OID of a common name (2.5.4.3), in DER.
@@ -20,6 +25,10 @@ const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OID: u8 = 0x06;
+/// Before the serial number of a certificate.
+const VERSION: u8 = 0xa0;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
 /// UTF8String, PrintableString, IA5String.
 const TEXTS: [u8; 3] = [0x0c, 0x13, 0x16];
 
@@ -33,6 +42,7 @@ impl ClientCertificate {
             common_name: common_name(certificate.subject()),
             dns_names: certificate.valid_dns_names().map(str::to_ascii_lowercase).collect(),
             uris: certificate.valid_uri_names().map(str::to_owned).collect(),
+            until: until(der),
         })
     }
 }
@@ -63,6 +73,32 @@ fn common_name(subject: &[u8]) -> Option<String> {
         }
     }
     found
+}
+
+/// `notAfter` of a certificate (RFC 5280, sections 4.1 and 4.1.2.5).
+fn until(der: &[u8]) -> Option<SystemTime> {
+    let (SEQUENCE, certificate, _) = element(der)? else { return None };
+    let (SEQUENCE, mut fields, _) = element(certificate)? else { return None };
+    if let Some((VERSION, _, rest)) = element(fields) {
+        fields = rest;
+    }
+    // Serial number, signature, issuer.
+    for _ in 0..3 {
+        (_, _, fields) = element(fields)?;
+    }
+    let (SEQUENCE, validity, _) = element(fields)? else { return None };
+    let (_, _, rest) = element(validity)?;
+    let (tag, text, _) = element(rest)?;
+    let text = std::str::from_utf8(text).ok()?;
+    let text = match tag {
+        // Two digits of the year, of which 50 and more are of the last century.
+        UTC_TIME if text.get(..2)? < "50" => format!("20{text}"),
+        UTC_TIME => format!("19{text}"),
+        GENERALIZED_TIME => text.to_owned(),
+        _ => return None,
+    };
+    let time = DateTime::strptime("%Y%m%d%H%M%SZ", text).ok()?;
+    Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp().into())
 }
 
 /// The first element of DER: its tag, what is inside, and what follows.
@@ -105,8 +141,24 @@ mod tests {
         assert_eq!(read.common_name.as_deref(), Some("backup \u{fc}"));
         assert_eq!(read.dns_names, ["client.test"]);
         assert_eq!(read.uris, ["spiffe://test/client"]);
+        assert!(read.until.is_some());
         assert_eq!(ClientCertificate::read(&certificate(&[])).unwrap().common_name, None);
         assert!(ClientCertificate::read(b"no certificate").is_none());
+    }
+
+    #[test]
+    fn a_certificate_says_when_it_ends() {
+        // Written in two ways: years from 2050 on need four digits.
+        for (year, seconds) in [(2031, 1_938_211_200), (2050, 2_537_827_200)] {
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.not_after = rcgen::date_time_ymd(year, 6, 3);
+            let der = params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec();
+            let found = ClientCertificate::read(&der).unwrap().until.unwrap();
+            assert_eq!(found.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(), seconds);
+            for end in 0..der.len() {
+                until(&der[..end]);
+            }
+        }
     }
 
     #[test]

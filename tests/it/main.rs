@@ -42,6 +42,7 @@ mod security;
 mod seeds;
 mod serve;
 mod shared;
+mod standing;
 mod support;
 mod telemetry;
 mod tls;

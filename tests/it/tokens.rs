@@ -20,17 +20,17 @@ use serde_json::{Value, json};
 
 use crate::support::{Client, Loaded, Program, Response, Scripted, Step, reply, soon};
 
-const ISSUER: &str = "https://login.test";
-const RESOURCE: &str = "https://tools.test/mcp";
+pub(crate) const ISSUER: &str = "https://login.test";
+pub(crate) const RESOURCE: &str = "https://tools.test/mcp";
 
 /// A server that signs tokens, with a key of each kind.
-struct Login {
+pub(crate) struct Login {
     edwards: Ed25519KeyPair,
     curve: EcdsaKeyPair,
 }
 
 impl Login {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let random = SystemRandom::new();
         let edwards = Ed25519KeyPair::generate_pkcs8(&random).unwrap();
         let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
@@ -41,7 +41,7 @@ impl Login {
         }
     }
 
-    fn jwks(&self) -> String {
+    pub(crate) fn jwks(&self) -> String {
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let point = self.curve.public_key().as_ref();
         json!({ "keys": [
@@ -60,7 +60,7 @@ impl Login {
         format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    fn by_edwards(&self, claims: &Value) -> String {
+    pub(crate) fn by_edwards(&self, claims: &Value) -> String {
         let header = json!({ "alg": "EdDSA", "kid": "ed" });
         Self::token(&header, claims, |message| self.edwards.sign(message).as_ref().to_vec())
     }
@@ -72,7 +72,7 @@ impl Login {
     }
 }
 
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
@@ -88,7 +88,7 @@ const RSA: [&str; 7] = [
 ];
 
 /// Good claims with some others.
-fn claims(more: Value) -> Value {
+pub(crate) fn claims(more: Value) -> Value {
     let mut claims =
         json!({ "iss": ISSUER, "aud": [RESOURCE], "exp": now() + 300, "sub": "ada", "scope": "read" });
     for (name, value) in more.as_object().unwrap() {

@@ -14,7 +14,7 @@ use super::{
     session::Session,
 };
 use crate::{
-    face::{Ending, caller_of, came_by, span_of},
+    face::{Ending, caller_of, came_by, guard::Guard, span_of},
     gateway::Face,
     observe::{RequestId, Span},
     seal::Seal,
@@ -177,6 +177,14 @@ impl<'a> Carrier<'a> {
         match self.head().extensions.get::<Ending>().cloned() {
             Some(ending) => ending.come().await,
             None => std::future::pending().await,
+        }
+    }
+
+    /// Ready when who sent the message may not have a stream open any more. At a pipe nobody is asked.
+    pub(super) async fn fallen(self, guard: &Guard) {
+        match self {
+            Self::Http(head) => guard.standing(head).over().await,
+            Self::Pipe(_) => std::future::pending().await,
         }
     }
 

@@ -100,7 +100,8 @@ pub struct Mcp {
 impl Mcp {
     /// An endpoint for the tools of `gateway`.
     pub fn new(gateway: Gateway, settings: McpSettings, door: Door) -> Self {
-        Self { protocol: Arc::new(Protocol::new(gateway, settings)), door }
+        let protocol = Protocol::new(gateway, settings, door.guard.clone());
+        Self { protocol: Arc::new(protocol), door }
     }
 
     /// Answers one HTTP request, whatever its path.
@@ -205,6 +206,7 @@ impl Mcp {
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         protocol.read_subscriptions(session).await;
         let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
+        let (standing, caller) = (self.door.guard.standing(head), carrier.caller());
         let telling = async move {
             let ending = async {
                 match ending {
@@ -212,8 +214,10 @@ impl Mcp {
                     None => std::future::pending().await,
                 }
             };
+            let audience = subscriptions::Audience { gateway: &protocol.gateway, caller };
             tokio::select! {
-                () = subscriptions::tell_session(listener, &outbox, &place, subscribed, closed) => {}
+                () = subscriptions::tell_session(listener, &outbox, &audience, &place, subscribed, closed) => {}
+                () = standing.over() => {}
                 () = ending => {}
             }
             None

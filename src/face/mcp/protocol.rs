@@ -32,12 +32,18 @@ use super::{
     subscriptions,
     tasks::{self, AskingTasks},
 };
-use crate::{face::guard, gateway::Gateway, seal::Seal};
+use crate::{
+    face::guard::{self, Guard},
+    gateway::Gateway,
+    seal::Seal,
+};
 
 /// What answers messages, whatever they come by.
 #[derive(Debug)]
 pub(super) struct Protocol {
     pub(super) gateway: Gateway,
+    /// Whom streams that stay open ask again.
+    pub(super) guard: Guard,
     pub(super) about: About,
     pub(super) seal: Seal,
     pub(super) questions: Arc<Questions>,
@@ -51,7 +57,7 @@ pub(super) struct Protocol {
 }
 
 impl Protocol {
-    pub(super) fn new(gateway: Gateway, settings: McpSettings) -> Self {
+    pub(super) fn new(gateway: Gateway, settings: McpSettings, guard: Guard) -> Self {
         let seal = settings.secret.as_ref().map_or_else(Seal::random, Seal::of);
         let strangers = if settings.secret.is_some() { Strangers::Refused } else { Strangers::Taken };
         let sessions = Sessions::new(seal.clone(), strangers);
@@ -63,6 +69,7 @@ impl Protocol {
         )));
         Self {
             gateway,
+            guard,
             resumables: Arc::new(Resumables::new(settings.resume, Arc::clone(&questions))),
             about: About::new(settings),
             seal,

@@ -34,7 +34,7 @@ use super::{
     session::Session,
     subscriptions,
 };
-use crate::{face::Ending, gateway::Face, observe::RequestId};
+use crate::{face::Ending, gateway::Face, observe::RequestId, upstream::Caller};
 
 /// How many requests may be in flight at once; one more is refused, so that cancellations and answers are still read.
 const IN_FLIGHT_LIMIT: usize = 256;
@@ -218,7 +218,9 @@ impl Conversation {
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         self.telling.spawn(async move {
             let (outbox, mut mailbox) = Outbox::new(Arc::clone(&protocol.questions));
-            let telling = subscriptions::tell_session(listener, &outbox, &place, subscribed, closed);
+            let audience = subscriptions::Audience { gateway: &protocol.gateway, caller: Caller::Only };
+            let telling =
+                subscriptions::tell_session(listener, &outbox, &audience, &place, subscribed, closed);
             let mut telling = pin!(telling);
             loop {
                 let told = tokio::select! {

@@ -53,13 +53,20 @@ enum Resources {
     OfSession(Listening),
 }
 
+/// Who is told.
+pub(super) struct Audience<'a> {
+    pub(super) gateway: &'a Gateway,
+    pub(super) caller: Caller,
+}
+
 /// `subscriptions/listen`: tells what was asked for until the client leaves, or the server ends.
 pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let asked = client.request.params.notifications()?;
     let _place = protocol.streams.place().ok_or(Refusal::TooManyStreams)?;
     // From before the acknowledgement on: whoever has it misses nothing.
     let listener = protocol.gateway.changes().listen();
-    let wanted = Wanted::of(asked, &protocol.gateway, &client.carrier.caller());
+    let audience = Audience { gateway: &protocol.gateway, caller: client.carrier.caller() };
+    let wanted = Wanted::of(asked, &audience);
     let meta = json!({ SUBSCRIPTION_ID: client.request.id.to_value() });
     let acknowledged = json!({ "_meta": meta, "notifications": wanted.to_json() });
     let told = client.outbox.send("notifications/subscriptions/acknowledged", &acknowledged).await;
@@ -68,7 +75,8 @@ pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<A
     })?;
     let wanted_of = || Some(&wanted);
     tokio::select! {
-        _ = tell(listener, client.outbox, Some(&meta), wanted_of) => {}
+        _ = tell(listener, client.outbox, &audience, Some(&meta), wanted_of) => {}
+        () = client.carrier.fallen(&protocol.guard) => {}
         () = client.carrier.ending() => {}
     }
     let mut result_meta = protocol.about.result_meta(client.revision).clone();
@@ -80,10 +88,19 @@ pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<A
     })
 }
 
+impl Audience<'_> {
+    /// What a client may not read it is not told of, either; what it may read can be something else from one moment to
+    /// the next.
+    fn may_read(&self, uri: &str) -> bool {
+        self.gateway.snapshot().scopes_of_uri(uri).is_none_or(|needed| self.caller.may(needed))
+    }
+}
+
 /// Tells a session of the older era until its stream is closed, or nobody reads any more.
 pub(super) async fn tell_session(
     listener: Listener,
     outbox: &Outbox,
+    audience: &Audience<'_>,
     place: &Place,
     subscribed: Listening,
     closed: Closed,
@@ -92,7 +109,7 @@ pub(super) async fn tell_session(
     let wanted = Wanted { tools: true, prompts: true, resources: true, of };
     let wanted_of = || place.is_spoken_on().then_some(&wanted);
     tokio::select! {
-        _ = tell(listener, outbox, None, wanted_of) => {}
+        _ = tell(listener, outbox, audience, None, wanted_of) => {}
         _ = closed => {}
     }
 }
@@ -101,6 +118,7 @@ pub(super) async fn tell_session(
 async fn tell<'w>(
     mut listener: Listener,
     outbox: &Outbox,
+    audience: &Audience<'_>,
     meta: Option<&Value>,
     wanted: impl Fn() -> Option<&'w Wanted>,
 ) -> Result<Infallible, Unanswered> {
@@ -108,6 +126,9 @@ async fn tell<'w>(
         let heard = listener.next().await.ok_or(Unanswered::NoWay)?;
         let Some(wanted) = wanted() else { continue };
         for (method, uri) in wanted.messages(&heard) {
+            if uri.as_deref().is_some_and(|uri| !audience.may_read(uri)) {
+                continue;
+            }
             let mut params = json!({});
             if let Some(meta) = meta {
                 params["_meta"] = meta.clone();
@@ -121,11 +142,10 @@ async fn tell<'w>(
 }
 
 impl Wanted {
-    fn of(asked: Asked, gateway: &Gateway, caller: &Caller) -> Self {
+    fn of(asked: Asked, audience: &Audience<'_>) -> Self {
+        let gateway = audience.gateway;
         let mut uris = asked.resource_subscriptions.unwrap_or_default();
-        let snapshot = gateway.snapshot();
-        // What a client may not read it is not told of, either.
-        uris.retain(|uri| snapshot.scopes_of_uri(uri).is_none_or(|needed| caller.may(needed)));
+        uris.retain(|uri| audience.may_read(uri));
         // What can't be watched is left out of the acknowledgement, and read again by who wants to know.
         let watched = uris.iter().take(RESOURCE_LIMIT).filter_map(|uri| gateway.watch(uri).ok());
         Self {
@@ -210,7 +230,8 @@ mod tests {
 
     #[track_caller]
     fn check(asked: Value, acknowledged: Value, heard: &Heard, expected: &[(&str, Option<&str>)]) {
-        let wanted = Wanted::of(serde_json::from_value(asked).unwrap(), &gateway(), &Caller::Only);
+        let audience = Audience { gateway: &gateway(), caller: Caller::Only };
+        let wanted = Wanted::of(serde_json::from_value(asked).unwrap(), &audience);
         assert_eq!(wanted.to_json(), acknowledged);
         let told = wanted.messages(heard);
         let told: Vec<_> = told.iter().map(|(method, uri)| (*method, uri.as_deref())).collect();

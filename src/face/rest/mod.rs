@@ -109,7 +109,10 @@ impl Rest {
         }
         if let Place::Passthrough(upstream) = place {
             return match allowed(&parts, &snapshot.passthrough_scopes, &request_id) {
-                Ok(()) => Box::pin(passthrough::hand_through(upstream, &request_id, parts, body)).await,
+                Ok(()) => {
+                    let guard = &self.door.guard;
+                    Box::pin(passthrough::hand_through(upstream, guard, &request_id, parts, body)).await
+                }
                 Err(forbidden) => *forbidden,
             };
         }

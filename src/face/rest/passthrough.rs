@@ -12,12 +12,13 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts,
     uri::Scheme,
 };
+use http_body::Body as _;
 use percent_encoding::percent_decode_str;
 use tracing::{info, warn};
 
 use super::{answer, refuse};
 use crate::{
-    face::{Peer, caller_of, came_by, span_of},
+    face::{Peer, caller_of, came_by, guard::Guard, span_of},
     gateway::Face,
     observe::{Chain, RequestId, Span, SpanKind, method_word},
     policy::Passthrough,
@@ -34,6 +35,7 @@ const VIA: HeaderValue = HeaderValue::from_static("1.1 glossator");
 
 pub(super) async fn hand_through(
     upstream: &Passthrough,
+    guard: &Guard,
     request_id: &RequestId,
     mut parts: Parts,
     body: Body,
@@ -46,11 +48,16 @@ pub(super) async fn hand_through(
     // First, or a client that names them in `Connection` would have ours removed too.
     remove_hop_by_hop(&mut parts.headers);
     tell_who_asks(&mut parts);
+    let standing = guard.standing(&parts);
     let span = span_of(&parts).child(SpanKind::Client, "passthrough");
     tell_of_trace(&span, &mut parts, upstream);
     let (response, status) = match upstream.stream(Request::from_parts(parts, body)).await {
         Ok(reply) => {
-            let mut response = reply.map(Body::new);
+            let mut response = reply.map(|body| match body.size_hint().exact() {
+                Some(_) => Body::new(body),
+                // It may stay open for as long as it likes.
+                None => standing.bound(Body::new(body)),
+            });
             response.headers_mut().append(header::VIA, VIA);
             let status = response.status();
             span.number("http.response.status_code", status.as_u16());

@@ -160,6 +160,15 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
     (
         "A11",
         &[
+            "tests/it/standing.rs::what_a_client_has_open_ends_with_its_key_and_a_call_ends_by_itself",
+            "tests/it/standing.rs::what_a_token_has_opened_ends_with_it",
+            "tests/it/standing.rs::what_was_open_to_everybody_ends_when_it_is_locked",
+            "src/access/certificate.rs::a_certificate_is_known_by_any_of_its_names",
+        ],
+    ),
+    (
+        "A12",
+        &[
             "tests/it/owners.rs::what_a_replica_says_of_a_caller_holds_for_one_request",
             "src/face/mcp/vouched.rs::who_is_vouched_for_is_so_for_one_request_and_a_short_while",
         ],

@@ -1,0 +1,167 @@
+//! What stays open: streams whose client may not have them any more, and calls that it has begun.
+
+use glossator::{
+    access::KeyHash,
+    config::{self, Sources},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    mcp::{NEWEST, streams::message},
+    support::{Client, Gate, Loaded, Response, Scripted, Step, reply, soon},
+    tokens::{ISSUER, Login, RESOURCE, claims, now},
+};
+
+const ADA: &str = "glk_ada-ada-ada-ada-ada-ada-ada-ada";
+const BOB: &str = "glk_bob-bob-bob-bob-bob-bob-bob-bob";
+const OLDER: &str = "2025-11-25";
+
+/// An upstream whose `/feed` never ends, and whose `/wait` waits at the gate.
+async fn upstream(gate: &Gate) -> Scripted {
+    let (held, never) = (gate.clone(), Gate::new());
+    Scripted::start(move |asked| match asked.line().split(' ').nth(1).unwrap() {
+        "/feed" => vec![
+            Step::Send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n".to_vec()),
+            Step::Hold(never.clone()),
+        ],
+        _ => vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", "done"))],
+    })
+    .await
+}
+
+fn load(upstream: &Scripted, more: &str) -> config::Loaded {
+    let (scopes, all) = match more.is_empty() {
+        true => ("", ""),
+        false => (", scopes: []", "defaults: { scopes: [use] }"),
+    };
+    let file = format!(
+        "{more}
+{all}
+upstreams: {{ old: 'http://{}' }}
+passthrough: {{ upstream: old{scopes} }}
+routes: {{ wait: {{ description: x, request: GET old/wait }} }}
+",
+        upstream.address,
+    );
+    config::load(&Sources::of_text("a.yaml", file)).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn client(name: &str, key: &str, scopes: &str) -> String {
+    format!("  {name}: {{ keys: '{}', scopes: [{scopes}] }}\n", KeyHash::of(key))
+}
+
+/// Everything that stays open, opened with one credential.
+struct Open {
+    of_session: Client,
+    subscription: Client,
+    feed: Client,
+}
+
+async fn send(served: &Loaded, shown: &str, version: &str, content: Value, headers: &str) -> Client {
+    let mut client = served.connect().await;
+    client.write(message(version, content, &format!("Authorization: Bearer {shown}\r\n{headers}"))).await;
+    client
+}
+
+async fn get(served: &Loaded, shown: &str, path: &str, headers: &str) -> Client {
+    let mut client = served.connect().await;
+    client
+        .write(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {shown}\r\n{headers}\r\n"))
+        .await;
+    client
+}
+
+impl Open {
+    async fn by(served: &Loaded, shown: &str) -> Self {
+        let params = json!({ "protocolVersion": OLDER, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+        let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+        let begun: Response =
+            soon("the answer", send(served, shown, OLDER, hello, "").await.read(false)).await;
+        let session = begun.header("mcp-session-id").unwrap();
+        let headers = format!(
+            "Accept: text/event-stream\r\nMCP-Protocol-Version: {OLDER}\r\nMcp-Session-Id: {session}\r\n"
+        );
+        let mut of_session = get(served, shown, "/mcp", &headers).await;
+        of_session.read_until(": open").await;
+        let params = json!({ "notifications": { "toolsListChanged": true } });
+        let listen = json!({ "jsonrpc": "2.0", "id": 9, "method": "subscriptions/listen", "params": params });
+        let mut subscription = send(served, shown, NEWEST, listen, "").await;
+        subscription.read_until("acknowledged").await;
+        let mut feed = get(served, shown, "/feed", "").await;
+        feed.read_until("first").await;
+        Self { of_session, subscription, feed }
+    }
+
+    /// Those that are told of changes have been told so often.
+    async fn hear_of_tools(&mut self, times: usize) {
+        const TOLD: &str = "notifications/tools/list_changed";
+        for stream in [&mut self.of_session, &mut self.subscription] {
+            let mut text = stream.read_until(TOLD).await;
+            while text.matches(TOLD).count() < times {
+                soon("another change", stream.read_more_than(text.len())).await;
+                text = stream.read_until(TOLD).await;
+            }
+        }
+    }
+
+    /// All have ended: what may be taken for the whole at its end, and the rest by breaking off.
+    async fn have_ended(mut self) {
+        soon("the end of the stream", self.of_session.read(false)).await;
+        let last = soon("the end of the subscription", self.subscription.read(false)).await;
+        assert!(last.text().contains("\"id\":9,\"result\""), "{}", last.text());
+        let fed = self.feed.read_to_end().await;
+        assert!(fed.ends_with("first\r\n"), "it must not look like its end: {fed}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_has_open_ends_with_its_key_and_a_call_ends_by_itself() {
+    let gate = Gate::new();
+    let upstream = upstream(&gate).await;
+    let clients = |ada: &str, bob: &str| load(&upstream, &format!("clients:\n{ada}{bob}"));
+    let (ada, bob) = (client("ada", ADA, "use"), client("bob", BOB, "use"));
+    let mut served = Loaded::start(&clients(&ada, &bob)).await;
+    let (mut of_ada, mut of_bob) = (Open::by(&served, ADA).await, Open::by(&served, BOB).await);
+    let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": { "name": "wait" } });
+    let mut calling = send(&served, ADA, NEWEST, call, "").await;
+    upstream
+        .until("the call is there", |state| state.asked.iter().any(|asked| asked.line().contains("/wait")))
+        .await;
+    // Another client's change is none of theirs.
+    let other = client("other", "glk_other-other-other-other-other", "use");
+    served.swap.to(&clients(&format!("{ada}{other}"), &bob)).unwrap();
+    of_ada.hear_of_tools(1).await;
+    of_bob.hear_of_tools(1).await;
+    // Hers is taken away.
+    served.swap.to(&clients(&other, &bob)).unwrap();
+    of_ada.have_ended().await;
+    gate.open();
+    let result = soon("the result", calling.read(false)).await;
+    assert!(result.text().contains("done"), "{}", result.text());
+    // His allows something else.
+    of_bob.hear_of_tools(2).await;
+    served.swap.to(&clients(&other, &client("bob", BOB, "use, more"))).unwrap();
+    of_bob.have_ended().await;
+}
+
+#[tokio::test]
+async fn what_was_open_to_everybody_ends_when_it_is_locked() {
+    let upstream = upstream(&Gate::new()).await;
+    let mut served = Loaded::start(&load(&upstream, "")).await;
+    let open = Open::by(&served, "whoever").await;
+    served.swap.to(&load(&upstream, &format!("clients:\n{}", client("ada", ADA, "use")))).unwrap();
+    open.have_ended().await;
+}
+
+#[tokio::test]
+async fn what_a_token_has_opened_ends_with_it() {
+    let (upstream, login) = (upstream(&Gate::new()).await, Login::new());
+    let tokens = format!("{{ issuer: {ISSUER}, leeway: 0s, jwks: {:?} }}", login.jwks());
+    let auth = format!("server: {{ auth: {{ resource: {RESOURCE}, tokens: {tokens} }} }}");
+    let served = Loaded::start(&load(&upstream, &auth)).await;
+    let token = |seconds| login.by_edwards(&claims(json!({ "exp": now() + seconds, "scope": "use" })));
+    let mut long = Open::by(&served, &token(300)).await;
+    Open::by(&served, &token(3)).await.have_ended().await;
+    served.gateway.changes().tell(glossator::gateway::Change::Tools);
+    long.hear_of_tools(1).await;
+}
