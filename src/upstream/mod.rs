@@ -2,7 +2,7 @@
 //!
 //! In reading order: an [`Upstream`] takes an [`Ask`] and gives the whole reply; [`UpstreamError`] says why there is
 //! none; [`Meanwhile`] tells what happens before there is one, [`Caller`] for whom it is, [`Kept`] whether it was kept
-//! from another, and [`Tried`] which addresses were asked for it; a [`Coming`] is one question of many who wait. [`http`] is the kind that speaks HTTP; [`command`] is
+//! from another, and [`Tried`] which addresses were asked for it; a `Coming` is one question of many who wait. [`http`] is the kind that speaks HTTP; [`command`] is
 //! a [`program`] that is started for each call, and [`cgi`] one that takes it for HTTP; [`mcp`] is an MCP server, whose
 //! tools are called.
 

@@ -3,6 +3,14 @@
 //! Two habits are known. Either the first reply is a `202 Accepted` with a `Location`, which answers 202 until it
 //! answers something else (RFC 9110, section 15.3.3). Or it names the job, and a request of its own asks for its
 //! status. Nothing here waits or asks: that is the gateway's.
+//!
+//! In reading order: a [`JobRule`] says what to ask and what a reply means; a [`JobPlace`] is where one job is asked about;
+//! [`Begun`], [`Turn`] and [`Stand`] are what replies say.
+
+mod place;
+#[cfg(test)]
+mod tests;
+mod turn;
 
 use std::time::Duration;
 
@@ -14,6 +22,11 @@ use crate::{
     reply::Reply,
     rule::{Facts, Jq, Look, Matcher, Redaction, TranslationLimits, extract::Extract, look},
     tool::Arguments,
+};
+
+pub use self::{
+    place::JobPlace,
+    turn::{Begun, Stand, Turn},
 };
 
 /// How a route's jobs are followed.
@@ -103,66 +116,6 @@ pub enum CancelRule {
     Method(Method),
     /// A request in which the argument `job` is its name.
     Request(HttpTemplate),
-}
-
-/// Where one job is asked about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum JobPlace {
-    /// A path of the upstream, from the root of its host on.
-    Path(PathAndQuery),
-    /// By its name.
-    Named(String),
-}
-
-/// What a first reply says.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Begun {
-    /// It is the answer.
-    Answer,
-    /// A job has begun.
-    Job {
-        /// Where it is asked about.
-        place: JobPlace,
-        /// How long the upstream wants to be left alone.
-        wait: Duration,
-    },
-    /// A job has begun that can only be asked about at another server, which is not done.
-    Elsewhere,
-}
-
-/// What a later reply says.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Turn {
-    /// The job goes on.
-    Running {
-        /// How it stands.
-        stand: Stand,
-        /// Where to ask next.
-        place: JobPlace,
-        /// After how long.
-        wait: Duration,
-    },
-    /// The job is done, and this reply is its result, or the one that [`JobRule::result`] asks for.
-    Done,
-    /// The result is at another place of the same server.
-    Moved(JobPlace),
-    /// This reply tells that the job failed.
-    Failed(Stand),
-    /// This reply tells that the job was ended before it was done.
-    Cancelled,
-    /// The reply is no word about the job: the upstream failed, or points to another server.
-    Answer,
-}
-
-/// How a job stands, as far as the upstream tells.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Stand {
-    /// How far it is.
-    pub progress: Option<f64>,
-    /// Of how much.
-    pub total: Option<f64>,
-    /// What it is doing: for clients, shortened, and without what they must not see.
-    pub message: Option<String>,
 }
 
 /// What a route's jobs are read with.
@@ -352,48 +305,6 @@ impl JobRule {
     }
 }
 
-impl Stand {
-    /// The same for people.
-    pub fn in_words(&self) -> Option<String> {
-        let far = match (self.progress, self.total) {
-            (Some(progress), Some(total)) => Some(format!("{progress} of {total}")),
-            (Some(progress), None) => Some(progress.to_string()),
-            (None, _) => None,
-        };
-        match (&self.message, far) {
-            (Some(message), Some(far)) => Some(format!("{message} ({far})")),
-            (Some(message), None) => Some(message.clone()),
-            (None, far) => far,
-        }
-    }
-}
-
-impl JobPlace {
-    /// How long the text of a place may be that a caller is given to keep, in bytes.
-    const SHORT_BYTES: usize = 2048;
-
-    /// Whether its text is short enough to be given away.
-    pub fn is_short(&self) -> bool {
-        self.to_text().len() <= Self::SHORT_BYTES
-    }
-
-    /// One text of it, to be kept for later.
-    pub fn to_text(&self) -> String {
-        match self {
-            Self::Path(path) => path.to_string(),
-            Self::Named(name) => format!("={name}"),
-        }
-    }
-
-    /// The place that such a text is of.
-    pub fn of_text(text: &str) -> Option<Self> {
-        match text.strip_prefix('=') {
-            Some(name) => Some(Self::Named(name.to_owned())),
-            None => text.parse().ok().map(Self::Path),
-        }
-    }
-}
-
 const NO_LONGER: &str = "the job was begun when this tool was another";
 
 fn at(method: Method, path_and_query: PathAndQuery) -> HttpRequest {
@@ -420,6 +331,3 @@ fn retry_after(reply: &Reply) -> Option<Duration> {
     let seconds: u32 = reply.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
-
-#[cfg(test)]
-mod tests;

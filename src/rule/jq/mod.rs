@@ -1,6 +1,12 @@
 //! jq filters, compiled once.
+//!
+//! In reading order: a [`Jq`] compiles a filter and runs it; `bounds` says how much one run may do, `counted` and `steps`
+//! put that into the filter, over its `parts`, and `recursion` refuses what nothing would bound; `values` come and go.
 
 mod bounds;
+mod counted;
+mod parts;
+mod recursion;
 mod steps;
 mod values;
 
@@ -135,8 +141,8 @@ impl Jq {
             .map_err(|errors| JqError::new(load_message(source, errors)))?;
         let written = jaq_core::load::parse(source, |parser| parser.term());
         let written = written.ok_or_else(|| JqError::new("a filter can't import modules"))?;
-        bounds::refuse_recursion(&written)?;
-        let main = Def { name: MAIN, args: Vec::new(), body: bounds::bounded(steps::stepwise(written)) };
+        recursion::refuse_recursion(&written)?;
+        let main = Def { name: MAIN, args: Vec::new(), body: counted::bounded(steps::stepwise(written)) };
         let range = jaq_core::load::parse(bounds::RANGE, |parser| parser.defs());
         let raise = jaq_core::load::parse(bounds::RAISE, |parser| parser.defs());
         let range: Vec<_> = range.expect("the definition is fixed and tested");
@@ -147,7 +153,7 @@ impl Jq {
             .chain(jaq_json::defs())
             .filter(|definition| !IMPURE.contains(&definition.name))
             .chain(raise.expect("the definitions are fixed and tested"))
-            .map(bounds::bounded_definition)
+            .map(counted::bounded_definition)
             .chain([main]);
         let functions = jaq_core::funs()
             .chain(jaq_std::funs())

@@ -10,7 +10,10 @@ use jaq_core::{
     path::{Part, Path},
 };
 
-use super::bounds::{STEP, call, with_parts};
+use super::{
+    bounds::STEP,
+    parts::{call, with_parts},
+};
 
 /// A written filter with its steps counted.
 ///

@@ -49,8 +49,8 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("a compiled pattern", "src/rule/matcher.rs", "SIZE_LIMIT_BYTES"),
     ("a file of the configuration", "src/config/folder.rs", "FILE_LIMIT_BYTES"),
     ("files of the configuration", "src/config/folder.rs", "FILE_COUNT_LIMIT"),
-    ("nesting in it", "src/config/file.rs", "DEPTH_LIMIT"),
-    ("values in it, aliases put in", "src/config/file.rs", "NODE_LIMIT"),
+    ("nesting in it", "src/config/file/mod.rs", "DEPTH_LIMIT"),
+    ("values in it, aliases put in", "src/config/file/mod.rs", "NODE_LIMIT"),
 ];
 
 fn root() -> &'static Path {

@@ -1,19 +1,16 @@
 //! Tasks (the extension `io.modelcontextprotocol/tasks` of 2026-07-28): work that a client asks about itself.
 //!
 //! A task is a job that the upstream keeps. Its id is sealed and holds where the job is asked about, and what the call
-//! was; so any replica answers for it, and none keeps anything. Only a task that asks its client (`asking`) is kept by
-//! the replica where it began, to which the others hand on what they are asked about it.
+//! was (`task`); so any replica answers for it, and none keeps anything. Only a task that asks its client (`asking`) is
+//! kept by the replica where it began, to which the others hand on what they are `asked` about it.
 
+mod asked;
 mod asking;
+mod task;
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -21,14 +18,17 @@ use super::{
     revision::Revision,
 };
 use crate::{
-    gateway::{Call, JobState, OpenJob, Snapshot},
-    route::{JobPlace, JobRule, Question, Route, TaskOffer},
-    seal::Purpose,
+    gateway::{Call, OpenJob, Snapshot},
+    route::{JobPlace, Route, TaskOffer},
     tool::{ToolResult, write_result_fields},
 };
 
 pub(super) use self::asking::AskingTasks;
-use self::asking::{AskingTask, Left, Stand, Work};
+use self::{
+    asked::{Asked, Standing},
+    asking::{Left, Stand, Work},
+    task::{At, Task, milliseconds},
+};
 
 /// The extension's name, among the capabilities of both sides.
 pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
@@ -40,53 +40,6 @@ const LIMIT_BYTES: usize = 2048;
 const GONE: &str = "unknown task: it was not begun here, or its time is over";
 
 const TOO_LONG: &str = "The work is done, but its result could not be kept: it is too long, or too many are.";
-
-/// What a task's id holds.
-#[derive(Debug, Serialize, Deserialize)]
-struct Task {
-    tool: String,
-    arguments: Map<String, Value>,
-    at: At,
-    /// Whose it is, where clients are told apart.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    owner: Option<String>,
-    /// Milliseconds since 1970.
-    created: i64,
-    life: u64,
-}
-
-/// Where it is known how a task stands.
-#[derive(Debug, Serialize, Deserialize)]
-enum At {
-    /// At the upstream.
-    Job { place: String, answers: Map<String, Value> },
-    /// At a replica, under this name there.
-    Replica { name: String, address: Option<String> },
-}
-
-/// A task that a request is about.
-struct Asked {
-    id: String,
-    task: Task,
-    route: Arc<Route>,
-    snapshot: Arc<Snapshot>,
-}
-
-/// How a task stands.
-enum Standing {
-    Working {
-        message: Option<String>,
-        wait: Duration,
-    },
-    Asking(Vec<Question>),
-    Done(ToolResult),
-    /// The same, as it is written to clients.
-    Written(Bytes),
-    Cancelled,
-    Failed {
-        why: String,
-    },
-}
 
 /// Whether a call may become a task.
 ///
@@ -255,149 +208,6 @@ async fn hand_on(protocol: &Protocol, client: &Client<'_>, address: Option<&str>
     Err(Refusal::Params(GONE.into()))
 }
 
-impl Asked {
-    fn by(protocol: &Protocol, client: &Client<'_>) -> Result<Self, Refusal> {
-        if !knows(client) {
-            return Err(Refusal::NeedsTasks);
-        }
-        let id = client.request.params.task_id()?.into_owned();
-        client.carrier.check_name(&id)?;
-        let content = protocol.seal.open(Purpose::Task, &id, SystemTime::now());
-        let content = content.map_err(|_| Refusal::Params(GONE.into()))?;
-        let task: Option<Task> = serde_json::from_slice(&content).ok();
-        // To anybody else it is not there.
-        if task.as_ref().is_some_and(|task| task.owner.as_deref() != client.carrier.owner()) {
-            return Err(Refusal::Params(GONE.into()));
-        }
-        let snapshot = protocol.gateway.snapshot();
-        let found = task.and_then(|task| {
-            let route = snapshot.table.by_tool(&task.tool).filter(|route| route.job.is_some())?.clone();
-            Some((task, route))
-        });
-        let (task, route) =
-            found.ok_or_else(|| Refusal::Params("unknown task: its tool is no longer what it was".into()))?;
-        client.may(&route.scopes)?;
-        Ok(Self { id, task, route, snapshot })
-    }
-
-    async fn at_upstream(
-        &self,
-        client: &Client<'_>,
-        place: &str,
-        answers: &Map<String, Value>,
-    ) -> Result<Standing, Refusal> {
-        let place = JobPlace::of_text(place).ok_or_else(|| Refusal::Params(GONE.into()))?;
-        Ok(self.of_job(client, &place, self.task.arguments.clone(), answers.clone()).await)
-    }
-
-    /// How a task stands that is kept here.
-    async fn here(&self, client: &Client<'_>, task: &AskingTask) -> Result<Standing, Refusal> {
-        let poll = self.route.job.as_ref().map_or(JobRule::POLL_DEFAULT, |job| job.poll);
-        let stand = task.stand().await;
-        let (place, arguments, answers) = match &*stand {
-            Stand::Asking(answered) => {
-                let (left, _) = task.left(&self.route, &self.task.arguments, answered, Map::new()).await;
-                return Ok(match left {
-                    Left::Questions(questions) => Standing::Asking(questions),
-                    Left::Result(result) => Standing::Done(*result),
-                    Left::Wrong(why) => Standing::Failed { why },
-                    // The route asks less than it did: the next answer, whatever it is, begins the work.
-                    Left::Nothing => Standing::Working { message: None, wait: poll },
-                });
-            }
-            Stand::Beginning { .. } => return Ok(Standing::Working { message: None, wait: poll }),
-            Stand::Ended(kept) => return Ok(Standing::Written(kept.written.clone())),
-            Stand::Lost => return Ok(Standing::Failed { why: TOO_LONG.to_owned() }),
-            Stand::Cancelled => return Ok(Standing::Cancelled),
-            Stand::Job(job) => (job.place.clone(), job.arguments.clone(), job.answers.clone()),
-        };
-        // Others may ask about it while the upstream answers.
-        drop(stand);
-        Ok(self.of_job(client, &place, arguments, answers).await)
-    }
-
-    async fn of_job(
-        &self,
-        client: &Client<'_>,
-        place: &JobPlace,
-        arguments: Map<String, Value>,
-        answers: Map<String, Value>,
-    ) -> Standing {
-        match self.snapshot.ask_job(&self.route, client.call(arguments), answers, place).await {
-            JobState::Running { message, wait } => Standing::Working { message, wait },
-            JobState::Done(result) => Standing::Done(result),
-            JobState::Cancelled => Standing::Cancelled,
-            JobState::Lost { why } => Standing::Failed { why },
-        }
-    }
-
-    async fn end(&self, client: &Client<'_>, answers: Map<String, Value>, place: &JobPlace) {
-        let call = client.call(self.task.arguments.clone());
-        self.snapshot.end_job(&self.route, call, answers, place).await;
-    }
-
-    /// What a client is told of it, its result aside.
-    fn told(&self, standing: &Standing, revision: Revision) -> Map<String, Value> {
-        let (status, message) = match standing {
-            Standing::Working { message, .. } => ("working", message.as_deref()),
-            Standing::Asking(_) => ("input_required", None),
-            Standing::Done(_) | Standing::Written(_) => ("completed", None),
-            Standing::Cancelled => ("cancelled", None),
-            Standing::Failed { why } => ("failed", Some(why.as_str())),
-        };
-        let mut members = self.task.told(&self.id, status, message);
-        match standing {
-            Standing::Working { wait, .. } => {
-                members.insert("pollIntervalMs".into(), milliseconds(*wait).into());
-            }
-            Standing::Asking(questions) => {
-                members.insert("inputRequests".into(), ask::requests(questions, revision).into());
-            }
-            Standing::Done(_) | Standing::Written(_) | Standing::Cancelled | Standing::Failed { .. } => {}
-        }
-        members
-    }
-}
-
-impl Task {
-    /// A task that begins now, and its id.
-    fn new(
-        (protocol, client): (&Protocol, &Client<'_>),
-        tool: &str,
-        arguments: Map<String, Value>,
-        at: At,
-        life: Duration,
-    ) -> (String, Self) {
-        let now = SystemTime::now();
-        let task = Self {
-            tool: tool.to_owned(),
-            arguments,
-            at,
-            owner: client.carrier.owner().map(str::to_owned),
-            created: Timestamp::try_from(now).map_or(0, Timestamp::as_millisecond),
-            life: milliseconds(life),
-        };
-        let content = serde_json::to_vec(&task).expect("its keys are strings");
-        (protocol.seal.seal(Purpose::Task, &content, now + life), task)
-    }
-
-    /// What every answer tells of it.
-    fn told(&self, id: &str, status: &str, message: Option<&str>) -> Map<String, Value> {
-        let created = Timestamp::from_millisecond(self.created).unwrap_or(Timestamp::UNIX_EPOCH);
-        let mut members = Map::new();
-        members.insert("taskId".into(), id.into());
-        members.insert("status".into(), status.into());
-        if let Some(message) = message {
-            members.insert("statusMessage".into(), message.into());
-        }
-        members.insert("createdAt".into(), format!("{created:.3}").into());
-        // Nothing is kept, so what is known of it was found just now.
-        members.insert("lastUpdatedAt".into(), format!("{:.3}", Timestamp::now()).into());
-        members.insert("ttlMs".into(), self.life.into());
-        members
-    }
-}
-
 /// Whether the client of a request knows tasks.
 fn knows(client: &Client<'_>) -> bool {
     let capabilities = client.capabilities();
@@ -432,8 +242,4 @@ fn write_meta(protocol: &Protocol, client: &Client<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\"_meta\":");
     let meta = protocol.about.result_meta(client.revision);
     serde_json::to_writer(out, meta).expect("a JSON object has string keys only");
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

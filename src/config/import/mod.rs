@@ -1,14 +1,18 @@
 //! The tools that an MCP server lists, as routes: read as if they were written in the file, so that whatever holds for
-//! written routes holds for them.
+//! written routes holds for them. In reading order: an [`Importer`] makes routes of what a server `listed`, one for each
+//! tool, and gives written ones what the server says of theirs.
+
+mod listed;
 
 use std::{cell::RefCell, fmt, sync::Arc};
 
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::value::RawValue;
 
+use self::listed::{Listed, Takes};
 use super::{
     RouteFile, ToolRules, UpstreamFile, compile,
-    keys::{ANNOTATIONS, DEFAULTS},
-    node::{Entry, Key, Kind, Node, Style, Text},
+    keys::DEFAULTS,
+    node::{Entry, Kind, Node},
     report::Report,
     routes::{self, Surroundings},
     rules::RuleSets,
@@ -20,8 +24,8 @@ use crate::route::UpstreamName;
 /// Makes routes of the tools of MCP servers, by the configuration that it was loaded with. Clones share that.
 #[derive(Clone)]
 pub struct Importer {
-    pub(super) files: Arc<Files>,
-    pub(super) root: Arc<Node>,
+    pub(in crate::config) files: Arc<Files>,
+    pub(in crate::config) root: Arc<Node>,
     presets: Option<Arc<Node>>,
     upstreams: Arc<[UpstreamFile]>,
 }
@@ -46,56 +50,6 @@ pub struct ImportNote {
     pub what: String,
 }
 
-/// A tool as its server lists it.
-struct Listed {
-    name: String,
-    members: Map<String, Value>,
-}
-
-/// What of a tool's own schemas is taken over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Takes {
-    input: Input,
-    output: bool,
-}
-
-/// What of its input schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Input {
-    /// All.
-    Whole,
-    /// All but `pattern`, which servers write for the engine of their own language.
-    WithoutPatterns,
-    /// The names of the arguments, and what is said of each.
-    Names,
-}
-
-impl Takes {
-    /// From all of them to as good as nothing.
-    const WAYS: [Self; 6] = [
-        Self { input: Input::Whole, output: true },
-        Self { input: Input::WithoutPatterns, output: true },
-        Self { input: Input::Whole, output: false },
-        Self { input: Input::WithoutPatterns, output: false },
-        Self { input: Input::Names, output: true },
-        Self { input: Input::Names, output: false },
-    ];
-
-    /// What is lost; nothing where all is taken.
-    fn lost(self) -> Option<&'static str> {
-        match (self.input, self.output) {
-            (Input::Whole, true) => None,
-            (Input::Whole, false) => Some("its output schema is not used"),
-            (Input::WithoutPatterns, true) => Some("the patterns of its arguments are not used"),
-            (Input::WithoutPatterns, false) => {
-                Some("the patterns of its arguments are not used, nor is its output schema")
-            }
-            (Input::Names, true) => Some("its arguments are not checked"),
-            (Input::Names, false) => Some("its arguments are not checked, and its output schema is not used"),
-        }
-    }
-}
-
 impl fmt::Debug for Importer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Importer").field("upstreams", &self.upstreams.len()).finish_non_exhaustive()
@@ -103,13 +57,13 @@ impl fmt::Debug for Importer {
 }
 
 impl Importer {
-    pub(super) fn new(root: Node, presets: Option<&Node>, upstreams: &[UpstreamFile]) -> Self {
+    pub(in crate::config) fn new(root: Node, presets: Option<&Node>, upstreams: &[UpstreamFile]) -> Self {
         let presets = presets.cloned().map(Arc::new);
         Self { files: Arc::default(), root: Arc::new(root), presets, upstreams: upstreams.into() }
     }
 
     /// The same with the files that its places are in.
-    pub(super) fn of(self, files: Files) -> Self {
+    pub(in crate::config) fn of(self, files: Files) -> Self {
         Self { files: Arc::new(files), ..self }
     }
 
@@ -248,7 +202,7 @@ impl Importer {
     }
 
     /// Hands on what routes are read with. It was read before without a problem, when the file was.
-    pub(super) fn around<T>(&self, work: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+    pub(in crate::config) fn around<T>(&self, work: impl FnOnce(&Surroundings<'_>) -> T) -> T {
         let report = Report::new(&self.files);
         let entries = |name: &str| self.root.get(name).and_then(Node::as_map).unwrap_or_default();
         let section =
@@ -270,7 +224,7 @@ impl Importer {
         })
     }
 
-    pub(super) fn entry_of(&self, route: &str) -> Option<&Entry> {
+    pub(in crate::config) fn entry_of(&self, route: &str) -> Option<&Entry> {
         self.root.get("routes")?.as_map()?.iter().find(|entry| entry.key.text == route)
     }
 
@@ -319,152 +273,4 @@ fn adopting(entry: &Entry, file: &RouteFile, tool: &Listed) -> Option<Entry> {
         key: entry.key.clone(),
         value: Node { span: entry.value.span, kind: Kind::Map(entries), secret: false },
     })
-}
-
-impl Listed {
-    fn read(tool: &RawValue) -> Result<Self, &'static str> {
-        let Ok(members) = serde_json::from_str::<Map<String, Value>>(tool.get()) else {
-            return Err("a tool of its list is left out: it is no object");
-        };
-        match members.get("name").and_then(Value::as_str).map(str::to_owned) {
-            Some(name) if !name.is_empty() => Ok(Self { name, members }),
-            Some(_) | None => Err("a tool of its list is left out: it has no name"),
-        }
-    }
-
-    fn note(&self, what: String) -> ImportNote {
-        ImportNote { tool: self.name.chars().take(128).collect(), what }
-    }
-
-    /// The route, as somebody would write it.
-    fn entry(
-        &self,
-        upstream: &UpstreamName,
-        rules: &ToolRules,
-        name: &str,
-        span: Span,
-        reply: Option<&Entry>,
-        takes: Takes,
-    ) -> Entry {
-        let request = vec![
-            entry("upstream", text(upstream.as_str(), span), span),
-            entry("tool", text(&self.name, span), span),
-        ];
-        let mut parts = self.parts(span, takes);
-        // Rules that make another structure of it make it by no schema of the server's.
-        if reply.is_some_and(|reply| makes_structure(&reply.value)) {
-            parts.retain(|part| part.key.text != "output");
-        }
-        if let Some(description) = rules.description_of(&self.name) {
-            parts.retain(|part| part.key.text != "description");
-            parts.push(entry("description", text(description, span), span));
-        }
-        parts.push(entry("request", Node { span, kind: Kind::Map(request), secret: false }, span));
-        parts.extend(reply.cloned());
-        entry(name, Node { span, kind: Kind::Map(parts), secret: false }, span)
-    }
-
-    /// What the server says of the tool.
-    fn parts(&self, span: Span, takes: Takes) -> Vec<Entry> {
-        let mut parts = Vec::new();
-        for name in ["title", "description"] {
-            if let Some(Value::String(found)) = self.members.get(name)
-                && !found.trim().is_empty()
-            {
-                parts.push(entry(name, text(found, span), span));
-            }
-        }
-        if let Some(Value::Object(annotations)) = self.members.get("annotations") {
-            let hints = annotations.iter().filter(|(name, value)| match &***name {
-                "title" => value.is_string(),
-                name => value.is_boolean() && ANNOTATIONS.get(name).is_some(),
-            });
-            let hints = hints.map(|(name, value)| entry(name, node(value, span), span)).collect();
-            parts.push(entry("annotations", Node { span, kind: Kind::Map(hints), secret: false }, span));
-        }
-        let input = self.members.get("inputSchema").filter(|schema| schema.is_object());
-        let input = match (input, takes.input) {
-            (Some(schema), Input::Whole) => schema.clone(),
-            (Some(schema), Input::WithoutPatterns) => without_patterns(schema),
-            (None, _) | (_, Input::Names) => self.names_only(),
-        };
-        parts.push(entry("input", node(&input, span), span));
-        if let Some(output) =
-            self.members.get("outputSchema").filter(|schema| schema.is_object() && takes.output)
-        {
-            parts.push(entry("output", node(output, span), span));
-        }
-        parts
-    }
-
-    /// Whether it wants to be called in a way that is no call with an answer (MCP 2025-11-25, Tasks).
-    fn is_task_only(&self) -> bool {
-        let support = self.members.get("execution").and_then(|execution| execution.get("taskSupport"));
-        support.and_then(Value::as_str) == Some("required")
-    }
-
-    /// Of a schema that can't be used: the names of the arguments, and what is said of each.
-    fn names_only(&self) -> Value {
-        let properties = self.members.get("inputSchema").and_then(|schema| schema.get("properties"));
-        let described = |property: &Value| match property.get("description") {
-            Some(Value::String(description)) => serde_json::json!({ "description": description }),
-            _ => serde_json::json!({}),
-        };
-        let properties = properties.and_then(Value::as_object).into_iter().flatten();
-        let properties: Map<String, Value> =
-            properties.map(|(name, property)| (name.clone(), described(property))).collect();
-        serde_json::json!({ "type": "object", "properties": properties })
-    }
-}
-
-/// A schema in which no text is held against a pattern.
-fn without_patterns(schema: &Value) -> Value {
-    match schema {
-        Value::Object(members) => {
-            // What stands under `properties` has names of the server's own.
-            let kept = members.iter().filter(|(name, value)| {
-                let is_one = *name == "pattern" && value.is_string();
-                let are_several = *name == "patternProperties" && value.is_object();
-                !(is_one || are_several)
-            });
-            Value::Object(kept.map(|(name, value)| (name.clone(), without_patterns(value))).collect())
-        }
-        Value::Array(items) => items.iter().map(without_patterns).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => schema.clone(),
-    }
-}
-
-/// Whether some rule gives another structure than the server does.
-fn makes_structure(rules: &Node) -> bool {
-    match &rules.kind {
-        Kind::Map(entries) => {
-            entries.iter().any(|entry| matches!(&*entry.key.text, "structured" | "extract" | "use"))
-        }
-        Kind::List(rules) => rules.iter().any(makes_structure),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => false,
-    }
-}
-
-fn entry(name: &str, value: Node, span: Span) -> Entry {
-    Entry { key: Key { text: name.to_owned(), span }, value }
-}
-
-fn text(text: &str, span: Span) -> Node {
-    let kind = Kind::Text(Text { text: text.to_owned(), style: Style::Inline });
-    Node { span, kind, secret: false }
-}
-
-/// JSON as the file's own tree, all of it at one place.
-fn node(value: &Value, span: Span) -> Node {
-    let kind = match value {
-        Value::Null => Kind::Nothing,
-        Value::Bool(flag) => Kind::Flag(*flag),
-        Value::Number(number) => Kind::Number(number.to_string()),
-        Value::String(found) => return text(found, span),
-        Value::Array(items) => Kind::List(items.iter().map(|item| node(item, span)).collect()),
-        Value::Object(members) => {
-            Kind::Map(members.iter().map(|(name, value)| entry(name, node(value, span), span)).collect())
-        }
-    };
-    Node { span, kind, secret: false }
 }

@@ -1,15 +1,20 @@
 //! One file as written: YAML text to a tree in which every key and value knows its place.
 //!
 //! The parser's events are read directly rather than through `serde`, which would lose the text of numbers and
-//! the places of keys.
+//! the places of keys. In reading order: [`read`] grows a tree; `map` is a map of it that has not ended.
+
+mod map;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle, Tag};
 
+use self::map::OpenMap;
 use super::{
     cost::{Budget, Cost},
-    node::{Entry, Key, Kind, Node, Style, Text, resolve_plain},
+    node::{Key, Kind, Node, Style, Text, resolve_plain},
     report::Report,
     source::Span,
     syntax::{self, TOO_DEEP},
@@ -87,25 +92,6 @@ enum Inside {
     Map(Box<OpenMap>),
 }
 
-/// A map that has not ended yet.
-#[derive(Default)]
-struct OpenMap {
-    entries: Vec<Entry>,
-    /// Where each key stands in `entries`.
-    seen: HashMap<String, usize>,
-    /// What `<<` names, to be put in at the end.
-    merge: Option<Entry>,
-    /// The key whose value has not come yet.
-    key: Option<OpenKey>,
-}
-
-/// A key that waits for its value.
-enum OpenKey {
-    Name(Key),
-    /// A plain `<<`.
-    Merge(Key),
-}
-
 /// A value that aliases may name, and what it costs to repeat it.
 struct Anchored {
     node: Node,
@@ -150,13 +136,13 @@ impl<'r, 'f> Tree<'r, 'f> {
                 self.spend(1, text.len(), span)?;
                 // In quotes it is a name like any other (YAML 1.1, merge key: what a plain `<<` resolves to).
                 if let Some(Inside::Map(map)) = self.open.last_mut().map(|open| &mut open.inside)
-                    && map.key.is_none()
+                    && map.wants_key()
                     && text == "<<"
                     && style == ScalarStyle::Plain
                     && tag.is_none()
                     && anchor == 0
                 {
-                    map.key = Some(OpenKey::Merge(Key { text: text.into_owned(), span }));
+                    map.take_merge(Key { text: text.into_owned(), span });
                 } else {
                     self.put(Node { span, kind, secret: false }, anchor)?;
                 }
@@ -173,7 +159,7 @@ impl<'r, 'f> Tree<'r, 'f> {
                 if let Some(Open { start, anchor, inside }) = self.open.pop() {
                     let kind = match inside {
                         Inside::List(items) => Kind::List(items),
-                        Inside::Map(map) => Kind::Map(self.merged(*map)),
+                        Inside::Map(map) => Kind::Map(map.into_entries(self.report)),
                     };
                     let span = Span { file: self.file, start, end: span.end.max(start) };
                     self.put(Node { span, kind, secret: false }, anchor)?;
@@ -270,187 +256,8 @@ impl<'r, 'f> Tree<'r, 'f> {
                 }
             }
             Some(Inside::List(items)) => items.push(node),
-            Some(Inside::Map(map)) => match map.key.take() {
-                None => map.key = Some(OpenKey::Name(key(self.report, &node))),
-                Some(OpenKey::Name(key)) => {
-                    add_entry(self.report, map, Entry { value: at_key(node, &key), key })
-                }
-                Some(OpenKey::Merge(key)) => {
-                    let entry = Entry { value: at_key(node, &key), key };
-                    match &map.merge {
-                        None => map.merge = Some(entry),
-                        Some(first) => refuse_second(self.report, first, &entry),
-                    }
-                }
-            },
+            Some(Inside::Map(map)) => map.take(self.report, node),
         }
         Some(())
-    }
-
-    /// The entries with what `<<` names; keys that are written out win.
-    fn merged(&self, map: OpenMap) -> Vec<Entry> {
-        let OpenMap { entries: mut out, merge, .. } = map;
-        let Some(Entry { key, value }) = merge else { return out };
-        let maps = match value.kind {
-            Kind::Map(entries) => vec![entries],
-            Kind::List(items) if items.iter().all(|item| item.as_map().is_some()) => {
-                items.iter().filter_map(Node::as_map).map(<[Entry]>::to_vec).collect()
-            }
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
-                let message = format!("`<<` takes a map, or a list of maps; found {}", value.found());
-                self.report.error(key.span, message, "name an anchor that stands on a map: `<<: *common`");
-                return out;
-            }
-        };
-        for entry in maps.into_iter().flatten() {
-            if !out.iter().any(|known| known.key.text == entry.key.text) {
-                out.push(entry);
-            }
-        }
-        out
-    }
-}
-
-/// The value of a key; nothing stands where its key does.
-fn at_key(value: Node, key: &Key) -> Node {
-    let span = if matches!(value.kind, Kind::Nothing) { key.span } else { value.span };
-    Node { span, ..value }
-}
-
-fn key(report: &Report<'_>, node: &Node) -> Key {
-    let text = match &node.kind {
-        Kind::Nothing => Some(report.files().text(node.span)[node.span.start..node.span.end].to_owned()),
-        Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => node.scalar(),
-    };
-    // The text as written: `1.0` and `True` are names here.
-    let text = match &node.kind {
-        Kind::Flag(_) | Kind::Number(_) => {
-            let written =
-                report.files().text(node.span).get(node.span.start..node.span.end).unwrap_or_default();
-            Some(written.trim().to_owned())
-        }
-        Kind::Nothing | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => text,
-    };
-    if text.is_none() {
-        report.error(
-            node.span,
-            format!("a key is a text; found {}", node.found()),
-            "put a text that begins with `{` or `[` in quotes",
-        );
-    }
-    Key { text: text.unwrap_or_default(), span: node.span }
-}
-
-fn add_entry(report: &Report<'_>, map: &mut OpenMap, entry: Entry) {
-    if let Some(&first) = map.seen.get(&entry.key.text) {
-        refuse_second(report, &map.entries[first], &entry);
-        return;
-    }
-    map.seen.insert(entry.key.text.clone(), map.entries.len());
-    map.entries.push(entry);
-}
-
-fn refuse_second(report: &Report<'_>, first: &Entry, second: &Entry) {
-    let line = report.files().place(first.key.span).line;
-    let message = format!("the key `{}` is here twice, first in line {line}", second.key.text);
-    report.error(second.key.span, message, "keep one of them");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{super::report::reading, *};
-
-    #[track_caller]
-    fn check(text: &str, expected: Result<&str, &str>) {
-        let (root, problems) = reading(text, |report| read(report, 0));
-        match (root, expected) {
-            (Some(root), Ok(expected)) if problems.is_empty() => {
-                assert_eq!(root.to_json().to_string(), expected)
-            }
-            (_, Err(expected)) => {
-                let found: Vec<_> = problems
-                    .iter()
-                    .map(|p| format!("{}:{} {}", p.line.unwrap(), p.column.unwrap(), p.message))
-                    .collect();
-                assert_eq!(found.join("; "), expected);
-            }
-            (found, _) => panic!("found {found:?}, {problems:?}, expected {expected:?}"),
-        }
-    }
-
-    #[test]
-    fn values_are_read_as_they_are_written() {
-        check(
-            "a: 1.0\nb: [yes, true, ~, \"5\"]\nc: |\n  x\n  y\nd: 12345678901234567890.0\n",
-            Ok(r#"{"a":1.0,"b":["yes",true,null,"5"],"c":"x\ny\n","d":12345678901234567890.0}"#),
-        );
-        check("200: a\ntrue: b\n", Ok(r#"{"200":"a","true":"b"}"#));
-        check("a: !!str 5\n", Ok(r#"{"a":"5"}"#));
-    }
-
-    #[test]
-    fn anchors_and_merges_are_put_in() {
-        check(
-            "a: &x { b: 1, c: 2 }\nd: { <<: *x, c: 3 }\ne: *x\n",
-            Ok(r#"{"a":{"b":1,"c":2},"d":{"c":3,"b":1},"e":{"b":1,"c":2}}"#),
-        );
-        check(
-            "a: &x { b: 1 }\nc: &y { b: 2, d: 3 }\ne: { <<: [*x, *y] }\n",
-            Ok(r#"{"a":{"b":1},"c":{"b":2,"d":3},"e":{"b":1,"d":3}}"#),
-        );
-        check("a: { <<: 5 }\n", Err("1:6 `<<` takes a map, or a list of maps; found the number `5`"));
-        check("<<: {}\n<<: {}\n", Err("2:1 the key `<<` is here twice, first in line 1"));
-    }
-
-    #[test]
-    fn only_a_plain_merge_key_merges() {
-        check(r#"{ "<<": { "a": 1 }, '<<<': 2 }"#, Ok(r#"{"<<":{"a":1},"<<<":2}"#));
-        check("'<<': 5\n", Ok(r#"{"<<":5}"#));
-        check("!!str <<: 5\n", Ok(r#"{"<<":5}"#));
-        check("a: <<\nb: [<<]\n", Ok(r#"{"a":"<<","b":["<<"]}"#));
-        check("a: &x { b: 1 }\n\"<<\": 5\n<<: *x\n", Ok(r#"{"a":{"b":1},"<<":5,"b":1}"#));
-        check("'<<': 1\n\"<<\": 2\n", Err("2:1 the key `<<` is here twice, first in line 1"));
-    }
-
-    #[test]
-    fn a_syntax_error_has_a_place_and_friendly_words() {
-        check("", Err("1:1 the file is empty"));
-        check("# nothing\n", Err("1:1 the file is empty"));
-        check("a: \"b\nc: d\n", Err("1:4 a quote is opened here and never closed"));
-        check("a:\n\tb: 1\n", Err("2:1 a tab stands where the indentation is; YAML wants spaces"));
-        check("a: [1, 2\nb: 3\n", Err("2:2 a `:` stands where no key can be"));
-        check("a: b: c\n", Err("1:5 a `:` stands where no key can be"));
-        check("a: *x\n", Err("1:4 no `&` anchor of this name stands before"));
-        check("a: 1\n---\nb: 2\n", Err("2:1 a second document begins here; a file holds one"));
-        check("a: 1\na: 2\n", Err("2:1 the key `a` is here twice, first in line 1"));
-        check("a: !vault x\n", Err("1:11 the tag `!vault` means nothing here"));
-        check("? [a]\n: b\n", Err("1:3 a key is a text; found a list"));
-    }
-
-    #[test]
-    fn hostile_files_are_refused_in_time() {
-        let refusal = |text: &str| {
-            let (root, problems) = reading(text, |report| read(report, 0));
-            assert!(root.is_none());
-            problems[0].message.clone()
-        };
-        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
-        for level in 1..12 {
-            let previous = level - 1;
-            let items = vec![format!("*a{previous}"); 9].join(", ");
-            bomb.push_str(&format!("a{level}: &a{level} [{items}]\n"));
-        }
-        assert!(refusal(&bomb).contains("more than 200000 values"));
-        let mut deep = String::from("a0: &a0 x\n");
-        for level in 1..40 {
-            deep.push_str(&format!(
-                "a{level}: &a{level} {}*a{}{}\n",
-                "[".repeat(60),
-                level - 1,
-                "]".repeat(60)
-            ));
-        }
-        assert!(refusal(&deep).contains("too deep"));
-        assert!(refusal(&"[".repeat(100_000)).contains("too deep"));
     }
 }

@@ -1,0 +1,93 @@
+//! What is read, and what is refused.
+
+use super::*;
+use crate::config::report::reading;
+
+#[track_caller]
+fn check(text: &str, expected: Result<&str, &str>) {
+    let (root, problems) = reading(text, |report| read(report, 0));
+    match (root, expected) {
+        (Some(root), Ok(expected)) if problems.is_empty() => {
+            assert_eq!(root.to_json().to_string(), expected)
+        }
+        (_, Err(expected)) => {
+            let found: Vec<_> = problems
+                .iter()
+                .map(|p| format!("{}:{} {}", p.line.unwrap(), p.column.unwrap(), p.message))
+                .collect();
+            assert_eq!(found.join("; "), expected);
+        }
+        (found, _) => panic!("found {found:?}, {problems:?}, expected {expected:?}"),
+    }
+}
+
+#[test]
+fn values_are_read_as_they_are_written() {
+    check(
+        "a: 1.0\nb: [yes, true, ~, \"5\"]\nc: |\n  x\n  y\nd: 12345678901234567890.0\n",
+        Ok(r#"{"a":1.0,"b":["yes",true,null,"5"],"c":"x\ny\n","d":12345678901234567890.0}"#),
+    );
+    check("200: a\ntrue: b\n", Ok(r#"{"200":"a","true":"b"}"#));
+    check("a: !!str 5\n", Ok(r#"{"a":"5"}"#));
+}
+
+#[test]
+fn anchors_and_merges_are_put_in() {
+    check(
+        "a: &x { b: 1, c: 2 }\nd: { <<: *x, c: 3 }\ne: *x\n",
+        Ok(r#"{"a":{"b":1,"c":2},"d":{"c":3,"b":1},"e":{"b":1,"c":2}}"#),
+    );
+    check(
+        "a: &x { b: 1 }\nc: &y { b: 2, d: 3 }\ne: { <<: [*x, *y] }\n",
+        Ok(r#"{"a":{"b":1},"c":{"b":2,"d":3},"e":{"b":1,"d":3}}"#),
+    );
+    check("a: { <<: 5 }\n", Err("1:6 `<<` takes a map, or a list of maps; found the number `5`"));
+    check("<<: {}\n<<: {}\n", Err("2:1 the key `<<` is here twice, first in line 1"));
+}
+
+#[test]
+fn only_a_plain_merge_key_merges() {
+    check(r#"{ "<<": { "a": 1 }, '<<<': 2 }"#, Ok(r#"{"<<":{"a":1},"<<<":2}"#));
+    check("'<<': 5\n", Ok(r#"{"<<":5}"#));
+    check("!!str <<: 5\n", Ok(r#"{"<<":5}"#));
+    check("a: <<\nb: [<<]\n", Ok(r#"{"a":"<<","b":["<<"]}"#));
+    check("a: &x { b: 1 }\n\"<<\": 5\n<<: *x\n", Ok(r#"{"a":{"b":1},"<<":5,"b":1}"#));
+    check("'<<': 1\n\"<<\": 2\n", Err("2:1 the key `<<` is here twice, first in line 1"));
+}
+
+#[test]
+fn a_syntax_error_has_a_place_and_friendly_words() {
+    check("", Err("1:1 the file is empty"));
+    check("# nothing\n", Err("1:1 the file is empty"));
+    check("a: \"b\nc: d\n", Err("1:4 a quote is opened here and never closed"));
+    check("a:\n\tb: 1\n", Err("2:1 a tab stands where the indentation is; YAML wants spaces"));
+    check("a: [1, 2\nb: 3\n", Err("2:2 a `:` stands where no key can be"));
+    check("a: b: c\n", Err("1:5 a `:` stands where no key can be"));
+    check("a: *x\n", Err("1:4 no `&` anchor of this name stands before"));
+    check("a: 1\n---\nb: 2\n", Err("2:1 a second document begins here; a file holds one"));
+    check("a: 1\na: 2\n", Err("2:1 the key `a` is here twice, first in line 1"));
+    check("a: !vault x\n", Err("1:11 the tag `!vault` means nothing here"));
+    check("? [a]\n: b\n", Err("1:3 a key is a text; found a list"));
+}
+
+#[test]
+fn hostile_files_are_refused_in_time() {
+    let refusal = |text: &str| {
+        let (root, problems) = reading(text, |report| read(report, 0));
+        assert!(root.is_none());
+        problems[0].message.clone()
+    };
+    let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..12 {
+        let previous = level - 1;
+        let items = vec![format!("*a{previous}"); 9].join(", ");
+        bomb.push_str(&format!("a{level}: &a{level} [{items}]\n"));
+    }
+    assert!(refusal(&bomb).contains("more than 200000 values"));
+    let mut deep = String::from("a0: &a0 x\n");
+    for level in 1..40 {
+        deep.push_str(&format!("a{level}: &a{level} {}*a{}{}\n", "[".repeat(60), level - 1, "]".repeat(60)));
+    }
+    assert!(refusal(&deep).contains("too deep"));
+    assert!(refusal(&"[".repeat(100_000)).contains("too deep"));
+}
