@@ -1,0 +1,102 @@
+//! What a child writes: answers for who waits for them, and what it tells unasked.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use bytes::Bytes;
+use tokio::{
+    io::BufReader,
+    process::ChildStdout,
+    sync::{mpsc, watch},
+};
+use tracing::warn;
+
+use super::{MESSAGE_LIMIT_BYTES, calls::Waiting};
+use crate::{
+    route::UpstreamName,
+    upstream::mcp::{
+        Changed,
+        listening::{self, Heard},
+        message::{self, Message},
+        pipe::{self, Line, next_line},
+    },
+};
+
+/// How many lines that are no messages are logged of one child.
+const GARBAGE_LOGGED: u32 = 5;
+
+/// Reads what a child writes.
+pub(super) struct Reader {
+    pub(super) name: UpstreamName,
+    pub(super) out: mpsc::Sender<Bytes>,
+    pub(super) waiting: Arc<Waiting>,
+    pub(super) changed: Changed,
+    pub(super) garbage: u32,
+    pub(super) over: watch::Sender<bool>,
+    /// Set where the child's output ended before we wanted its end.
+    pub(super) ended_first: Arc<AtomicBool>,
+}
+
+impl Reader {
+    pub(super) async fn read(mut self, output: ChildStdout) {
+        let mut output = BufReader::with_capacity(64 << 10, output);
+        loop {
+            match next_line(&mut output, MESSAGE_LIMIT_BYTES).await {
+                Ok(Some(Line::Whole(line))) => self.line(&line),
+                Ok(Some(Line::Cut(_))) => self.too_long(),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.waiting.close();
+        self.over.send_if_modified(|over| {
+            if !*over {
+                self.ended_first.store(true, Ordering::Relaxed);
+            }
+            !std::mem::replace(over, true)
+        });
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        let text = std::str::from_utf8(line).unwrap_or_default();
+        let messages = message::messages(text);
+        if messages.is_empty() && !line.trim_ascii().is_empty() {
+            return self.garbage(line);
+        }
+        for message in messages {
+            if let Message::Response(response) = &message
+                && let Some(caller) = response.id.and_then(|id| self.waiting.take(id))
+            {
+                caller.answer(response.text.as_bytes());
+                continue;
+            }
+            let caller =
+                listening::progress_of(&message).and_then(|id| Some((id, self.waiting.meanwhile_of(id)?)));
+            let call = caller.as_ref().map(|(id, meanwhile)| (*id, meanwhile));
+            match listening::heard(&self.name, &message, call) {
+                Heard::Nothing => {}
+                Heard::ToolsChanged => self.changed.tell(),
+                // A child that asks and does not read gets no answer.
+                Heard::Asked(answer) => drop(self.out.try_send(answer)),
+            }
+        }
+    }
+
+    /// A program that prints what is for people to where only messages belong.
+    fn garbage(&mut self, line: &[u8]) {
+        self.garbage = self.garbage.saturating_add(1);
+        if self.garbage <= GARBAGE_LOGGED {
+            let line = pipe::plain(&line[..line.len().min(200)]);
+            warn!(upstream = %self.name, line, "the program wrote a line that is no message: it is passed over");
+        }
+    }
+
+    /// Whose answer it would have been can't be told, unless only one waits.
+    fn too_long(&self) {
+        warn!(upstream = %self.name, limit_bytes = MESSAGE_LIMIT_BYTES, "a message of the program is too long");
+        if let Some(caller) = self.waiting.take_only() {
+            caller.too_long();
+        }
+    }
+}
