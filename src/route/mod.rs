@@ -19,6 +19,7 @@ mod job;
 pub mod location;
 mod log;
 mod name;
+mod outward;
 mod path;
 mod request;
 mod resource;
@@ -49,6 +50,7 @@ pub use job::{
 };
 pub use log::{LogLevel, LogLine};
 pub use name::{UpstreamName, UpstreamNameError};
+pub use outward::leads_out;
 pub use path::{PathError, PathTemplate};
 pub use request::{
     BodyTemplate, CommandRequest, CommandTemplate, Effect, HttpRequest, HttpTemplate, JsonTemplate,

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
+use super::outward::leads_out;
 use crate::tool::{Arguments, kind_of};
 
 /// Everything but the unreserved characters of RFC 3986, section 2.3.
@@ -13,7 +14,7 @@ pub(super) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.'
 /// A path such as `/v1/forecast/{location}`, with named places for arguments.
 ///
 /// An argument is percent-encoded as a whole, so it stays within its segment: `/`, `?`, `#` and `%` lose
-/// their meaning, and `.` or `..` alone in a segment are refused.
+/// their meaning. `.` or `..` alone in a segment are refused, and what leads out of it when it is decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathTemplate {
     parts: Vec<Part>,
@@ -43,6 +44,9 @@ pub enum PathError {
     /// A `.` or `..` segment.
     #[error("a path can't have the segment `{0}`")]
     Dots(String),
+    /// It leads up, or ends early, once it is decoded.
+    #[error("the path `{0}` leads out of its place once a server decodes it")]
+    Outward(String),
 }
 
 impl PathTemplate {
@@ -73,6 +77,9 @@ impl PathTemplate {
         push_fixed(&mut parts, rest)?;
         if let Some(dots) = text.split('/').find(|segment| matches!(*segment, "." | "..")) {
             return Err(PathError::Dots(dots.to_owned()));
+        }
+        if leads_out(text) {
+            return Err(PathError::Outward(text.to_owned()));
         }
         Ok(Self { parts })
     }
@@ -105,9 +112,12 @@ impl PathTemplate {
             }
         }
         // Only now are segments whole: `{a}{b}` with `.` and `.` makes `..`.
-        if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+        if path.split('/').any(|segment| matches!(segment, "." | "..")) || leads_out(&path) {
             let names: Vec<_> = self.arguments().map(|name| format!("`{name}`")).collect();
-            return Err(format!("argument {} must not be `.` or `..`", names.join(" or ")));
+            let names = names.join(" or ");
+            return Err(format!(
+                "argument {names} must not be `.` or `..`, nor have `..` between slashes or a zero byte"
+            ));
         }
         Ok(path)
     }
@@ -159,11 +169,15 @@ mod tests {
     #[test]
     fn an_argument_stays_in_its_segment() {
         check("/forecast/{city}/day/{n}", json!({"city": "Oslo", "n": 3}), Ok("/forecast/Oslo/day/3"));
-        check("/f/{c}", json!({"c": "../admin?x=1#y"}), Ok("/f/..%2Fadmin%3Fx%3D1%23y"));
+        check("/f/{c}", json!({"c": "a/admin?x=1#y"}), Ok("/f/a%2Fadmin%3Fx%3D1%23y"));
         check("/f/{c}", json!({"c": "São Paulo"}), Ok("/f/S%C3%A3o%20Paulo"));
         check("/f/{c}", json!({"c": "a%2fb"}), Ok("/f/a%252fb"));
         check("/f/{c}", json!({"c": ".."}), Err("must not be"));
         check("/f/{c}{d}", json!({"c": ".", "d": "."}), Err("must not be"));
+        check("/f/{c}", json!({"c": "../admin"}), Err("between slashes"));
+        check("/f/{c}", json!({"c": "a\\..\\..\\b"}), Err("between slashes"));
+        check("/f/.{c}", json!({"c": "./x"}), Err("between slashes"));
+        check("/f/{c}.txt", json!({"c": "secret\0"}), Err("a zero byte"));
         check("/f/{c}", json!({"c": ""}), Err("must not be empty"));
         check("/f/{c}", json!({}), Err("is required"));
         check("/f/{c}", json!({"c": ["x"]}), Err("found an array"));
@@ -171,9 +185,21 @@ mod tests {
 
     #[test]
     fn a_text_that_is_no_path_is_refused() {
-        for text in
-            ["", "f", "/a b", "/{", "/}", "/{a", "/{}", "/{a b}", "/a?b", "/../x", "/a\r\nb", "/{a{b}}"]
-        {
+        for text in [
+            "",
+            "f",
+            "/a b",
+            "/{",
+            "/}",
+            "/{a",
+            "/{}",
+            "/{a b}",
+            "/a?b",
+            "/../x",
+            "/%2e%2e/x",
+            "/a\r\nb",
+            "/{a{b}}",
+        ] {
             assert!(PathTemplate::parse(text).is_err(), "{text:?}");
         }
     }

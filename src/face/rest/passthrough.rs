@@ -13,16 +13,20 @@ use http::{
     uri::Scheme,
 };
 use http_body::Body as _;
-use percent_encoding::percent_decode_str;
 use tracing::{info, warn};
 
 use super::{answer, refuse};
 use crate::{
-    face::{Peer, caller_of, came_by, guard::Guard, span_of},
+    face::{
+        Peer, caller_of, came_by,
+        door::{BodyError, is_coded},
+        guard::Guard,
+        span_of,
+    },
     gateway::Face,
     observe::{Chain, RequestId, Span, SpanKind, method_word},
     policy::Passthrough,
-    route::TraceContext,
+    route::{TraceContext, leads_out},
     upstream::{UpstreamError, http::remove_hop_by_hop},
 };
 
@@ -98,10 +102,14 @@ fn unfit(parts: &Parts) -> Option<(StatusCode, String)> {
     if !parts.uri.path().starts_with('/') {
         return Some((StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".into()));
     }
-    // A segment that goes up leads out of the upstream's base path, and past the paths that are ours.
-    let is_up = |segment: &str| percent_decode_str(segment).eq(*b"..");
-    if parts.uri.path().split(['/', '\\']).any(is_up) {
-        return Some((StatusCode::BAD_REQUEST, "the request's path has a segment `..`".into()));
+    // It would lead out of the upstream's base path, and past the paths that are ours.
+    if leads_out(parts.uri.path()) {
+        let message =
+            "the request's path has a segment `..` or a zero byte, as it stands or once it is decoded";
+        return Some((StatusCode::BAD_REQUEST, message.into()));
+    }
+    if is_coded(&parts.headers) {
+        return Some((StatusCode::NOT_IMPLEMENTED, BodyError::Coded.to_string()));
     }
     // `h2c` is an offer that may be passed over (RFC 9110, section 7.8); any other protocol is what the client
     // needs, and without it the upstream's answer would puzzle it.
