@@ -2,6 +2,10 @@
 
 use serde_json::{Map, Value};
 
+/// How many values the arguments of one call may have, lists and objects and what is in them: a tree of many tiny ones takes
+/// fifty times as much memory as their text.
+pub const ARGUMENT_VALUE_LIMIT: usize = 100_000;
+
 /// Arguments of one call, by name, in the order the caller gave them, and what was answered to the questions of its
 /// route.
 #[derive(Debug, Clone, Default, PartialEq)]

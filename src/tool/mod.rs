@@ -20,11 +20,11 @@ mod violation;
 mod write;
 mod written;
 
-pub use arguments::Arguments;
+pub use arguments::{ARGUMENT_VALUE_LIMIT, Arguments};
 pub use contents::{ContentsOf, ResourceContents, write_contents};
 pub use definition::ToolDefinition;
 pub use fault::Fault;
-pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues};
+pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, values_within};
 pub use name::{ToolName, ToolNameError};
 pub use result::{
     Annotations, Block, Content, ErrorFormat, Outcome, ResourceBody, SentBlock, SharedText, Structured, Text,

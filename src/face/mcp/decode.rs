@@ -12,6 +12,7 @@ use super::{
     params::{Meta, Params},
     refusal::Refusal,
 };
+use crate::tool::{ARGUMENT_VALUE_LIMIT, values_within};
 
 /// One message of a client.
 #[derive(Debug)]
@@ -90,6 +91,8 @@ pub(super) fn message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
     if envelope.jsonrpc.and_then(text).as_deref() != Some("2.0") {
         return Err(reject(Refusal::NotAMessage("`jsonrpc` must be \"2.0\"".into())));
     }
+    values_within(body, ARGUMENT_VALUE_LIMIT)
+        .map_err(|many| reject(Refusal::Params(many.to_string().into())))?;
     match (envelope.method, id) {
         (Some(method), Some(id)) => {
             let method = text(method)

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::{
     face::door::{BodyError, Door},
     route::Route,
-    tool::kind_of,
+    tool::{ARGUMENT_VALUE_LIMIT, kind_of, values_within},
 };
 
 /// Why a request has no arguments that could be checked.
@@ -90,6 +90,8 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), DecodeError> {
 }
 
 fn object(body: &[u8]) -> Result<Map<String, Value>, DecodeError> {
+    values_within(body, ARGUMENT_VALUE_LIMIT)
+        .map_err(|many| DecodeError::NotJson { what: many.to_string() })?;
     match serde_json::from_slice(body) {
         Ok(Value::Object(arguments)) => Ok(arguments),
         Ok(other) => Err(DecodeError::NotAnObject { found: kind_of(&other) }),

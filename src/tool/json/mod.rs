@@ -66,13 +66,13 @@ impl JsonError {
             Err(error) => Self::new(&error),
             Ok(raw) => {
                 let space = bytes.len() - bytes.trim_ascii_start().len();
-                Self::at(raw.get(), position.saturating_sub(space), what())
+                Self::at(raw.get().as_bytes(), position.saturating_sub(space), what())
             }
         }
     }
 
-    fn at(json: &str, position: usize, what: String) -> Self {
-        let before = &json.as_bytes()[..position];
+    fn at(json: &[u8], position: usize, what: String) -> Self {
+        let before = &json[..position];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
         Self { what, line, column }
@@ -98,7 +98,11 @@ impl JsonText {
         })?;
         let text = text.trim_matches(is_space);
         if let Some(position) = memmem::find(text.as_bytes(), PARSER_KEYS.as_bytes()) {
-            return Err(JsonError::at(text, position, "a key that the JSON parser keeps for itself".into()));
+            return Err(JsonError::at(
+                text.as_bytes(),
+                position,
+                "a key that the JSON parser keeps for itself".into(),
+            ));
         }
         Ok(Self { text: bytes.slice_ref(text.as_bytes()), counts })
     }
@@ -145,27 +149,42 @@ impl JsonText {
         if self.counts.values <= most {
             return Ok(());
         }
-        let (json, bytes) = (self.as_str(), &self.text[..]);
-        let (mut values, mut position) = (1, 0);
         // Only where the first comes that is too much is not known yet.
-        while let Some(skipped) = bytes[position..].iter().position(|byte| PARTING[usize::from(*byte)]) {
-            position += skipped;
-            match bytes[position] {
-                b'"' => position = string_end(bytes, position),
-                b',' => values += 1,
-                _ => {
-                    let inside = bytes[position + 1..].iter().find(|byte| !byte.is_ascii_whitespace());
-                    values += usize::from(!matches!(inside, Some(b']' | b'}')));
-                }
-            }
-            if values > most {
-                let JsonError { line, column, .. } = JsonError::at(json, position, String::new());
-                return Err(TooManyValues { most, line, column });
-            }
-            position += 1;
-        }
-        Ok(())
+        values_within(&self.text, most)
     }
+}
+
+/// Whether a tree of a JSON document would have at most so many values, as [`JsonText::has_at_most`] tells of one that was
+/// checked.
+///
+/// # Errors
+///
+/// [`TooManyValues`] with the place of what is too much.
+pub fn values_within(json: &[u8], most: usize) -> Result<(), TooManyValues> {
+    // Each value but one has a character of its own before it, and is one.
+    if json.len() <= most {
+        return Ok(());
+    }
+    let (mut values, mut position) = (1, 0);
+    while let Some(skipped) =
+        json.get(position..).unwrap_or_default().iter().position(|byte| PARTING[usize::from(*byte)])
+    {
+        position += skipped;
+        match json[position] {
+            b'"' => position = string_end(json, position),
+            b',' => values += 1,
+            _ => {
+                let inside = json[position + 1..].iter().find(|byte| !byte.is_ascii_whitespace());
+                values += usize::from(!matches!(inside, Some(b']' | b'}')));
+            }
+        }
+        if values > most {
+            let JsonError { line, column, .. } = JsonError::at(json, position, String::new());
+            return Err(TooManyValues { most, line, column });
+        }
+        position += 1;
+    }
+    Ok(())
 }
 
 /// A document has more values than may be read into a tree.
@@ -196,7 +215,9 @@ const fn among(marks: &[u8]) -> [bool; 256] {
 /// Where the string that opens at `opening` closes. It was checked that it does.
 fn string_end(bytes: &[u8], opening: usize) -> usize {
     let mut position = opening + 1;
-    while let Some(skipped) = bytes[position..].iter().position(|byte| matches!(byte, b'"' | b'\\')) {
+    while let Some(skipped) =
+        bytes.get(position..).unwrap_or_default().iter().position(|byte| matches!(byte, b'"' | b'\\'))
+    {
         position += skipped;
         if bytes[position] == b'"' {
             return position;
