@@ -120,6 +120,7 @@ impl Serving {
                 asked.store(true, Ordering::Relaxed);
                 activity.asked();
                 let mut request = request.map(Body::new);
+                name_host(&mut request);
                 request.extensions_mut().insert(Peer(peer));
                 if let Some(shown) = &shown {
                     request.extensions_mut().insert(Arc::clone(shown));
@@ -215,11 +216,19 @@ impl Serving {
     }
 }
 
-/// Over HTTP/2 the host stands in the URI; everybody else looks for it in its header.
+/// Over HTTP/2 the host stands in the URI, and over HTTP/1.1 it may (RFC 9112, section 3.2.2); everybody else looks for it
+/// in its header. Where that names another one there are two then, and the door lets nobody in who names two.
 fn name_host(request: &mut Request<Body>) {
-    let host = request.uri().authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
-    if let Some(host) = host {
-        request.headers_mut().insert(header::HOST, host);
+    let Some(authority) = request.uri().authority() else { return };
+    if request.method() == http::Method::CONNECT {
+        // It says where a tunnel should lead.
+        return;
+    }
+    let is_named = |named: &HeaderValue| named.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes());
+    let headers = request.headers();
+    let is_known = headers.contains_key(header::HOST) && headers.get_all(header::HOST).iter().all(is_named);
+    if !is_known && let Ok(host) = HeaderValue::from_str(authority.as_str()) {
+        request.headers_mut().append(header::HOST, host);
     }
     let path = request.uri().path_and_query().cloned();
     if let Some(path) = path {

@@ -107,6 +107,130 @@ async fn chunks_that_are_none_end_the_connection() {
     assert!(asked.iter().all(|asked| asked.line().starts_with("POST /open")), "{asked:?}");
 }
 
+/// What nobody here undoes is not taken for the body itself, nor handed on without a word about it.
+#[tokio::test]
+async fn a_body_that_was_coded_on_its_way_is_refused() {
+    let (proxy, upstream) = handing_through().await;
+    for line in ["POST /open", "POST /tools/get_thing", "POST /mcp"] {
+        let mut client = proxy.connect().await;
+        let head = "Host: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
+        let body = "Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n";
+        client.write(format!("{line} HTTP/1.1\r\n{head}{body}")).await;
+        assert_eq!(soon(line, client.read(false)).await.status, 501, "{line}");
+    }
+    assert!(upstream.state().asked.is_empty());
+}
+
+/// Whoever stands before us may have looked at the other one.
+#[tokio::test]
+async fn a_request_names_one_host() {
+    let (proxy, upstream) = handing_through().await;
+    for (head, status) in [
+        ("GET /open HTTP/1.1\r\nHost: localhost\r\nHost: evil.test\r\n\r\n", 400),
+        ("GET /open HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400),
+        ("GET http://evil.test/open HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        ("GET http://localhost/open HTTP/1.1\r\nHost: evil.test\r\n\r\n", 400),
+        ("GET http://evil.test/open HTTP/1.1\r\nHost: evil.test\r\n\r\n", 403),
+        ("GET http://evil.test/mcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        ("GET /open HTTP/1.1\r\nHost: localhost, evil.test\r\n\r\n", 403),
+    ] {
+        let mut client = proxy.connect().await;
+        client.write(head).await;
+        assert_eq!(soon(head, client.read(false)).await.status, status, "{head}");
+    }
+    assert!(upstream.state().asked.is_empty());
+    let mut client = proxy.connect().await;
+    client.write("GET http://localhost/open HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert_eq!(soon("one host, said twice", client.read(false)).await.status, 200);
+}
+
+/// Images, scripts and links of pages elsewhere come without an `Origin`; browsers say in another way whose they are.
+#[tokio::test]
+async fn a_page_elsewhere_calls_nothing_by_what_it_shows() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.passthrough = true;
+    setup.routes = vec![route("thing", "GET /things/{which}").at("GET /thing/{which}")];
+    let proxy = setup.start().await;
+    let elsewhere = "Sec-Fetch-Site: cross-site";
+    let image = [elsewhere, "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"];
+    let link = [elsewhere, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"];
+    let frame = [elsewhere, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"];
+    let named = [elsewhere, "Sec-Fetch-Dest: image", "Referer: https://evil.test/localhost"];
+    let sibling = ["Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: script"];
+    for headers in [&image, &frame, &named, &sibling] {
+        for path in ["/thing/1", "/old/page", "/tools"] {
+            let said = proxy.ask(&format!("GET {path}"), headers, "").await;
+            assert_eq!(said.status, 403, "{path} {headers:?}: {}", said.text());
+        }
+    }
+    assert_eq!(proxy.ask("GET /thing/1", &link, "").await.status, 403, "a link calls nothing");
+    assert!(upstream.state().asked.is_empty());
+    assert_eq!(proxy.ask("GET /old/page", &link, "").await.status, 200, "what is handed through has links");
+    let ours = ["Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"];
+    assert_eq!(proxy.ask("GET /thing/1", &ours, "").await.status, 200);
+    let typed = ["Sec-Fetch-Site: none", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"];
+    assert_eq!(proxy.ask("GET /thing/1", &typed, "").await.status, 200);
+    let here = ["Sec-Fetch-Site: same-site", "Sec-Fetch-Dest: image", "Referer: http://localhost:3000/page"];
+    assert_eq!(
+        proxy.ask("GET /thing/1", &here, "").await.status,
+        200,
+        "a page of this machine, as with `Origin`"
+    );
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_end_keep_nobody_out() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.door.body_limit_bytes = 200 << 10;
+    setup.door.bodies_limit_bytes = 600 << 10;
+    let proxy = setup.start().await;
+    let head = format!(
+        "POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        200 << 10
+    );
+    // Each sends most of its body and never the rest; there is room for three.
+    let mut crowd = tokio::task::JoinSet::new();
+    for _ in 0..5 {
+        let mut client = proxy.connect().await;
+        client.write(&head).await;
+        client.write(" ".repeat(199 << 10)).await;
+        crowd.spawn(async move { client.read(false).await });
+    }
+    let said = soon("that there is no room", crowd.join_next()).await.unwrap().unwrap();
+    assert_eq!(said.status, 503, "{}", said.text());
+    assert_eq!(soon("a short call", proxy.call("get_thing", "{}")).await.told(), "well");
+    crowd.shutdown().await;
+    let padded = format!("{}{{}}", " ".repeat(150 << 10));
+    while soon("room again", proxy.call("get_thing", &padded)).await.status == 503 {}
+    assert_eq!(proxy.call("get_thing", &padded).await.told(), "well");
+}
+
+/// Two million numbers of four megabytes would take a hundred and fifty in memory.
+#[tokio::test]
+async fn arguments_of_many_tiny_values_are_refused() {
+    let (proxy, upstream) = handing_through().await;
+    let many = format!("[{}1]", "1,".repeat(100_000));
+    let said = proxy.call("get_thing", &format!(r#"{{"v": {many}}}"#)).await;
+    assert_eq!(said.status, 400);
+    assert!(said.text().contains("at most 100000 values"), "{}", said.text());
+    let message = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"get_thing","arguments":{{"v":{many}}}}}}}"#
+    );
+    let accept = "Accept: application/json, text/event-stream";
+    for revision in ["2025-06-18", "2026-07-28"] {
+        let revision = format!("MCP-Protocol-Version: {revision}");
+        let headers = ["Content-Type: application/json", accept, &revision];
+        let said = proxy.ask("POST /mcp", &headers, &message).await;
+        assert!(said.text().contains("at most 100000 values"), "{}", said.text());
+    }
+    assert!(upstream.state().asked.is_empty());
+    // What stands in a text is none.
+    let text = format!(r#"{{"v": "{}"}}"#, "1,[{".repeat(100_000));
+    assert_eq!(proxy.call("get_thing", &text).await.told(), "well");
+}
+
 #[tokio::test]
 async fn who_sits_there_makes_room_for_who_asks() {
     let (proxy, _upstream) = {

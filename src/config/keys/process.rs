@@ -73,6 +73,12 @@ pub(in crate::config) static SERVER: Keys = Keys {
         ),
         key("body_limit", Size(1, 1 << 30), "The longest request body. Default `4MiB`."),
         key(
+            "bodies_limit",
+            Size(1, 1 << 40),
+            "How much is held of request bodies at once, of all clients together, beyond the first 16 KiB of each; what comes \
+             beyond that is answered 503. There is always room for one of `body_limit`. Default `64MiB`.",
+        ),
+        key(
             "body_timeout",
             Duration(1, HOUR),
             "How long a client may take to send its request's body. Default `30s`.",

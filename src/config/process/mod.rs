@@ -115,6 +115,7 @@ struct Server {
     allowed_hosts: Option<Vec<String>>,
     allowed_origins: Vec<String>,
     body_limit: usize,
+    bodies_limit: usize,
     body_timeout: u64,
     trusted_proxies: Vec<String>,
     cache_limit: usize,
@@ -232,12 +233,13 @@ fn defaults() -> Layer {
     let (listener, door, mcp) =
         (ListenerSettings::default(), DoorSettings::default(), McpSettings::default());
     let origins = door.allowed_origins.into_iter().map(Value::from).collect();
-    let values: [(&str, ValueKind); 18] = [
+    let values: [(&str, ValueKind); 19] = [
         (LISTEN, listener.listen.to_string().into()),
         ("server.allowed_origins", ValueKind::Array(origins)),
         ("server.cache_limit", integer(Store::LIMIT_BYTES_DEFAULT as u128)),
         ("server.trusted_proxies", ValueKind::Array(Vec::new())),
         ("server.body_limit", integer(door.body_limit_bytes as u128)),
+        ("server.bodies_limit", integer(door.bodies_limit_bytes as u128)),
         ("server.body_timeout", integer(door.body_timeout.as_millis())),
         ("server.drain", integer(listener.drain.as_millis())),
         ("server.connections", integer(listener.connection_limit as u128)),
@@ -275,6 +277,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             allowed_hosts,
             allowed_origins: server.allowed_origins,
             body_limit_bytes: server.body_limit,
+            bodies_limit_bytes: server.bodies_limit,
             body_timeout: Duration::from_millis(server.body_timeout),
             // Each was checked where it stands.
             trusted_proxies: server.trusted_proxies.iter().filter_map(|text| text.parse().ok()).collect(),

@@ -132,6 +132,7 @@ fn defaults_are_those_that_the_table_names() {
     let found = [
         (&keys::SERVER, "listen", format!("`{}`", listener.listen)),
         (&keys::SERVER, "body_limit", format!("`{}`", units::show_size(door.body_limit_bytes as u64))),
+        (&keys::SERVER, "bodies_limit", format!("`{}`", units::show_size(door.bodies_limit_bytes as u64))),
         (&keys::SERVER, "body_timeout", format!("`{}`", millis(door.body_timeout))),
         (&keys::SERVER, "drain", format!("`{}`", millis(listener.drain))),
         (&keys::SERVER, "connections", listener.connection_limit.to_string()),

@@ -189,10 +189,12 @@ impl Admin {
         if !place.is_some_and(Place::is_for_probes) {
             if let Err(refused) = self.door.admit(&mut head) {
                 let message = match refused {
-                    Refused::Host { .. } => refused.to_string().replace("`server.", "`admin."),
-                    Refused::Origin { .. } => FOREIGN_PAGE.to_owned(),
+                    Refused::Host { .. } | Refused::Hosts => {
+                        refused.to_string().replace("`server.", "`admin.")
+                    }
+                    Refused::Origin { .. } | Refused::Page => FOREIGN_PAGE.to_owned(),
                 };
-                return error(StatusCode::FORBIDDEN, &message);
+                return error(refused.status(), &message);
             }
             // The page asks for the token that it shows.
             if !place.is_some_and(Place::is_public) && !self.may_come_in(&head.headers) {

@@ -2,10 +2,15 @@
 
 use std::{fmt, time::Duration};
 
-use http::{HeaderMap, HeaderValue, Uri, header, uri::Authority};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header, uri::Authority};
 
 use super::{DoorSettings, LOOPBACK, Page};
 use crate::face::Network;
+
+/// Whose page sends a request, seen from where it goes, as browsers say it beside or without an `Origin` (Fetch Metadata).
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// What is asked of every request.
 #[derive(Debug)]
@@ -16,6 +21,7 @@ pub(super) struct Checks {
     /// Pages that come in all the same: nobody pointed a name at us for them.
     tolerated: Vec<OriginRule>,
     pub(super) body_limit_bytes: usize,
+    pub(super) bodies_limit_bytes: usize,
     pub(super) body_timeout: Duration,
     pub(super) trusted_proxies: Vec<Network>,
 }
@@ -29,12 +35,30 @@ pub enum Refused {
         /// What was found, quoted.
         found: Quoted,
     },
+    /// More than one host: HTTP 400 (RFC 9112, section 3.2). Whoever stands before us may have looked at another one.
+    #[error("the request names more than one host; it must name one")]
+    Hosts,
     /// An `Origin` that is not allowed: HTTP 403.
     #[error("origin {found} is not allowed here; allow it with `server.allowed_origins`")]
     Origin {
         /// What was found, quoted.
         found: Quoted,
     },
+    /// From a page of another origin that sends no `Origin`, as for an image: HTTP 403.
+    #[error(
+        "web pages of other origins have nothing to ask here; allow theirs with `server.allowed_origins`"
+    )]
+    Page,
+}
+
+impl Refused {
+    /// The HTTP status that says so.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Hosts => StatusCode::BAD_REQUEST,
+            Self::Host { .. } | Self::Origin { .. } | Self::Page => StatusCode::FORBIDDEN,
+        }
+    }
 }
 
 /// A header's value as an error shows it: in backticks, at most 100 characters, nothing but visible ASCII.
@@ -121,6 +145,7 @@ impl Checks {
             origins,
             tolerated,
             body_limit_bytes: settings.body_limit_bytes,
+            bodies_limit_bytes: settings.bodies_limit_bytes,
             body_timeout: settings.body_timeout,
             trusted_proxies: settings.trusted_proxies.clone(),
         }
@@ -134,21 +159,24 @@ impl Checks {
         // HTTP/2 has the host in the URI.
         let written =
             first.map(HeaderValue::as_bytes).or_else(|| uri.authority().map(|a| a.as_str().as_bytes()));
+        if more.is_some() {
+            return Err(Refused::Hosts);
+        }
         let host = written.and_then(|bytes| HostAndPort::parse(std::str::from_utf8(bytes).ok()?));
         let by_name = self.hosts.iter().any(|rule| match rule {
             HostRule::Any => false,
-            HostRule::Host(rule) => more.is_none() && host.as_ref().is_some_and(|host| rule.covers(host)),
+            HostRule::Host(rule) => host.as_ref().is_some_and(|host| rule.covers(host)),
         });
         if by_name {
             Ok(host)
         } else if self.hosts.contains(&HostRule::Any) {
-            Ok(host.filter(|host| more.is_none() && host.is_no_name()))
+            Ok(host.filter(HostAndPort::is_no_name))
         } else {
             Err(Refused::Host { found: Quoted::of(written) })
         }
     }
 
-    /// The page that sends the request, where one does that may read the answer.
+    /// The page that sends the request, where one does.
     pub(super) fn check_origin(
         &self,
         headers: &HeaderMap,
@@ -159,28 +187,59 @@ impl Checks {
         for value in headers.get_all(header::ORIGIN) {
             let text = value.to_str().unwrap_or("").trim();
             let origin = parse_origin(text);
-            let has = |rules: &[OriginRule]| {
-                rules.iter().any(|rule| match rule {
-                    OriginRule::Any => true,
-                    OriginRule::Null => text == "null",
-                    OriginRule::Origin { scheme, host } => {
-                        origin.as_ref().is_some_and(|(found, at)| found == scheme && host.covers(at))
-                    }
-                })
-            };
             let ours = || {
                 origin.as_ref().is_some_and(|(scheme, at)| {
                     matches!(scheme.as_str(), "http" | "https") && Some(at) == host
                 })
             };
-            if has(&self.origins) {
+            if are_of(&self.origins, text, origin.as_ref()) {
                 page = Page::of(value.clone());
-            } else if !ours() && !has(&self.tolerated) {
+            } else if !ours() && !are_of(&self.tolerated, text, origin.as_ref()) {
                 return Err(Refused::Origin { found: Quoted::of(Some(value.as_bytes())) });
             }
         }
-        Ok(page)
+        match headers.get(SEC_FETCH_SITE) {
+            Some(site) if !headers.contains_key(header::ORIGIN) => self.check_site(headers, site.as_bytes()),
+            _ => Ok(page),
+        }
     }
+
+    /// Browsers send no `Origin` with what a page only shows or leads to, an image or a link, but say that it is another's.
+    fn check_site(&self, headers: &HeaderMap, site: &[u8]) -> Result<Page, Refused> {
+        if !matches!(site, b"cross-site" | b"same-site") {
+            return Ok(Page::default());
+        }
+        let is = |name, value: &[u8]| headers.get(name).is_some_and(|found| found.as_bytes() == value);
+        let referrer = headers.get(header::REFERER).and_then(|value| value.to_str().ok()).unwrap_or("");
+        let origin = parse_origin(origin_part(referrer));
+        if are_of(&self.origins, referrer, origin.as_ref())
+            || are_of(&self.tolerated, referrer, origin.as_ref())
+        {
+            Ok(Page::default())
+        } else if is(SEC_FETCH_MODE, b"navigate") && is(SEC_FETCH_DEST, b"document") {
+            // Somebody follows a link, as to a page that is handed through.
+            Ok(Page::with_link())
+        } else {
+            Err(Refused::Page)
+        }
+    }
+}
+
+fn are_of(rules: &[OriginRule], text: &str, origin: Option<&(String, HostAndPort)>) -> bool {
+    rules.iter().any(|rule| match rule {
+        OriginRule::Any => true,
+        OriginRule::Null => text == "null",
+        OriginRule::Origin { scheme, host } => {
+            origin.is_some_and(|(found, at)| found == scheme && host.covers(at))
+        }
+    })
+}
+
+/// The beginning of a URL that is its origin.
+fn origin_part(url: &str) -> &str {
+    let from = url.find("://").map_or(0, |found| found + 3);
+    let end = url[from..].find(['/', '?', '#']).map_or(url.len(), |found| from + found);
+    &url[..end]
 }
 
 /// `scheme://host[:port]` and nothing after it.

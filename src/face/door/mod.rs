@@ -5,6 +5,7 @@
 //! (MCP 2026-07-28, Streamable HTTP, "Security & Endpoint").
 
 mod checks;
+mod held;
 mod page;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,10 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
-use self::checks::Checks;
+use self::{
+    checks::Checks,
+    held::{FREE_BYTES, Held},
+};
 pub use self::{
     checks::{Quoted, Refused},
     page::Page,
@@ -41,6 +45,9 @@ pub struct DoorSettings {
     pub allowed_origins: Vec<String>,
     /// How many bytes of body a request may have.
     pub body_limit_bytes: usize,
+    /// How many bytes of bodies are held at once, of all clients together; room for one as long as it may be there is
+    /// always.
+    pub bodies_limit_bytes: usize,
     /// How long a client may take to send it.
     pub body_timeout: Duration,
     /// Proxies before us, whose `X-Forwarded-For` is believed.
@@ -60,6 +67,8 @@ const FORWARDED: [HeaderName; 3] = [
 impl DoorSettings {
     /// For [`body_limit_bytes`](Self::body_limit_bytes).
     pub const BODY_LIMIT_BYTES_DEFAULT: usize = 4 << 20;
+    /// For [`bodies_limit_bytes`](Self::bodies_limit_bytes).
+    pub const BODIES_LIMIT_BYTES_DEFAULT: usize = 64 << 20;
     /// For [`body_timeout`](Self::body_timeout).
     pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 }
@@ -70,6 +79,7 @@ impl Default for DoorSettings {
             allowed_hosts: LOOPBACK.map(str::to_owned).to_vec(),
             allowed_origins: Vec::new(),
             body_limit_bytes: Self::BODY_LIMIT_BYTES_DEFAULT,
+            bodies_limit_bytes: Self::BODIES_LIMIT_BYTES_DEFAULT,
             body_timeout: Self::BODY_TIMEOUT_DEFAULT,
             trusted_proxies: Vec::new(),
         }
@@ -82,6 +92,8 @@ pub struct Door {
     checks: Arc<ArcSwap<Checks>>,
     /// How often somebody was not let in, by why.
     refused: Words,
+    /// Of the bodies that are being read, or answered.
+    held: Held,
     /// Who asks those that are let in who they are.
     pub guard: Guard,
 }
@@ -101,6 +113,12 @@ pub enum BodyError {
         /// How long it may take.
         after: Duration,
     },
+    /// Others are sending so much that there is no room for it: HTTP 503.
+    #[error("too much is being sent here at once; send it again in a few seconds")]
+    Crowded,
+    /// Compressed on its way by a coding that is none of ours: HTTP 501 (RFC 9112, section 6.1).
+    #[error("the request's `Transfer-Encoding` is not `chunked` alone; send the body as it is")]
+    Coded,
     /// The client broke off, or its framing is wrong: HTTP 400, if anyone is still there to read it.
     #[error("the request's body could not be read")]
     CutOff(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -111,6 +129,8 @@ impl BodyError {
         match self {
             Self::TooLong { .. } => "body_too_long",
             Self::Slow { .. } => "body_slow",
+            Self::Crowded => "bodies_too_many",
+            Self::Coded => "body_coded",
             Self::CutOff(_) => "body_cut_off",
         }
     }
@@ -120,6 +140,8 @@ impl BodyError {
         match self {
             Self::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::Crowded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Coded => StatusCode::NOT_IMPLEMENTED,
             Self::CutOff(_) => StatusCode::BAD_REQUEST,
         }
     }
@@ -129,10 +151,12 @@ impl Door {
     /// A door with these settings. What is no host or origin lets nobody in.
     pub fn new(settings: &DoorSettings) -> Self {
         let refused = Words::default();
-        refused.expect([REFUSED_HOST, REFUSED_ORIGIN, "body_too_long", "body_slow", "body_cut_off"]);
+        refused.expect([REFUSED_HOST, REFUSED_ORIGIN, "body_too_long", "body_slow", "bodies_too_many"]);
+        refused.expect(["body_coded", "body_cut_off"]);
         Self {
             checks: Arc::new(ArcSwap::from_pointee(Checks::new(settings))),
             refused,
+            held: Held::default(),
             guard: Guard::default(),
         }
     }
@@ -146,13 +170,13 @@ impl Door {
     ///
     /// # Errors
     ///
-    /// [`Refused`], to be answered with HTTP 403.
+    /// [`Refused`], to be answered with its [status](Refused::status).
     pub fn admit(&self, head: &mut Parts) -> Result<Page, Refused> {
         let admitted = self.try_admit(head);
         if let Err(refused) = &admitted {
             self.refused.add(match refused {
-                Refused::Host { .. } => REFUSED_HOST,
-                Refused::Origin { .. } => REFUSED_ORIGIN,
+                Refused::Host { .. } | Refused::Hosts => REFUSED_HOST,
+                Refused::Origin { .. } | Refused::Page => REFUSED_ORIGIN,
             });
         }
         admitted
@@ -178,7 +202,7 @@ impl Door {
     ///
     /// # Errors
     ///
-    /// [`BodyError`] when it is longer, too slow, or breaks off.
+    /// [`BodyError`] when it is longer, too slow, or breaks off, or when others send too much.
     pub async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, BodyError> {
         let read = self.try_read(headers, body).await;
         if let Err(error) = &read {
@@ -188,25 +212,69 @@ impl Door {
     }
 
     async fn try_read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, BodyError> {
-        let (limit_bytes, after) = {
+        let (limit_bytes, room_bytes, after) = {
             let checks = self.checks.load();
-            (checks.body_limit_bytes, checks.body_timeout)
+            (checks.body_limit_bytes, checks.bodies_limit_bytes, checks.body_timeout)
         };
         let announced =
             headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         if announced.is_some_and(|length: u64| length > limit_bytes as u64) {
             return Err(BodyError::TooLong { limit_bytes });
         }
+        if is_coded(headers) {
+            return Err(BodyError::Coded);
+        }
         if body.is_end_stream() {
             return Ok(Bytes::new());
         }
-        match timeout(after, Limited::new(body, limit_bytes).collect()).await {
-            Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        let body = Limited::new(body, limit_bytes);
+        let reading = async {
+            match announced {
+                Some(length) if length <= FREE_BYTES as u64 => Ok(body.collect().await?.to_bytes()),
+                _ => self.gather(body, announced.unwrap_or(0) as usize, room_bytes.max(limit_bytes)).await,
+            }
+        };
+        match timeout(after, reading).await {
+            Ok(Ok(whole)) => Ok(whole),
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLong { limit_bytes }),
+            Ok(Err(error)) if error.is::<NoRoom>() => Err(BodyError::Crowded),
             Ok(Err(error)) => Err(BodyError::CutOff(error)),
             Err(_) => Err(BodyError::Slow { after }),
         }
     }
+
+    /// Reads a body that may be long, as long as there is room for what comes.
+    async fn gather(
+        &self,
+        mut body: Limited<Body>,
+        announced_bytes: usize,
+        room_bytes: usize,
+    ) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+        let mut share = self.held.share();
+        // Untouched memory is none: what is announced and does not come takes nothing.
+        let mut whole = Vec::with_capacity(announced_bytes);
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame?.into_data() else { continue };
+            if !share.grow_to(whole.len() + data.len(), room_bytes) {
+                return Err(Box::new(NoRoom));
+            }
+            whole.extend_from_slice(&data);
+        }
+        Ok(share.with(whole))
+    }
+}
+
+/// Others hold all there is.
+#[derive(Debug, thiserror::Error)]
+#[error("no room")]
+struct NoRoom;
+
+/// Whether a body was changed on its way by more than being cut into chunks.
+pub fn is_coded(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::TRANSFER_ENCODING)
+        .iter()
+        .any(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
 impl MeterSource for Door {

@@ -111,7 +111,7 @@ impl Mcp {
         let (mut head, body) = request.into_parts();
         let page = match self.door.admit(&mut head) {
             Ok(page) => page,
-            Err(refused) => return answer::turned_away(&head, StatusCode::FORBIDDEN, &refused),
+            Err(refused) => return answer::turned_away(&head, refused.status(), &refused),
         };
         let body = match self.identify(&mut head, body).await {
             Ok(body) => body,

@@ -32,7 +32,7 @@ use serde_json::json;
 
 use super::{
     MCP_PATHS, caller_of, came_by, cgi,
-    door::Door,
+    door::{Door, Refused},
     guard::{self, TurnedAway},
     log_refusal, span_of,
 };
@@ -97,9 +97,13 @@ impl Rest {
             Ok(page) => page,
             Err(refused) => {
                 let face = came_by(&parts, Face::Rest);
-                return refuse(face, &request_id, StatusCode::FORBIDDEN, &refused.to_string());
+                return refuse(face, &request_id, refused.status(), &refused.to_string());
             }
         };
+        if page.has_link() && matches!(place, Place::Tool { .. }) {
+            let (face, refused) = (came_by(&parts, Face::Rest), Refused::Page);
+            return refuse(face, &request_id, refused.status(), &refused.to_string());
+        }
         if let Some(turned_away) = self.turn_away(&place, &mut parts).await {
             let face = came_by(&parts, Face::Rest);
             let mut response = refuse(face, &request_id, turned_away.status(), &turned_away.to_string());

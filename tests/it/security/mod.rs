@@ -18,6 +18,7 @@ const KEYS: &[(&str, &str, &[&str])] = &[
             "connections",
             "header_timeout",
             "body_limit",
+            "bodies_limit",
             "body_timeout",
             "write_timeout",
             "streams",
@@ -35,6 +36,8 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("requests open at once over one HTTP/2 connection", "src/serve/connection.rs", "STREAM_LIMIT"),
     ("a TLS handshake", "src/serve/connection.rs", "HANDSHAKE_TIMEOUT"),
     ("connections to the operators' port", "src/serve/operators.rs", "CONNECTION_LIMIT"),
+    ("of each body, beside what `bodies_limit` counts", "src/face/door/held.rs", "FREE_BYTES"),
+    ("values in the arguments of one call", "src/tool/arguments.rs", "ARGUMENT_VALUE_LIMIT"),
     ("messages in one batch", "src/face/mcp/batch.rs", "LIMIT"),
     ("streams of one session", "src/face/mcp/streams.rs", "SESSION_LIMIT"),
     ("subscriptions of one session", "src/face/mcp/subscribed.rs", "SUBSCRIPTION_LIMIT"),
@@ -108,7 +111,7 @@ fn the_limits_of_the_page_are_those_of_the_code() {
         }
     }
     for (of, file, name) in CONSTANTS {
-        table += &format!("| `{name}` | {of} | {} |\n", constant(file, name));
+        table += &format!("| `{name}` in `{file}` | {of} | {} |\n", constant(file, name));
     }
     let page = page();
     let (before, rest) = page.split_once("<!-- limits -->").unwrap();

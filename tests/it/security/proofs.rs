@@ -6,6 +6,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "C1",
         &[
             "tests/it/attacks.rs::a_request_that_ends_in_two_places_is_refused",
+            "tests/it/attacks.rs::a_body_that_was_coded_on_its_way_is_refused",
             "tests/it/attacks.rs::a_length_beside_chunks_counts_for_nothing_and_is_the_last_over_its_connection",
         ],
     ),
@@ -41,6 +42,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "C7",
         &[
             "tests/it/attacks.rs::an_argument_stays_in_its_place",
+            "src/route/outward.rs::every_way_up_is_seen",
             "tests/it/attacks.rs::an_argument_makes_no_header",
             "tests/it/replies.rs::arguments_make_no_other_request",
         ],
@@ -85,6 +87,14 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         &[
             "tests/it/upstream.rs::a_silent_or_trickling_upstream_meets_the_deadline",
             "tests/it/upstream.rs::who_finds_no_place_is_told_to_come_back",
+        ],
+    ),
+    (
+        "C14",
+        &[
+            "tests/it/attacks.rs::bodies_that_do_not_end_keep_nobody_out",
+            "tests/it/attacks.rs::arguments_of_many_tiny_values_are_refused",
+            "src/face/door/held.rs::what_is_held_of_all_bodies_has_a_limit_and_short_ones_always_have_room",
         ],
     ),
     ("A1", &["tests/it/clients.rs::who_shows_nothing_is_told_how_and_nothing_else"]),
@@ -179,6 +189,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/rest.rs::strangers_are_refused_and_probes_are_not",
             "tests/it/mcp/wire.rs::strangers_are_turned_away_before_anything_is_read",
             "src/face/door/tests.rs::a_host_given_twice_or_not_at_all_is_refused",
+            "tests/it/attacks.rs::a_request_names_one_host",
             "src/face/door/tests.rs::this_machine_comes_in_by_default_and_nobody_else",
         ],
     ),
@@ -186,6 +197,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "W2",
         &[
             "src/face/door/tests.rs::hosts_and_origins_can_be_allowed_by_name_or_altogether",
+            "tests/it/attacks.rs::a_page_elsewhere_calls_nothing_by_what_it_shows",
             "tests/it/mcp/wire.rs::a_page_that_is_named_may_read_the_answer_and_no_other",
         ],
     ),
