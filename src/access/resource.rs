@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode, Uri};
 use serde_json::{Value, json};
 
 use super::{Access, Denied};
-use crate::route::Scopes;
+use crate::{route::Scopes, upstream::Client};
 
 /// Where the metadata of a resource is (RFC 9728, section 3); the path of the resource comes after it.
 pub const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
@@ -103,12 +103,33 @@ impl Access {
         self.written_challenge(&self.settings.scopes, why)
     }
 
-    /// What it says to a caller that is not allowed what it asks for.
-    pub fn challenge_for(&self, needed: &Scopes) -> HeaderValue {
+    /// What it says to a caller that is not allowed what it asks for; `known` is every scope that something here needs.
+    ///
+    /// Beside what is missing that is what the caller has by its token: a client that asks for a token with these scopes
+    /// and no others would lose them (MCP 2025-11-25, Authorization, "Runtime Insufficient Scope Errors").
+    pub fn challenge_for(
+        &self,
+        needed: &Scopes,
+        client: Option<&Client>,
+        known: impl FnOnce() -> Scopes,
+    ) -> HeaderValue {
+        let scopes = match (client, &self.settings.resource) {
+            (Some(client), Some(_)) => {
+                let all = known().and(&self.settings.scopes);
+                needed.and(&self.by_token(client).among(&all))
+            }
+            (_, _) => needed.clone(),
+        };
         self.written_challenge(
-            needed,
+            &scopes,
             Some(("insufficient_scope", "this needs more than the caller is allowed".into())),
         )
+    }
+
+    /// What a client is allowed that the file does not allow it: whoever gives tokens knows nothing of that.
+    fn by_token(&self, client: &Client) -> Scopes {
+        let known = self.settings.clients.iter().find(|known| *known.client() == *client);
+        known.map_or_else(|| client.scopes().clone(), |known| client.scopes().without(&known.scopes))
     }
 
     fn written_challenge(&self, scopes: &Scopes, why: Option<(&str, String)>) -> HeaderValue {
@@ -162,7 +183,11 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::AccessSettings;
+    use crate::access::{AccessSettings, ClientSettings};
+
+    fn scopes(text: &str) -> Scopes {
+        Scopes::new(text.split_whitespace()).unwrap()
+    }
 
     fn access(resource: Option<&str>) -> Access {
         let resource = resource
@@ -181,9 +206,35 @@ mod tests {
         let invalid = access.challenge(&Denied::Invalid("the key `x` has \"expired\""));
         let why = "error=\"invalid_token\", error_description=\"the key x has ?expired?\"";
         assert_eq!(invalid, format!("Bearer {why}, scope=\"use\", {place}"));
-        let needed = access.challenge_for(&Scopes::new(["b", "a"]).unwrap());
+        let needed = access.challenge_for(&scopes("b a"), None, Scopes::default);
         assert!(needed.to_str().unwrap().starts_with("Bearer error=\"insufficient_scope\""));
         assert!(needed.to_str().unwrap().contains("scope=\"a b\""));
+    }
+
+    #[test]
+    fn a_client_is_told_to_keep_what_it_has_by_its_token() {
+        let mut access = access(Some("https://tools.test/mcp"));
+        let robot = ClientSettings {
+            name: "robot".to_owned(),
+            scopes: scopes("by_file"),
+            keys: Vec::new(),
+            certificates: Vec::new(),
+            subjects: vec!["svc".to_owned()],
+        };
+        let of_robot = Client::new(robot.client().id(), "robot", scopes("by_file read openid"));
+        access.settings.clients = vec![robot];
+        let known = || scopes("read write by_file");
+        let told = |access: &Access, client: Option<&Client>| {
+            let challenge = access.challenge_for(&scopes("write"), client, known);
+            let (_, rest) = challenge.to_str().unwrap().split_once("scope=\"").unwrap();
+            rest.split('"').next().unwrap().to_owned()
+        };
+        let other = Client::new("token x", "x", scopes("read use offline_access by_file"));
+        assert_eq!(told(&access, Some(&other)), "by_file read use write");
+        assert_eq!(told(&access, Some(&of_robot)), "read write", "nobody gives it what the file does");
+        assert_eq!(told(&access, None), "write");
+        access.settings.resource = None;
+        assert_eq!(told(&access, Some(&other)), "write", "there is nowhere to ask for more");
     }
 
     #[test]

@@ -147,9 +147,16 @@ impl TurnedAway {
     }
 }
 
-/// What `WWW-Authenticate` says to the caller of a request that is not allowed what it asks for.
-pub(super) fn challenge_for(head: &Parts, needed: &Scopes) -> Option<HeaderValue> {
-    head.extensions.get::<LetIn>().map(|let_in| let_in.access.challenge_for(needed))
+/// What `WWW-Authenticate` says to the caller of a request that is not allowed what it asks for; `known` is every scope
+/// that something here needs.
+pub(super) fn challenge_for(
+    head: &Parts,
+    needed: &Scopes,
+    known: impl FnOnce() -> Scopes,
+) -> Option<HeaderValue> {
+    let client = head.extensions.get().and_then(Caller::client);
+    let let_in = head.extensions.get::<LetIn>()?;
+    Some(let_in.access.challenge_for(needed, client.map(|client| &**client), known))
 }
 
 /// What a request shows of its caller, in one way.

@@ -59,6 +59,18 @@ impl Scopes {
         Self::of(self.0.iter().chain(&*more.0).cloned().collect())
     }
 
+    /// Those of these that are among those, too.
+    #[must_use]
+    pub fn among(&self, those: &Self) -> Self {
+        Self::of(self.0.iter().filter(|name| those.0.binary_search(name).is_ok()).cloned().collect())
+    }
+
+    /// Those of these that are not among those.
+    #[must_use]
+    pub fn without(&self, those: &Self) -> Self {
+        Self::of(self.0.iter().filter(|name| those.0.binary_search(name).is_err()).cloned().collect())
+    }
+
     /// One after the other, by name.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(AsRef::as_ref)
@@ -94,6 +106,8 @@ mod tests {
         assert_eq!(scopes("b a b"), scopes("a b"));
         assert_eq!(scopes("b a").to_string(), "a b");
         assert_eq!(scopes("a c").and(&scopes("b c")), scopes("a b c"));
+        assert_eq!(scopes("a b c").among(&scopes("d c b")), scopes("b c"));
+        assert_eq!(scopes("a b c").without(&scopes("d c b")), scopes("a"));
     }
 
     #[test]

@@ -143,7 +143,7 @@ async fn a_good_token_is_taken_and_goes_no_further() {
     let reader = login.by_edwards(&claims(json!({})));
     let refused = ask(&served, "POST /tools/set_thing", &reader).await;
     assert_eq!(refused.status, 403);
-    assert!(refused.header("www-authenticate").unwrap().contains("scope=\"write\""));
+    assert!(refused.header("www-authenticate").unwrap().contains("scope=\"read write\""));
     let robot = login.by_curve(&claims(json!({ "sub": "svc-7", "scope": null })));
     assert_eq!(ask(&served, "POST /tools/set_thing", &robot).await.status, 200);
     assert_eq!(get(&served, &robot).await.status, 403, "it has what the file says, and no more");
@@ -243,6 +243,13 @@ async fn clients_are_told_where_tokens_are_given() {
     }
     let elsewhere = ask(&served, "GET /.well-known/oauth-protected-resource/other", "").await;
     assert_eq!(elsewhere.status, 401);
+    // Who asks for a token with what is missing, and no more, keeps what it had.
+    let token = login.by_edwards(&claims(json!({ "scope": "read openid offline_access" })));
+    let forbidden = ask(&served, "POST /tools/set_thing", &token).await;
+    let challenge = forbidden.header("www-authenticate").unwrap();
+    assert_eq!(forbidden.status, 403);
+    assert!(challenge.contains("error=\"insufficient_scope\"") && challenge.contains(place), "{challenge}");
+    assert!(challenge.contains("scope=\"read write\""), "{challenge}");
 }
 
 #[tokio::test]

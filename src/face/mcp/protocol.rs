@@ -227,7 +227,8 @@ impl Protocol {
             let answer = Answer::error(carrier.face(), &carrier.request_id(), id, revision, refusal);
             match refusal {
                 Refusal::Forbidden { needed } => {
-                    answer.challenging(guard::challenge_for(carrier.head(), needed))
+                    let known = || self.gateway.snapshot().needed_scopes();
+                    answer.challenging(guard::challenge_for(carrier.head(), needed, known))
                 }
                 _ => answer,
             }

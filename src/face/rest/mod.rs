@@ -112,7 +112,7 @@ impl Rest {
             return response;
         }
         if let Place::Passthrough(upstream) = place {
-            return match allowed(&parts, &snapshot.passthrough_scopes, &request_id) {
+            return match allowed(&snapshot, &parts, &snapshot.passthrough_scopes, &request_id) {
                 Ok(()) => {
                     let guard = &self.door.guard;
                     Box::pin(passthrough::hand_through(upstream, guard, &request_id, parts, body)).await
@@ -210,7 +210,7 @@ impl Rest {
         parts: Parts,
         body: Body,
     ) -> Response<Body> {
-        if let Err(forbidden) = allowed(&parts, &route.scopes, &request_id) {
+        if let Err(forbidden) = allowed(snapshot, &parts, &route.scopes, &request_id) {
             return *forbidden;
         }
         let face = came_by(&parts, Face::Rest);
@@ -255,13 +255,18 @@ impl Rest {
 }
 
 /// Whether the caller of a request is allowed what needs these.
-fn allowed(parts: &Parts, needed: &Scopes, request_id: &RequestId) -> Result<(), Box<Response<Body>>> {
+fn allowed(
+    snapshot: &Snapshot,
+    parts: &Parts,
+    needed: &Scopes,
+    request_id: &RequestId,
+) -> Result<(), Box<Response<Body>>> {
     if needed.is_empty() || caller_of(parts).may(needed) {
         return Ok(());
     }
     let message = format!("the caller is not allowed this: it needs `{needed}`");
     let mut response = refuse(came_by(parts, Face::Rest), request_id, StatusCode::FORBIDDEN, &message);
-    if let Some(challenge) = guard::challenge_for(parts, needed) {
+    if let Some(challenge) = guard::challenge_for(parts, needed, || snapshot.needed_scopes()) {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     }
     Err(Box::new(response))
