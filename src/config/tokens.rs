@@ -20,14 +20,14 @@ pub(super) fn read(
     server: &Section<'_, '_>,
 ) -> (Vec<TokenSettings>, Option<Resource>) {
     let Some(auth) = server.section("auth", &SERVER_AUTH) else { return (Vec::new(), None) };
-    let url = resource(&auth);
+    let url = resource(&auth, environment);
     let written: Vec<&Node> = match auth.get("tokens") {
         None => Vec::new(),
         Some(Node { kind: Kind::List(items), .. }) => items.iter().collect(),
         Some(one) => vec![one],
     };
     let tokens: Vec<TokenSettings> =
-        written.iter().filter_map(|node| token(report, environment, node, url.as_ref())).collect();
+        written.iter().filter_map(|node| token(environment, &auth, node, url.as_ref())).collect();
     for (index, node) in written.iter().enumerate() {
         let issuer = |node: &Node| node.get("issuer").and_then(Node::as_text).map(str::to_owned);
         if issuer(node).is_some() && written[..index].iter().any(|other| issuer(other) == issuer(node)) {
@@ -42,8 +42,10 @@ pub(super) fn read(
         let help = "write `tokens: { issuer: https://login.example.com, jwks: https://login.example.com/jwks.json }`";
         auth.missing("`auth` takes nobody's tokens".to_owned(), help);
     }
-    let servers =
-        auth.texts("servers").map(|texts| texts.into_iter().map(|(_, text)| text.to_owned()).collect());
+    let servers = auth.texts("servers").map(|texts| {
+        let expand = |(node, text): (&Node, &str)| outside(report, environment, node, text);
+        texts.into_iter().filter_map(expand).collect()
+    });
     if let (Some(entry), None) = (auth.entry("servers"), auth.get("resource")) {
         let help = "write `resource`, the address that clients reach, or leave it out";
         report.error(entry.key.span, "`servers` has no effect without `resource`: nobody is told them", help);
@@ -53,8 +55,14 @@ pub(super) fn read(
     (tokens, url.map(|url| Resource { url, servers }))
 }
 
-fn resource(auth: &Section<'_, '_>) -> Option<ResourceUrl> {
+/// A text, with what comes from outside put in.
+fn outside(report: &Report<'_>, environment: &Environment, node: &Node, text: &str) -> Option<String> {
+    Some(secret::expand(report, environment, node.span, text)?.text)
+}
+
+fn resource(auth: &Section<'_, '_>, environment: &Environment) -> Option<ResourceUrl> {
     let (node, text) = auth.text_node("resource")?;
+    let text = outside(auth.report, environment, node, text)?;
     let url = match text.parse::<ResourceUrl>() {
         Ok(url) => url,
         Err(error) => {
@@ -70,16 +78,15 @@ fn resource(auth: &Section<'_, '_>) -> Option<ResourceUrl> {
 }
 
 fn token(
-    report: &Report<'_>,
     environment: &Environment,
+    auth: &Section<'_, '_>,
     node: &Node,
     resource: Option<&ResourceUrl>,
 ) -> Option<TokenSettings> {
+    let report = auth.report;
     let section = Section::open(report, node.span, node, &TOKENS)?;
-    let text = |node: &Node, what: &str| {
-        let text = section::text_of(report, node, what)?;
-        Some(secret::expand(report, environment, node.span, text)?.text)
-    };
+    let text =
+        |node: &Node, what: &str| outside(report, environment, node, section::text_of(report, node, what)?);
     let issuer = section.required("issuer", "write `issuer: https://login.example.com`");
     let issuer = issuer.and_then(|node| text(node, "`issuer`"));
     let audiences: Vec<String> = match section.get("audience") {
@@ -89,14 +96,19 @@ fn token(
         }
         Some(one) => text(one, "`audience`").into_iter().collect(),
     };
-    if audiences.is_empty() || audiences.iter().any(String::is_empty) {
+    // A `resource` that could not be read has been told of.
+    let has_own = section.get("audience").is_some() || auth.get("resource").is_none();
+    if has_own && (audiences.is_empty() || audiences.iter().any(String::is_empty)) {
         let help =
             "write `audience`, or `resource` beside `tokens`: what is for others must not be taken here";
         section.missing("the tokens have no audience".to_owned(), help);
     }
     let keys = keys(&section, environment);
     let algorithms = algorithms(&section);
-    let scope_claim = section.text("scope_claim").unwrap_or(TokenSettings::SCOPE_CLAIM_DEFAULT).to_owned();
+    let scope_claim = match section.text_node("scope_claim") {
+        Some((node, text)) => outside(report, environment, node, text)?,
+        None => TokenSettings::SCOPE_CLAIM_DEFAULT.to_owned(),
+    };
     Some(TokenSettings {
         issuer: issuer?,
         audiences,

@@ -175,6 +175,19 @@ fn secrets_go_into_headers_and_nowhere_else() {
 }
 
 #[test]
+fn where_tokens_are_given_comes_from_outside_too() {
+    let text = "server: { auth: { resource: \"http://127.0.0.1:${PORT}/mcp\", servers: [\"https://login.test:${PORT}\"], \
+        tokens: { issuer: \"https://login.test:${PORT}\", jwks: \"https://login.test/jwks\", scope_claim: \"s${PORT}\" } } }\n\
+        upstreams: { a: http://127.0.0.1:1 }\nroutes: { t: { description: x, request: GET a/ } }";
+    let access = loaded(text).access.unwrap();
+    let resource = access.resource.unwrap();
+    assert_eq!(resource.url.as_str(), "http://127.0.0.1:9000/mcp");
+    assert_eq!(resource.servers, ["https://login.test:9000"]);
+    let tokens = &access.tokens[0];
+    assert_eq!((tokens.audiences[0].as_str(), tokens.scope_claim.as_str()), (resource.url.as_str(), "s9000"));
+}
+
+#[test]
 fn fields_make_the_output_schema() {
     let text = "upstreams: { a: http://127.0.0.1:1 }\nroutes:\n  t:\n    description: x\n    request: GET a/\n    reply:\n      \
         - { when: { status: 404 }, error: none }\n      \
