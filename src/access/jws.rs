@@ -60,6 +60,8 @@ impl Algorithm {
 
     /// The one of this name.
     pub fn named(name: &str) -> Option<Self> {
+        // The name of what `EdDSA` is with the one curve that is known here (RFC 9864, section 2.2).
+        let name = if name == "Ed25519" { "EdDSA" } else { name };
         Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == name)
     }
 }
@@ -150,12 +152,15 @@ mod tests {
 
     #[test]
     fn only_signatures_of_key_pairs_are_known() {
-        for name in ["none", "None", "NONE", "", "HS256", "HS512", "es256", "ES512", "RSA-OAEP", "ES256K"] {
+        for name in
+            ["none", "None", "NONE", "", "HS256", "HS512", "es256", "ES512", "RSA-OAEP", "ES256K", "Ed448"]
+        {
             refused(&token(&json!({ "alg": name }), "{}"), "not taken here");
         }
         refused(&token(&json!({}), "{}"), "not taken here");
         refused(&token(&json!({ "alg": ["ES256"] }), "{}"), "not taken here");
         assert!(Algorithm::ALL.iter().all(|one| Algorithm::named(one.as_str()) == Some(*one)));
+        assert_eq!(Algorithm::named("Ed25519"), Some(Algorithm::EdDsa));
     }
 
     #[test]

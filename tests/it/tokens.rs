@@ -134,7 +134,12 @@ async fn ask(served: &Loaded, line: &str, token: &str) -> Response {
 async fn a_good_token_is_taken_and_goes_no_further() {
     let login = Login::new();
     let (upstream, served) = served(&login).await;
-    for token in [login.by_edwards(&claims(json!({}))), login.by_curve(&claims(json!({ "aud": RESOURCE })))] {
+    // The newer name of the same (RFC 9864).
+    let by_newer_name = Login::token(&json!({ "alg": "Ed25519" }), &claims(json!({})), |message| {
+        login.edwards.sign(message).as_ref().to_vec()
+    });
+    let older = [login.by_edwards(&claims(json!({}))), login.by_curve(&claims(json!({ "aud": RESOURCE })))];
+    for token in older.into_iter().chain([by_newer_name]) {
         for _ in 0..2 {
             let response = get(&served, &token).await;
             assert_eq!((response.status, response.told().as_str()), (200, "well"), "{}", response.text());
