@@ -14,7 +14,7 @@ use crate::{
     config::{Acceptance, Example, Expectation, ExpectedContent, Loaded, Position, accept},
     route::Route,
     rule::{Facts, Trace, translate},
-    tool::{Arguments, Shapes, write_result},
+    tool::{Arguments, Shapes, result_to_json},
     workbench::example_arguments,
 };
 
@@ -270,9 +270,7 @@ fn result_of(route: &Route, arguments: Arguments, example: &Example) -> Value {
     let args = arguments.into_value();
     let facts = Facts { answers: &answers, ..Facts::new(&route.definition.name, &args) };
     let translation = translate(&route.translator, facts, &example.given, &mut Trace::off());
-    let mut written = Vec::new();
-    write_result(&translation.result.with_errors_as(route.error_format), Shapes::ObjectsOnly, &mut written);
-    serde_json::from_slice(&written).expect("a result is written as JSON")
+    result_to_json(&translation.result.with_errors_as(route.error_format), Shapes::ObjectsOnly)
 }
 
 fn differences(result: &Value, expect: &Expectation, position: &Position) -> Vec<Difference> {

@@ -8,7 +8,7 @@ use crate::{
     reply::Reply,
     route::Route,
     rule::{Facts, Trace, translate},
-    tool::{Shapes, ToolResult, write_result},
+    tool::{Shapes, ToolResult, result_to_json},
 };
 
 /// What a route may have as `reply_limit` at most: how long a sample is does not say how to read it.
@@ -79,7 +79,5 @@ pub(super) fn result(route: &Route, reply: &Reply) -> ToolResult {
 
 /// The result as clients get it.
 pub(super) fn written(result: &ToolResult) -> Value {
-    let mut written = Vec::new();
-    write_result(result, Shapes::ObjectsOnly, &mut written);
-    serde_json::from_slice(&written).expect("a result is written as JSON")
+    result_to_json(result, Shapes::ObjectsOnly)
 }

@@ -33,6 +33,7 @@ pub use result::{
 pub use schema::{Schema, SchemaError, kind_of, type_of};
 pub use violation::Violation;
 pub use write::{
-    Shapes, write_block, write_escaped, write_result, write_result_fields, write_result_sharing,
+    Shapes, result_to_json, write_block, write_escaped, write_result, write_result_fields,
+    write_result_sharing,
 };
 pub use written::{Shared, Written};

@@ -4,7 +4,7 @@
 //! escaped from the upstream's own bytes, once, straight into the response.
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     Annotations, Block, Content, Outcome, ResourceBody, Structured, Text, ToolResult,
@@ -26,6 +26,29 @@ pub fn write_result(result: &ToolResult, shapes: Shapes, out: &mut Vec<u8>) {
     out.push(b'{');
     write_result_fields(result, shapes, &Map::new(), out);
     out.push(b'}');
+}
+
+/// The same as a tree, for who looks at its parts. It may be deeper than any document that is read, as what was read
+/// stands a little below its top.
+pub fn result_to_json(result: &ToolResult, shapes: Shapes) -> Value {
+    let blocks = result.content.iter().map(|content| {
+        let mut block = Vec::new();
+        write_content(content, result.structured.as_ref(), shapes, &mut block);
+        serde_json::from_slice::<Value>(&block)
+            .expect("a block is as deep as what was read, or has a few members")
+    });
+    let mut members = Map::new();
+    members.insert("content".into(), blocks.collect());
+    if let Some(structured) = &result.structured {
+        let value = structured.json().parse();
+        let value = if structured.is_wrapped(shapes) { json!({ "result": value }) } else { value };
+        members.insert("structuredContent".into(), value);
+    }
+    members.insert("isError".into(), result.is_error().into());
+    if !result.meta.is_empty() {
+        members.insert("_meta".into(), Value::Object(result.meta.clone()));
+    }
+    Value::Object(members)
 }
 
 /// Writes the members of a result without the braces, so that a face can put more beside them. `more_meta`
@@ -213,7 +236,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tool::JsonText;
+    use crate::tool::{Fault, JSON_DEPTH_LIMIT, JsonText};
 
     fn written(result: &ToolResult, shapes: Shapes) -> Value {
         let mut out = Vec::new();
@@ -244,6 +267,23 @@ mod tests {
             written(&result, Shapes::ObjectsOnly)["structuredContent"].to_string(),
             r#"{"result":[1]}"#
         );
+    }
+
+    #[test]
+    fn a_result_is_the_same_tree_however_deep_it_is() {
+        let mut shallow = of_json(r#"{"a": 1.0, "b": [1e3]}"#, Structured::new);
+        shallow.meta.insert("code".into(), json!([7]));
+        shallow.outcome = Outcome::Error(Fault::Arguments);
+        assert_eq!(
+            result_to_json(&shallow, Shapes::Any).to_string(),
+            written(&shallow, Shapes::Any).to_string()
+        );
+        let deepest = format!("{}{}", "[".repeat(JSON_DEPTH_LIMIT), "]".repeat(JSON_DEPTH_LIMIT));
+        let mut deep = of_json(&deepest, Structured::new);
+        deep.meta.insert("code".into(), deep.structured.as_ref().unwrap().json().parse());
+        let mut text = Vec::new();
+        write_result(&deep, Shapes::Any, &mut text);
+        assert_eq!(result_to_json(&deep, Shapes::Any).to_string().as_bytes(), text);
     }
 
     proptest! {

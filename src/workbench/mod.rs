@@ -15,7 +15,7 @@ use crate::{
     reply::{End, Exit, Reply},
     route::{RequestTemplate, Route},
     rule::{Facts, Step, Stop, Trace, Translation, extract::MCP_MEDIA_TYPE, translate},
-    tool::{Arguments, Shapes, ToolResult, write_result},
+    tool::{Arguments, Shapes, ToolResult, result_to_json},
 };
 
 pub use arguments::example_arguments;
@@ -77,9 +77,7 @@ fn tell_origin(step: &mut Step, origins: &[Option<String>]) {
 
 /// A result as a client gets it.
 pub fn written(result: &ToolResult) -> Value {
-    let mut written = Vec::new();
-    write_result(result, Shapes::ObjectsOnly, &mut written);
-    serde_json::from_slice(&written).expect("a result is written as JSON")
+    result_to_json(result, Shapes::ObjectsOnly)
 }
 
 impl Explained {
