@@ -48,7 +48,7 @@ pub use reading::{CacheScope, Freshness, ReadError, ReadResource};
 pub use snapshot::Snapshot;
 pub use views::{Seen, View};
 use watch::Watches;
-pub use watch::{WATCHED_LIMIT, WatchError, Watching};
+pub use watch::{WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError, Watching};
 
 /// The key in `_meta` of a tool error under which the request id stands.
 pub const REQUEST_ID_META: &str = "glossator/requestId";

@@ -36,6 +36,9 @@ use crate::{
 /// How many resources are watched at once.
 pub const WATCHED_LIMIT: usize = 1000;
 
+/// How long the URI of one may be, in bytes: no upstream is asked for more.
+pub const WATCHED_URI_LIMIT_BYTES: usize = 8 << 10;
+
 /// How often a resource is asked for that is not there any more: it may come back.
 const GONE_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -48,6 +51,9 @@ pub enum WatchError {
     /// Its route has no `watch`.
     #[error("this resource is not watched for changes; read it again to learn of them")]
     Unwatched,
+    /// Its URI is longer than [`WATCHED_URI_LIMIT_BYTES`].
+    #[error("the URI of a resource that is watched may have {WATCHED_URI_LIMIT_BYTES} bytes")]
+    TooLong,
     /// There are [`WATCHED_LIMIT`] others.
     #[error("as many resources as can be are watched already ({WATCHED_LIMIT}); try again later")]
     TooMany,
@@ -113,8 +119,11 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// [`WatchError::Unknown`] or [`WatchError::Unwatched`].
+    /// [`WatchError::Unknown`], [`WatchError::Unwatched`] or [`WatchError::TooLong`].
     pub fn can_watch(&self, uri: &str) -> Result<(), WatchError> {
+        if uri.len() > WATCHED_URI_LIMIT_BYTES {
+            return Err(WatchError::TooLong);
+        }
         let snapshot = self.snapshot();
         let (route, _) = snapshot.table.by_uri(uri).ok_or(WatchError::Unknown)?;
         let watch = route.resource.as_ref().and_then(|resource| resource.watch);

@@ -19,6 +19,9 @@ const SESSION_LIMIT: usize = 10_000;
 /// How many resources one session may have subscribed to.
 pub(super) const SUBSCRIPTION_LIMIT: usize = 100;
 
+/// How long their URIs may be together, in bytes.
+const SUBSCRIBED_LIMIT_BYTES: usize = 32 << 10;
+
 /// The subscriptions of all sessions.
 #[derive(Debug, Default)]
 pub(super) struct Subscribed(Mutex<Sessions>);
@@ -70,7 +73,7 @@ impl Subscribed {
         if session.resources.contains_key(uri) {
             return Ok(());
         }
-        if session.resources.len() >= SUBSCRIPTION_LIMIT {
+        if !session.has_room_for(uri) {
             return Err(WatchError::TooMany);
         }
         let watching = if session.streams > 0 { Some(gateway.watch(uri)?) } else { None };
@@ -95,7 +98,10 @@ impl Subscribed {
         found.resources.retain(|uri, wanted| !wanted.is_known || uris.iter().any(|other| **other == **uri));
         for uri in uris.iter().take(SUBSCRIPTION_LIMIT) {
             // What is no resource here may be one of another configuration.
-            if found.resources.contains_key(uri.as_str()) || gateway.can_watch(uri).is_err() {
+            if found.resources.contains_key(uri.as_str())
+                || !found.has_room_for(uri)
+                || gateway.can_watch(uri).is_err()
+            {
                 continue;
             }
             let watching = if found.streams > 0 { gateway.watch(uri).ok() } else { None };
@@ -162,6 +168,13 @@ impl Subscribed {
     }
 }
 
+impl Session {
+    fn has_room_for(&self, uri: &str) -> bool {
+        let bytes: usize = self.resources.keys().map(|uri| uri.len()).sum();
+        self.resources.len() < SUBSCRIPTION_LIMIT && bytes + uri.len() <= SUBSCRIBED_LIMIT_BYTES
+    }
+}
+
 impl Sessions {
     /// A session, known or new; `None` where there is no room for it.
     fn session(&mut self, id: &str) -> Option<&mut Session> {
@@ -217,6 +230,7 @@ pub(super) mod tests {
     use super::*;
     use crate::{
         config::{self, Sources},
+        gateway::WATCHED_URI_LIMIT_BYTES,
         serve,
     };
 
@@ -237,6 +251,8 @@ routes:
         subscribed.add(&gateway, "s", "t://a").unwrap();
         assert_eq!(subscribed.add(&gateway, "s", "none:x"), Err(WatchError::Unknown));
         assert_eq!(subscribed.add(&gateway, "s", "once:x"), Err(WatchError::Unwatched));
+        let long = format!("t://{}", "x".repeat(WATCHED_URI_LIMIT_BYTES));
+        assert_eq!(subscribed.add(&gateway, "s", &long), Err(WatchError::TooLong));
         assert_eq!(gateway.watched(), 0);
         let first = subscribed.listen(&gateway, "s");
         let second = subscribed.listen(&gateway, "s");
@@ -288,6 +304,10 @@ routes:
             subscribed.add(&gateway, "listens", &format!("t://{number}")).unwrap();
         }
         assert_eq!(subscribed.add(&gateway, "listens", "t://more"), Err(WatchError::TooMany));
+        let long = |number: usize| format!("t://{number}{}", "x".repeat(WATCHED_URI_LIMIT_BYTES / 2));
+        let taken =
+            (0..SUBSCRIPTION_LIMIT).filter(|number| subscribed.add(&gateway, "long", &long(*number)).is_ok());
+        assert_eq!(taken.count(), 7, "their URIs are long");
         let listening = subscribed.listen(&gateway, "listens");
         for number in 0..=SESSION_LIMIT {
             subscribed.add(&gateway, &format!("s{number}"), "t://a").unwrap();

@@ -41,6 +41,8 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("messages in one batch", "src/face/mcp/batch.rs", "LIMIT"),
     ("streams of one session", "src/face/mcp/streams.rs", "SESSION_LIMIT"),
     ("subscriptions of one session", "src/face/mcp/subscribed.rs", "SUBSCRIPTION_LIMIT"),
+    ("the URIs of these together", "src/face/mcp/subscribed.rs", "SUBSCRIBED_LIMIT_BYTES"),
+    ("the URI of a resource that is watched", "src/gateway/watch.rs", "WATCHED_URI_LIMIT_BYTES"),
     ("path and query of what an upstream is asked", "src/route/request/http.rs", "TARGET_LIMIT_BYTES"),
     ("one word of a command", "src/route/request/command.rs", "WORD_LIMIT_BYTES"),
     ("what a command is given to read", "src/route/request/command.rs", "STDIN_LIMIT_BYTES"),
