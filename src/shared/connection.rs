@@ -32,6 +32,9 @@ const READ_BYTES: usize = 16 << 10;
 /// What one value may have beside what is kept, in bytes.
 const VALUE_SLACK_BYTES: usize = 4096;
 
+/// What a list of values may have beside the longest of them, in bytes: the members of a group are read as one.
+const LIST_SLACK_BYTES: usize = 4 << 20;
+
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -170,6 +173,7 @@ impl Reader {
                     // Who does not wait any more misses nothing.
                     let _ = answer.send(value);
                 }
+                Ok(None) if buffer.len() > self.limit_bytes + LIST_SLACK_BYTES => return,
                 Ok(None) => {
                     buffer.reserve(READ_BYTES);
                     match self.from.read_buf(&mut buffer).await {
@@ -191,5 +195,34 @@ impl Reader {
             }
             _ => true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::{io::duplex, time::timeout};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_list_that_goes_on_and_on_is_not_gathered() {
+        let (near, mut far) = duplex(READ_BYTES);
+        let (from, _) = split(Box::new(near) as Box<dyn Stream>);
+        let reader =
+            Reader { from, waiting: Waiting::default(), push: mpsc::channel(1).0, limit_bytes: 10_000 };
+        let telling = async {
+            far.write_all(b"*4096\r\n").await.unwrap();
+            let item = [b"$10000\r\n".as_slice(), &[b'x'; 10_000], b"\r\n"].concat();
+            let mut told = 0;
+            while far.write_all(&item).await.is_ok() {
+                told += item.len();
+            }
+            told
+        };
+        let ((), told) =
+            timeout(Duration::from_secs(20), async { tokio::join!(reader.run(), telling) }).await.unwrap();
+        assert!((LIST_SLACK_BYTES..LIST_SLACK_BYTES + 100_000).contains(&told), "{told}");
     }
 }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::JoinHandle,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tracing::{info, warn};
 
@@ -108,7 +108,8 @@ impl Link {
             match begun {
                 Ok(mut begun) => {
                     info!(%address, "the shared store is there");
-                    (pause, is_told) = (PAUSE.0, false);
+                    is_told = false;
+                    let there_since = Instant::now();
                     self.live.store(Some(Arc::clone(&begun.live)));
                     self.tell(true);
                     came(Came::Up);
@@ -116,6 +117,10 @@ impl Link {
                     self.live.store(None);
                     self.tell(false);
                     warn!(%address, why, "the shared store is gone: what needs it does without, as its policy says");
+                    // One that lets us in and is of no use again and again is as good as none.
+                    if there_since.elapsed() > PAUSE.1 {
+                        pause = PAUSE.0;
+                    }
                 }
                 Err(error) => {
                     // Once for a series: the next attempt says the same.

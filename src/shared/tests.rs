@@ -96,6 +96,24 @@ async fn a_store_that_hangs_is_given_up_after_some_commands() {
 }
 
 #[tokio::test]
+async fn a_store_that_lets_us_in_and_is_of_no_use_is_tried_less_and_less() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let store = store_at(listener.local_addr().unwrap().port());
+    store.begin().await;
+    let (mut buffer, mut came) = ([0; 4096], Vec::new());
+    while came.len() < 4 {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        came.push(Instant::now());
+        for _ in 0..TO_BEGIN {
+            let _ = stream.read(&mut buffer).await;
+            let _ = stream.write_all(b"+OK\r\n").await;
+        }
+    }
+    // 100, 200 and 400 ms.
+    assert!(came[3] - came[0] >= Duration::from_millis(650), "{:?}", came[3] - came[0]);
+}
+
+#[tokio::test]
 async fn a_store_that_never_says_hello_is_none() {
     let store = server(0, b"").await;
     store.begin().await;
