@@ -337,6 +337,8 @@ async fn a_task_asks_before_its_work_begins_and_takes_answers_one_by_one() {
     let wrong =
         update(&program, id, json!({ "owner": { "action": "accept", "content": { "name": 7 } } })).await;
     assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
+    let long = update(&program, id, named("owner", &"x".repeat(64 << 10))).await;
+    assert!(long["error"]["message"].as_str().unwrap().contains("65536 bytes"), "{long}");
     let acknowledged = update(&program, id, named("owner", "Ada")).await["result"].clone();
     assert!(
         acknowledged.get("status").is_none() && acknowledged["resultType"] == "complete",

@@ -30,6 +30,9 @@ use crate::{
 /// How many of them are kept at once. A call that comes to more asks its client itself.
 const TASKS_LIMIT: usize = 1024;
 
+/// How long the answers to one of them may be together, in bytes.
+const ANSWERS_LIMIT_BYTES: usize = 64 << 10;
+
 /// How long the results are together that are kept, in bytes: those of work that was done before it could be asked
 /// about.
 const RESULTS_LIMIT_BYTES: usize = 32 << 20;
@@ -162,7 +165,13 @@ impl AskingTask {
         answered: &Map<String, Value>,
         responses: Map<String, Value>,
     ) -> (Left, Map<String, Value>) {
-        left(route, arguments, Round::new(self.abilities, answered.clone(), responses)).await
+        let (left, answers) =
+            left(route, arguments, Round::new(self.abilities, answered.clone(), responses)).await;
+        if serde_json::to_vec(&answers).is_ok_and(|json| json.len() <= ANSWERS_LIMIT_BYTES) {
+            return (left, answers);
+        }
+        let why = format!("the answers to a task may have {ANSWERS_LIMIT_BYTES} bytes together");
+        (Left::Wrong(why), answers)
     }
 
     /// Has the upstream begin the work, now that everything is answered. Nobody waits for it: the call that this is
