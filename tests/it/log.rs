@@ -45,7 +45,7 @@ async fn a_request_that_is_refused_has_one_line() {
         ("type", "POST /tools/get_thing", "Content-Type: text/plain", "x", 415),
         ("tool", "POST /tools/nothing", "Content-Type: application/json", "{}", 404),
         ("path", "GET /nothing%0Ahere", "X: y", "", 404),
-        ("host", "GET /tools", "Host: evil.example.com", "", 403),
+        ("hosts", "GET /tools", "Host: evil.example.com", "", 400),
         ("mcp-json", "POST /mcp", mcp, "{", 400),
         ("mcp-type", "POST /mcp", "Content-Type: text/plain", "x", 415),
     ] {
@@ -58,7 +58,7 @@ async fn a_request_that_is_refused_has_one_line() {
         assert_eq!(response.status, status, "{id}");
     }
     let log = program.log().await;
-    for id in ["json", "type", "tool", "path", "host", "mcp-json", "mcp-type"] {
+    for id in ["json", "type", "tool", "path", "hosts", "mcp-json", "mcp-type"] {
         let lines = with(&log, "request_id", id);
         assert_eq!(lines.len(), 1, "{id}: {log:?}");
         assert_eq!(lines[0]["message"], "refused a request", "{id}");
@@ -195,6 +195,6 @@ async fn every_answer_has_the_name_of_its_request() {
         assert!(response.header("x-request-id").is_some_and(|id| id.len() > 8), "{line}");
     }
     let refused = program.connect().await.ask("GET /tools", &["Host: evil.example"], "").await;
-    assert_eq!(refused.status, 403);
+    assert_eq!(refused.status, 400, "it names two");
     assert!(refused.header("x-request-id").is_some());
 }
