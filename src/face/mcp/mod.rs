@@ -63,11 +63,11 @@ use self::{
     carrier::Carrier,
     client::Outbox,
     header::LAST_EVENT_ID,
-    peer::Peers,
     protocol::Protocol,
     refusal::Refusal,
     revision::{Era, Revision},
     stream::Answering,
+    vouched::Vouched,
 };
 use super::{Ending, door::Door};
 use crate::gateway::Gateway;
@@ -137,23 +137,22 @@ impl Mcp {
             return Ok(body);
         }
         let peers = self.protocol.questions.peers();
-        if let Some(peers) = peers.filter(|_| head.headers.contains_key(vouched::CALLER)) {
-            return Box::pin(self.identify_told(peers, head, body)).await;
+        match peers.and_then(|peers| peers.vouched(head)) {
+            Some(vouched) => Box::pin(self.identify_handed_on(vouched, head, body)).await,
+            None => self.ask_who(head).await.map(|()| body),
         }
-        self.ask_who(head).await?;
-        Ok(body)
     }
 
-    /// The same where another replica may say it. It says so of this body.
-    async fn identify_told(
+    /// The same where another replica says it, of this body.
+    async fn identify_handed_on(
         &self,
-        peers: &Peers,
+        vouched: Vouched,
         head: &mut Parts,
         body: Body,
     ) -> Result<Body, Response<Body>> {
         let body = self.door.read(&head.headers, body).await;
         let body = body.map_err(|error| answer::turned_away(head, error.status(), &error))?;
-        match peers.caller_told(head, &body) {
+        match vouched.sender_of(head, &body) {
             Some(caller) => self.door.guard.let_in(head, caller),
             None => self.ask_who(head).await?,
         }

@@ -20,7 +20,7 @@ use tracing::warn;
 
 use super::{
     header::{PROTOCOL_VERSION, SESSION_ID},
-    vouched::{self, CALLER},
+    vouched::{self, CALLER, Vouched},
 };
 use crate::{
     observe::Chain,
@@ -208,10 +208,10 @@ impl Peers {
         Some(headers)
     }
 
-    /// Who sends a request, as another replica tells that handed it on. No client can say so: it is sealed.
-    pub(super) fn caller_told(&self, head: &Parts, body: &[u8]) -> Option<Caller> {
-        let told = vouched::vouched(&self.seal, head, body, SystemTime::now())?;
-        head.headers.contains_key(HANDED_ON).then_some(told)
+    /// Whom another replica names as the sender of a request that it handed on. No client can say so: it is sealed.
+    pub(super) fn vouched(&self, head: &Parts) -> Option<Vouched> {
+        let vouched = vouched::read(&self.seal, head, SystemTime::now())?;
+        head.headers.contains_key(HANDED_ON).then_some(vouched)
     }
 
     fn upstream(&self, peer: PeerAddress) -> HttpUpstream {

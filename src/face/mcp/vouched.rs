@@ -44,17 +44,29 @@ pub(super) fn vouch(
     HeaderValue::from_str(&told).ok()
 }
 
-/// Who sends a request, as another replica says that handed it on: `None` where it says nothing, where no replica said
-/// it, or it said so of another request, or long ago.
-pub(super) fn vouched(seal: &Seal, head: &Parts, body: &[u8], now: SystemTime) -> Option<Caller> {
+/// Whom another replica has named, as the sender of a request of which only the digest is known yet.
+pub(super) struct Vouched {
+    request: String,
+    caller: Caller,
+}
+
+/// What another replica says that handed a request on: `None` where it says nothing, where no replica said it, or did so
+/// long ago. Nobody else gets as far as having a body read.
+pub(super) fn read(seal: &Seal, head: &Parts, now: SystemTime) -> Option<Vouched> {
     let told = head.headers.get(CALLER)?.to_str().ok()?;
     let content = seal.open(Purpose::Caller, told, now).ok()?;
     let (request, id, name, scopes): (String, String, String, Vec<String>) =
         serde_json::from_slice(&content).ok()?;
-    let target = head.uri.path_and_query()?.as_str();
     let scopes = Scopes::of_caller(scopes.iter().map(String::as_str));
-    (request == digest(&head.method, target, &head.headers, body))
-        .then(|| Caller::Client(Arc::new(Client::new(&id, &name, scopes))))
+    Some(Vouched { request, caller: Caller::Client(Arc::new(Client::new(&id, &name, scopes))) })
+}
+
+impl Vouched {
+    /// Who sends this request; `None` where another one was meant.
+    pub(super) fn sender_of(self, head: &Parts, body: &[u8]) -> Option<Caller> {
+        let target = head.uri.path_and_query()?.as_str();
+        (self.request == digest(&head.method, target, &head.headers, body)).then_some(self.caller)
+    }
 }
 
 /// What no two requests have in common that ask for different things.
@@ -101,7 +113,7 @@ mod tests {
         let now = SystemTime::now();
         let check = |mut head: Parts, body: &[u8], seal: &Seal, now| {
             head.headers.insert(CALLER, told.clone());
-            vouched(seal, &head, body, now)
+            read(seal, &head, now)?.sender_of(&head, body)
         };
         let found = check(sent.clone(), BODY, &seal, now).unwrap();
         assert_eq!(found.owner(), Some("client a"));
@@ -122,6 +134,6 @@ mod tests {
         ] {
             assert_eq!(check(other.clone(), BODY, &seal, now), None, "{other:?}");
         }
-        assert_eq!(vouched(&seal, &sent, BODY, now), None, "nobody has said anything");
+        assert!(read(&seal, &sent, now).is_none(), "nobody has said anything");
     }
 }
