@@ -158,18 +158,25 @@ async fn a_call_names_its_client_and_nothing_that_it_has_shown() {
 async fn whatever_is_said_of_a_call_on_its_way_has_its_name() {
     let config = "server: { listen: '127.0.0.1:0' }\n\
          upstreams:\n  gone: { url: 'http://127.0.0.1:1', retry: { attempts: 2, backoff: 1ms }, breaker: { failures: 2 } }\n  \
-         slow: { command: [/bin/sh, -c, 'echo I am stuck >&2; sleep 60'] }\n\
-         routes:\n  a: { request: GET gone/a }\n  b: { request: RUN slow, deadline: 300ms }\nlog: { level: debug }\n";
+         slow: { command: [/bin/sh, -c, 'echo I am stuck >&2; sleep 60'] }\n  \
+         pair: { url: ['http://127.0.0.1:1', 'http://127.0.0.1:2'], ejection: { failures: 1 }, retry: off }\n  \
+         locked: { url: 'http://127.0.0.1:1', auth: { oauth: { token_url: 'http://127.0.0.1:1/t', client_id: me, client_secret: s } } }\n\
+         routes:\n  a: { request: GET gone/a }\n  b: { request: RUN slow, deadline: 300ms }\n  c: { request: GET pair/c }\n  \
+         d: { request: GET locked/d }\nlog: { level: debug }\n";
     let program = Program::start(config, &[]).await;
     let mut client = program.connect().await;
     client.ask("POST /tools/a", &["X-Request-Id: first"], "").await;
     client.ask("POST /tools/b", &["X-Request-Id: second"], "").await;
+    client.ask("POST /tools/c", &["X-Request-Id: third"], "").await;
+    client.ask("POST /tools/d", &["X-Request-Id: fourth"], "").await;
     let log = program.log().await;
     for (message, id) in [
         ("the upstream will be asked again", "first"),
         ("upstream fails and is left alone", "first"),
         ("upstream gave no usable reply", "first"),
         ("a program was ended before it was done", "second"),
+        ("address fails and is left out", "third"),
+        ("no token has come for an upstream", "fourth"),
     ] {
         let lines = with(&log, "message", message);
         assert!(!lines.is_empty(), "no `{message}` in {log:?}");

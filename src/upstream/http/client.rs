@@ -25,7 +25,7 @@ use super::{
     veil::Veil,
 };
 use crate::{
-    observe::Chain,
+    observe::{Chain, Ticket},
     reply::Reply,
     route::{HttpRequest, Under, UpstreamName, UpstreamRequest},
 };
@@ -153,11 +153,11 @@ impl HttpUpstream {
         let due = due.latest;
         let targets = &self.shared.targets;
         self.complete(&mut request);
-        let credential = self.credential().await?;
+        let credential = self.credential(&ticket).await?;
         let mut load = targets.pick(&tried, due).await?;
         let mut over_others = if repeatable { KEPT_LIMIT } else { 0 };
         loop {
-            let result = match self.open_at(load.target(), &request, credential.clone()).await {
+            let result = match self.open_at(load.target(), &request, credential.clone(), &ticket).await {
                 Ok(opened) => opened.whole(reply_limit_bytes, meanwhile.as_ref()).await,
                 // A server may close what is kept at any time (RFC 9112, section 9.3.1): that is no failure of it.
                 Err(error) if over_others > 0 && error.is_of_kept_connection() => {
@@ -168,7 +168,7 @@ impl HttpUpstream {
                 }
                 Err(error) => Err(error),
             };
-            load.tell(Outcome::of(&result));
+            load.tell(Outcome::of(&result), &ticket);
             match &result {
                 Err(error) if error.is_before_sending() => match targets.pick_other(&tried, due) {
                     Some(other) => load = other,
@@ -187,14 +187,16 @@ impl HttpUpstream {
     ) -> Result<Opened, UpstreamError> {
         let (targets, tried) = (&self.shared.targets, Tried::default());
         self.complete(&mut request);
-        let credential = self.credential().await?;
+        let ticket = Ticket::default();
+        let credential = self.credential(&ticket).await?;
         let mut load = targets.pick(&tried, due).await?;
         loop {
-            let result = self.open_at(load.target(), &request, credential.clone()).await;
-            load.tell(match &result {
+            let result = self.open_at(load.target(), &request, credential.clone(), &ticket).await;
+            let outcome = match &result {
                 Ok(opened) => Outcome::of_status(opened.status()),
                 Err(error) => Outcome::of_error(error),
-            });
+            };
+            load.tell(outcome, &ticket);
             match &result {
                 Err(error) if error.is_before_sending() => match targets.pick_other(&tried, due) {
                     Some(other) => load = other,
@@ -231,6 +233,7 @@ impl HttpUpstream {
         target: &Target,
         request: &HttpRequest,
         mut credential: Option<Credential>,
+        ticket: &Ticket,
     ) -> Result<Opened, UpstreamError> {
         let mut headers = request.headers.clone();
         let (mut method, mut content) = (request.method.clone(), request.body.clone());
@@ -263,7 +266,8 @@ impl HttpUpstream {
                     auth.taken(sent);
                 } else if renewable {
                     renewable = false;
-                    let another = auth.another(sent).await.map_err(|source| self.no_credential(source))?;
+                    let another = auth.another(sent, ticket).await;
+                    let another = another.map_err(|source| self.no_credential(source))?;
                     if another.is_some() {
                         // Who says 401 has done nothing yet, so any request may be sent again.
                         credential = another;
@@ -293,9 +297,9 @@ impl HttpUpstream {
     }
 
     /// Who asks, where the upstream wants to know.
-    async fn credential(&self) -> Result<Option<Credential>, UpstreamError> {
+    async fn credential(&self, ticket: &Ticket) -> Result<Option<Credential>, UpstreamError> {
         let Some(auth) = &self.shared.auth else { return Ok(None) };
-        auth.credential().await.map(Some).map_err(|source| self.no_credential(source))
+        auth.credential(ticket).await.map(Some).map_err(|source| self.no_credential(source))
     }
 
     fn no_credential(&self, source: Arc<CredentialError>) -> UpstreamError {

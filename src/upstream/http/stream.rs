@@ -19,7 +19,7 @@ use super::{
     remove_hop_by_hop,
     targets::{Load, Outcome, Target},
 };
-use crate::upstream::Tried;
+use crate::{observe::Ticket, upstream::Tried};
 
 /// A reply that is passed through: its headers read, its body not.
 pub type Streamed = Response<StreamedBody>;
@@ -56,10 +56,11 @@ impl HttpUpstream {
             let lent = UnsyncBoxBody::new(Lent { body: Some(untouched), home: home.clone(), touched: false });
             let request = self.request_at(load.target(), &head, Either::Right(lent))?;
             let result = self.send(load.target(), request).await;
-            load.tell(match &result {
+            let outcome = match &result {
                 Ok(reply) => Outcome::of_status(reply.status()),
                 Err(error) => Outcome::of_error(error),
-            });
+            };
+            load.tell(outcome, &Ticket::default());
             match result {
                 Ok(mut reply) => {
                     remove_hop_by_hop(reply.headers_mut());

@@ -17,6 +17,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderValue, header::InvalidHeaderValue};
 
 use super::{Address, AddressError, Ask, HttpSettings, HttpUpstream, UpstreamError, veil::Veil};
+use crate::observe::Ticket;
 use file::TokenFile;
 use tokens::Tokens;
 
@@ -146,12 +147,12 @@ impl Auth {
         }
     }
 
-    /// What the next request takes.
-    pub(super) async fn credential(&self) -> Result<Credential, Arc<CredentialError>> {
+    /// What the next request takes; of which call that is, the log says.
+    pub(super) async fn credential(&self, ticket: &Ticket) -> Result<Credential, Arc<CredentialError>> {
         match self {
             Self::Fixed(credential) => Ok(credential.clone()),
             Self::File(file) => file.credential().await,
-            Self::Tokens(tokens) => tokens.credential().await,
+            Self::Tokens(tokens) => tokens.credential(ticket).await,
         }
     }
 
@@ -167,11 +168,12 @@ impl Auth {
     pub(super) async fn another(
         &self,
         refused: &Credential,
+        ticket: &Ticket,
     ) -> Result<Option<Credential>, Arc<CredentialError>> {
         match self {
             Self::Fixed(_) => Ok(None),
             Self::File(file) => file.another(refused).await,
-            Self::Tokens(tokens) => tokens.another(refused).await,
+            Self::Tokens(tokens) => tokens.another(refused, ticket).await,
         }
     }
 

@@ -132,7 +132,7 @@ impl OAuthSettings {
 pub(super) fn tokens(settings: &OAuthSettings) -> Tokens {
     let settings = Arc::new(settings.clone());
     let server = HttpUpstream::new(settings.server.clone());
-    Tokens::new(move || {
+    Tokens::new(settings.server.name.clone(), move || {
         // The deadline is kept by whoever waits for it.
         let due = Due::after(UNTOLD_LIFE);
         let ask = Ask::new(settings.request().into(), ANSWER_LIMIT_BYTES, due, false);

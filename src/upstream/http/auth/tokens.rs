@@ -12,7 +12,11 @@ use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
 use super::{BearerToken, Credential, CredentialError};
-use crate::{observe::Chain, upstream::Coming};
+use crate::{
+    observe::{Chain, Ticket},
+    route::UpstreamName,
+    upstream::Coming,
+};
 
 /// How long a token server may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,6 +50,7 @@ pub(in crate::upstream::http) struct Tokens {
 }
 
 struct Shared {
+    upstream: UpstreamName,
     ask: Box<dyn Fn() -> Granting + Send + Sync>,
     state: Mutex<State>,
 }
@@ -77,12 +82,12 @@ struct Trouble {
 }
 
 impl Tokens {
-    pub(super) fn new(ask: impl Fn() -> Granting + Send + Sync + 'static) -> Self {
-        Self { shared: Arc::new(Shared { ask: Box::new(ask), state: Mutex::default() }) }
+    pub(super) fn new(upstream: UpstreamName, ask: impl Fn() -> Granting + Send + Sync + 'static) -> Self {
+        Self { shared: Arc::new(Shared { upstream, ask: Box::new(ask), state: Mutex::default() }) }
     }
 
-    /// The token that is there; where there is none that can be sent, the next.
-    pub(super) async fn credential(&self) -> Outcome {
+    /// The token that is there; where there is none that can be sent, the next, asked for by this call.
+    pub(super) async fn credential(&self, ticket: &Ticket) -> Outcome {
         let coming = {
             let mut state = self.shared.state();
             let now = Instant::now();
@@ -90,11 +95,11 @@ impl Tokens {
                 let (credential, renewed) = (held.credential.clone(), now >= held.renewed_from);
                 if renewed {
                     // While the old one is good nobody waits for the next, nor minds that it does not come.
-                    let _ = self.shared.coming(&mut state);
+                    let _ = self.shared.coming(&mut state, ticket);
                 }
                 return Ok(credential);
             }
-            self.shared.coming(&mut state)?
+            self.shared.coming(&mut state, ticket)?
         };
         coming.answer().await.unwrap_or_else(|| Err(Arc::new(CredentialError::Lost)))
     }
@@ -112,6 +117,7 @@ impl Tokens {
     pub(super) async fn another(
         &self,
         refused: &Credential,
+        ticket: &Ticket,
     ) -> Result<Option<Credential>, Arc<CredentialError>> {
         {
             let mut state = self.shared.state();
@@ -124,7 +130,7 @@ impl Tokens {
                 state.held = None;
             }
         }
-        self.credential().await.map(Some)
+        self.credential(ticket).await.map(Some)
     }
 }
 
@@ -141,7 +147,11 @@ impl Shared {
 
     /// What comes of the question that is on its way; one is sent where none is, unless it is too early for that.
     /// The next call has use for what it brings when nobody waits any more.
-    fn coming(self: &Arc<Self>, state: &mut State) -> Result<Coming<Outcome>, Arc<CredentialError>> {
+    fn coming(
+        self: &Arc<Self>,
+        state: &mut State,
+        ticket: &Ticket,
+    ) -> Result<Coming<Outcome>, Arc<CredentialError>> {
         if let Some(coming) = state.coming.as_ref().filter(|coming| coming.is_under_way()) {
             return Ok(coming.clone());
         }
@@ -152,17 +162,18 @@ impl Shared {
             let (failures, source) = (*failures, last.clone());
             return Err(Arc::new(CredentialError::Resting { rest: *until - now, failures, source }));
         }
-        let (shared, asked) = (self.clone(), (self.ask)());
+        let (shared, asked, ticket) = (self.clone(), (self.ask)(), ticket.clone());
         let coming = Coming::of(async move {
             let answer = timeout(ANSWER_TIMEOUT, asked).await;
             let answer = answer.unwrap_or(Err(CredentialError::Deadline { after: ANSWER_TIMEOUT }));
-            shared.learn(answer, now)
+            shared.learn(answer, now, &ticket)
         });
         state.coming = Some(coming.clone());
         Ok(coming)
     }
 
-    fn learn(&self, answer: Result<Granted, CredentialError>, asked_at: Instant) -> Outcome {
+    fn learn(&self, answer: Result<Granted, CredentialError>, asked_at: Instant, ticket: &Ticket) -> Outcome {
+        let (upstream, request_id) = (&self.upstream, ticket.request_id());
         let mut state = self.state();
         state.coming = None;
         match answer {
@@ -178,13 +189,13 @@ impl Shared {
                     sent_until: asked_at + life - SPARED.min(life / 10),
                     taken: false,
                 });
-                debug!(life = ?life, "a token has come for an upstream");
+                debug!(%upstream, request_id, life = ?life, "a token has come for an upstream");
                 Ok(credential)
             }
             Err(error) => {
                 let failures = state.trouble.as_ref().map_or(0, |trouble| trouble.failures) + 1;
                 let rest = (FIRST_REST * (1 << (failures - 1).min(10))).min(LONGEST_REST);
-                warn!(failures, ?rest, error = %Chain(&error), "no token has come for an upstream");
+                warn!(%upstream, request_id, failures, ?rest, error = %Chain(&error), "no token has come for an upstream");
                 let last = Arc::new(error);
                 state.trouble = Some(Trouble { failures, until: Instant::now() + rest, last: last.clone() });
                 Err(last)
@@ -212,7 +223,7 @@ mod tests {
         fn new() -> Self {
             let (asked, failing) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(false)));
             let (count, fails) = (asked.clone(), failing.clone());
-            let tokens = Tokens::new(move || {
+            let tokens = Tokens::new("legacy".parse().unwrap(), move || {
                 let number = count.fetch_add(1, Ordering::SeqCst) + 1;
                 let fails = *fails.lock().unwrap();
                 Box::pin(async move {
@@ -238,7 +249,7 @@ mod tests {
         }
 
         async fn told(&self) -> String {
-            shown(self.tokens.credential().await)
+            shown(self.tokens.credential(&Ticket::default()).await)
         }
     }
 
@@ -293,7 +304,7 @@ mod tests {
             tokio::time::sleep(SECOND).await;
         }
         tokio::time::advance(20 * SECOND).await;
-        assert!(server.tokens.credential().await.is_err());
+        assert!(server.tokens.credential(&Ticket::default()).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]
@@ -317,10 +328,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_token_that_is_refused_is_replaced_once_for_all() {
         let server = Server::new();
-        let first = server.tokens.credential().await.unwrap();
+        let first = server.tokens.credential(&Ticket::default()).await.unwrap();
         server.tokens.taken(&first);
-        let (one, two) = tokio::join!(server.tokens.another(&first), server.tokens.another(&first));
-        for other in [one, two, server.tokens.another(&first).await] {
+        let ticket = Ticket::default();
+        let (one, two) =
+            tokio::join!(server.tokens.another(&first, &ticket), server.tokens.another(&first, &ticket));
+        for other in [one, two, server.tokens.another(&first, &Ticket::default()).await] {
             assert_eq!(shown(other.map(Option::unwrap)), "token-2");
         }
         assert_eq!(server.asked(), 2);
@@ -329,30 +342,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_token_that_was_never_good_is_not_replaced_at_once() {
         let server = Server::new();
-        let first = server.tokens.credential().await.unwrap();
-        assert!(server.tokens.another(&first).await.unwrap().is_none());
+        let first = server.tokens.credential(&Ticket::default()).await.unwrap();
+        assert!(server.tokens.another(&first, &Ticket::default()).await.unwrap().is_none());
         tokio::time::advance(OLD).await;
-        assert!(server.tokens.another(&first).await.unwrap().is_some());
+        assert!(server.tokens.another(&first, &Ticket::default()).await.unwrap().is_some());
         assert_eq!(server.asked(), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_server_is_not_waited_for() {
-        let tokens = Tokens::new(|| Box::pin(std::future::pending()));
-        assert!(shown(tokens.credential().await).contains("within 10s"));
+        let tokens = Tokens::new("legacy".parse().unwrap(), || Box::pin(std::future::pending()));
+        assert!(shown(tokens.credential(&Ticket::default()).await).contains("within 10s"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_question_that_panics_is_asked_again() {
         let panics = Mutex::new(true);
-        let tokens = Tokens::new(move || {
+        let tokens = Tokens::new("legacy".parse().unwrap(), move || {
             let panics = std::mem::take(&mut *panics.lock().unwrap());
             Box::pin(async move {
                 assert!(!panics, "as the test wants it");
                 Ok(Granted { token: BearerToken::new("token").unwrap(), life: SECOND })
             })
         });
-        assert!(shown(tokens.credential().await).contains("ended without one"));
-        assert_eq!(shown(tokens.credential().await), "token");
+        assert!(shown(tokens.credential(&Ticket::default()).await).contains("ended without one"));
+        assert_eq!(shown(tokens.credential(&Ticket::default()).await), "token");
     }
 }

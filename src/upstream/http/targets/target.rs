@@ -21,6 +21,7 @@ use super::{
     condition::{Change, Condition},
 };
 use crate::{
+    observe::Ticket,
     reply::Reply,
     upstream::{
         UpstreamError,
@@ -133,29 +134,30 @@ impl Target {
     /// A check of its health ended.
     pub(super) fn checked(&self, well: bool, failures: u32) {
         let change = self.condition().checked(well, failures);
-        self.log(change);
+        self.log(change, &Ticket::default());
     }
 
-    fn learn(&self, outcome: Outcome) {
+    fn learn(&self, outcome: Outcome, ticket: &Ticket) {
         let now = Instant::now();
         let change = match outcome {
             Outcome::Success => self.condition().succeeded(),
             Outcome::Failure => self.condition().failed(&self.settings.ejection, now),
             Outcome::Unknown => None,
         };
-        self.log(change);
+        self.log(change, ticket);
     }
 
-    fn log(&self, change: Option<Change>) {
+    fn log(&self, change: Option<Change>, ticket: &Ticket) {
         let Some(change) = change else { return };
         // With one place there is nobody to ask in its stead, so nothing is left out.
         let alone = self.alone.load(Ordering::Relaxed);
-        let (upstream, address) = (&self.settings.name, self.view(Instant::now()).address);
+        let (upstream, request_id) = (&self.settings.name, ticket.request_id());
+        let address = self.view(Instant::now()).address;
         match change {
             Change::LeftOut(rest) if !alone => {
-                warn!(%upstream, address, ?rest, "address fails and is left out");
+                warn!(%upstream, request_id, address, ?rest, "address fails and is left out");
             }
-            Change::Back if !alone => info!(%upstream, address, "address answers again"),
+            Change::Back if !alone => info!(%upstream, request_id, address, "address answers again"),
             Change::Unhealthy => warn!(%upstream, address, "address is not healthy"),
             Change::Healthy => info!(%upstream, address, "address is healthy again"),
             Change::LeftOut(_) | Change::Back => {}
@@ -220,9 +222,9 @@ impl Load {
     }
 
     /// What came of the request, or of its first part.
-    pub(in crate::upstream::http) fn tell(&mut self, outcome: Outcome) {
+    pub(in crate::upstream::http) fn tell(&mut self, outcome: Outcome, ticket: &Ticket) {
         self.told = true;
-        self.target.learn(outcome);
+        self.target.learn(outcome, ticket);
     }
 }
 
@@ -230,7 +232,7 @@ impl Drop for Load {
     fn drop(&mut self) {
         if !self.told && Instant::now() >= self.due {
             // Given up when its time was over, not because its caller left.
-            self.target.learn(Outcome::Failure);
+            self.target.learn(Outcome::Failure, &Ticket::default());
         }
         self.target.in_flight.fetch_sub(1, Ordering::Relaxed);
     }

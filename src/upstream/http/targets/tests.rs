@@ -18,6 +18,7 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::{
+    observe::Ticket,
     route::{HttpRequest, Under},
     upstream::{Ask, Due, http::HttpUpstream},
 };
@@ -187,7 +188,7 @@ async fn of_two_the_one_with_less_to_do_is_picked() {
 async fn what_fails_is_left_out_and_then_tried_by_one() {
     let targets = targets(&["http://10.0.0.1", "http://10.0.0.2"]);
     let mut bad = picked(&targets, &Tried::default()).await;
-    bad.tell(Outcome::Failure);
+    bad.tell(Outcome::Failure, &Ticket::default());
     let bad = bad.target().id();
     for _ in 0..20 {
         assert_ne!(picked(&targets, &Tried::default()).await.target().id(), bad);
@@ -199,7 +200,7 @@ async fn what_fails_is_left_out_and_then_tried_by_one() {
     }
     assert_eq!(loads.iter().filter(|load| load.target().id() == bad).count(), 1);
     for load in &mut loads {
-        load.tell(Outcome::Success);
+        load.tell(Outcome::Success, &Ticket::default());
     }
     assert!(targets.view().iter().all(|one| one.state == State::Up));
 }
@@ -208,7 +209,7 @@ async fn what_fails_is_left_out_and_then_tried_by_one() {
 async fn when_all_are_left_out_all_are_tried() {
     let targets = targets(&["http://10.0.0.1", "http://10.0.0.2"]);
     for _ in 0..2 {
-        picked(&targets, &Tried::default()).await.tell(Outcome::Failure);
+        picked(&targets, &Tried::default()).await.tell(Outcome::Failure, &Ticket::default());
     }
     let is_out = |one: &AddressView| matches!(one.state, State::LeftOut { .. });
     assert!(targets.view().iter().all(is_out));
