@@ -15,7 +15,7 @@ use super::{
     questions::{self, Nobody},
     reading::ReplyHead,
     record::Record,
-    sentences,
+    sentences::{self, Effect},
     translating::Untranslated,
 };
 use crate::{
@@ -100,7 +100,14 @@ impl Snapshot {
         let repeatable = route.repeatable.unwrap_or_else(|| request.is_idempotent());
         let kept = self.ways.contains_key(&route.definition.name).then(Kept::default);
         let reply = asking.call(request, repeatable, kept.clone(), (record, &mut telling)).await;
-        let reply = reply.map_err(|error| Box::new(sentences::of(&error, is_safe)))?;
+        let reply = reply.map_err(|error| {
+            let effect = match (is_safe, ticket.attempts()) {
+                (true, _) => Effect::Harmless,
+                (false, 0) => Effect::Unsent,
+                (false, _) => Effect::Possible,
+            };
+            Box::new(sentences::of(&error, effect))
+        })?;
         let ended = match (&route.job, asked) {
             (Some(job), Some(asked)) => {
                 let following = Following { asking, job };

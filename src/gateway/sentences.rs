@@ -18,10 +18,24 @@ const WHEN_BUSY: Duration = Duration::from_secs(2);
 pub(super) const UNREADABLE: &str =
     "The service's reply could not be read. Other arguments may give a reply that can be.";
 
+/// What may have come of a request that failed; the one who repeats it should know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// It has none, or none that a second one would add to.
+    Harmless,
+    /// It was sent, and may have had its effect.
+    Possible,
+    /// It would have one, and was still waiting for its turn.
+    Unsent,
+}
+
 /// The tool error of a failure.
-pub(super) fn of(error: &UpstreamError, is_safe: bool) -> ToolResult {
-    // A request that reached the service may have had its effect, which the one who repeats it should know.
-    let effect = if is_safe { "" } else { " It may have taken effect: check before repeating it." };
+pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
+    let was_sent = effect != Effect::Unsent;
+    let effect = match effect {
+        Effect::Harmless | Effect::Unsent => "",
+        Effect::Possible => " It may have taken effect: check before repeating it.",
+    };
     match error {
         UpstreamError::Connect { .. } => ToolResult::error(
             Fault::Unreachable,
@@ -81,6 +95,14 @@ pub(super) fn of(error: &UpstreamError, is_safe: bool) -> ToolResult {
                 "The service's reply is longer than the limit of {}. Ask for less: arguments that narrow the \
                  question give a shorter reply.{effect}",
                 size(*limit_bytes)
+            ),
+        ),
+        UpstreamError::Deadline { after, .. } if !was_sent => ToolResult::error(
+            Fault::Deadline,
+            format!(
+                "The service was not asked within {}: the call was still waiting for its turn, and nothing was sent. \
+                 Try again in a few seconds.",
+                time(*after)
             ),
         ),
         UpstreamError::Deadline { after, .. } | UpstreamError::AttemptDeadline { after, .. } => {
@@ -321,8 +343,8 @@ mod tests {
         upstream::http::CredentialError,
     };
 
-    fn words(error: &UpstreamError, is_safe: bool) -> String {
-        match &of(error, is_safe).content[0].block {
+    fn words(error: &UpstreamError, effect: Effect) -> String {
+        match &of(error, effect).content[0].block {
             Block::Text(Text::Plain(text)) => text.clone(),
             other => panic!("no plain text: {other:?}"),
         }
@@ -362,7 +384,7 @@ mod tests {
             UpstreamError::NotStarted { upstream: upstream(), source: source() },
             UpstreamError::NotCgi { upstream: upstream(), source: source() },
         ];
-        let told: Vec<String> = errors.iter().map(|error| words(error, true)).collect();
+        let told: Vec<String> = errors.iter().map(|error| words(error, Effect::Harmless)).collect();
         for (index, sentence) in told.iter().enumerate() {
             assert!(!sentence.contains("secret") && !sentence.contains("10.0"), "{sentence}");
             assert!(!told[..index].contains(sentence), "told twice: {sentence}");
@@ -379,7 +401,12 @@ mod tests {
     #[test]
     fn an_unsafe_request_that_was_cut_off_is_not_to_be_repeated_blindly() {
         let error = UpstreamError::CutOff { upstream: "old".parse().unwrap(), source: "eof".into() };
-        assert!(words(&error, false).contains("may have taken effect"));
-        assert!(words(&error, true).contains("Try again"));
+        assert!(words(&error, Effect::Possible).contains("may have taken effect"));
+        assert!(words(&error, Effect::Harmless).contains("Try again"));
+        let late =
+            UpstreamError::Deadline { upstream: "old".parse().unwrap(), after: Duration::from_secs(2) };
+        assert!(words(&late, Effect::Possible).contains("may have taken effect"));
+        let unsent = words(&late, Effect::Unsent);
+        assert!(unsent.contains("nothing was sent") && !unsent.contains("effect"), "{unsent}");
     }
 }

@@ -182,6 +182,35 @@ async fn who_finds_no_place_is_told_to_come_back() {
     assert_eq!(upstream.state().asked.len(), 1, "nothing was sent");
 }
 
+/// A model that is told to look first, where nothing was done, looks in vain.
+#[tokio::test]
+async fn what_was_never_sent_has_taken_no_effect() {
+    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
+    let mut setup = Setup::new(upstream.address);
+    let mut make = crate::support::route("make_thing", "POST /thing");
+    make.deadline = Duration::from_millis(50);
+    setup.routes.push(make);
+    setup.policy = PolicySettings {
+        in_flight_limit: 1,
+        waiting_limit: 1,
+        waiting_timeout: Duration::from_secs(60),
+        ..PolicySettings::default()
+    };
+    let proxy = setup.start().await;
+    let first = proxy.call("get_thing", "");
+    let second = async {
+        upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
+        let second = proxy.call("make_thing", "").await;
+        gate.open();
+        second
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!(first.told(), "done");
+    check_error(&second, 504, "nothing was sent");
+    assert!(!second.text().contains("effect"), "{}", second.text());
+    assert_eq!(upstream.state().asked.len(), 1);
+}
+
 #[tokio::test]
 async fn connections_are_used_again_and_a_dead_one_is_replaced() {
     let upstream = Scripted::start(|asked| {
