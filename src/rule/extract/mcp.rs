@@ -55,6 +55,8 @@ struct Message<'a> {
     error: Option<&'a RawValue>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,
+    #[serde(borrow, rename = "structuredContent")]
+    structured: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -139,8 +141,8 @@ fn answered(message: &JsonText) -> Result<Answered, String> {
     if !message.is_object() {
         return Err("expected an MCP tool result, found JSON that is no object".to_owned());
     }
-    let Message { result, error, content } = read(message.as_str())?;
-    let result = match (content, result, error) {
+    let Message { result, error, content, structured } = read(message.as_str())?;
+    let result = match (content.or(structured), result, error) {
         (Some(_), _, _) => message.as_str(),
         (None, Some(result), _) if result.get() != "null" => result.get(),
         (None, _, Some(error)) => return protocol_error(message, error),
@@ -151,13 +153,19 @@ fn answered(message: &JsonText) -> Result<Answered, String> {
         }
     };
     let ToolResult { content, structured, is_error } = read(result)?;
-    let content = content.ok_or("expected an MCP tool result, found a result without `content`")?;
+    let structured = structured.filter(|value| value.get() != "null");
+    // Every revision asks for `content`; a server that has said it all in `structuredContent` is understood all the same.
+    let content = match (content, structured) {
+        (Some(content), _) => content,
+        (None, Some(_)) => Vec::new(),
+        (None, None) => return Err("expected an MCP tool result, found a result without `content`".into()),
+    };
     if content.len() > RECORD_LIMIT {
         return Err(format!("expected at most {RECORD_LIMIT} blocks of content, found more"));
     }
     let content: Vec<Content> =
         content.into_iter().map(|block| sent(message, block)).collect::<Result<_, _>>()?;
-    let value = match structured.filter(|value| value.get() != "null") {
+    let value = match structured {
         Some(structured) => Some(Extracted::Raw(part(message, structured)?)),
         None => content.iter().find_map(|content| content.block.text(None)).map(|text| lifted(&text)),
     };
@@ -318,6 +326,12 @@ mod tests {
         check(both, Ok(r#"{"a":2}"#));
         let neither = r#"{"content": [{"type": "text", "text": "1"}], "structuredContent": null}"#;
         check(neither, Ok("1"));
+        check(r#"{"structuredContent": {"a": 2}}"#, Ok(r#"{"a":2}"#));
+        check(r#"{"jsonrpc": "2.0", "id": 1, "result": {"structuredContent": {"a": 2}}}"#, Ok(r#"{"a":2}"#));
+        check(
+            r#"{"jsonrpc": "2.0", "id": 1, "result": {"structuredContent": null}}"#,
+            Err("without `content`"),
+        );
     }
 
     #[test]
