@@ -18,6 +18,7 @@ use super::{
     rules::RuleSets,
     section::Section,
     source::{Files, Span},
+    suggest::nearest,
 };
 use crate::route::UpstreamName;
 
@@ -97,9 +98,19 @@ impl Importer {
             }
         }
         for route in written {
-            if let Some(called) = called(route, upstream)
-                && let Some(tool) = listed.iter().find(|tool| tool.name == called)
-                && let Some(entry) = self.entry_of(route.route.definition.name.as_str())
+            let Some(called) = called(route, upstream) else { continue };
+            let Some(tool) = listed.iter().find(|tool| tool.name == called) else {
+                let names = listed.iter().map(|tool| tool.name.as_str());
+                let route = &route.route.definition.name;
+                let meant = nearest(called, names).map(|name| format!("; did you mean `{name}`?"));
+                let what = format!(
+                    "the route `{route}` calls it, and the server has no such tool{}",
+                    meant.unwrap_or_default()
+                );
+                imported.notes.push(ImportNote { tool: called.to_owned(), what });
+                continue;
+            };
+            if let Some(entry) = self.entry_of(route.route.definition.name.as_str())
                 && let Some(adopting) = adopting(entry, route, tool)
             {
                 match self.read(around, &adopting) {

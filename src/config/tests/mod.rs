@@ -122,6 +122,25 @@ fn the_schema_describes_what_is_read_and_nothing_else() {
     assert!(!schema.admits(&tree("server: { drain: 10 }")));
 }
 
+/// Found only once the server has said what it has, so it is told then.
+#[test]
+fn a_route_that_calls_a_tool_which_the_server_lacks_is_told() {
+    let text = "\
+upstreams: { old: { mcp: http://127.0.0.1:9000/mcp, tools: off } }
+routes:
+  ask: { description: Asks., request: CALL old/get_wether }
+  say: { description: Says., request: CALL old/say }
+";
+    let loaded = loaded(text);
+    let tools = ["get_weather", "say"].map(|name| {
+        let tool = json!({ "name": name, "inputSchema": { "type": "object" } });
+        serde_json::value::to_raw_value(&tool).unwrap()
+    });
+    let notes = loaded.importer.import(&"old".parse().unwrap(), &tools, &loaded.routes).notes;
+    let what = "the route `ask` calls it, and the server has no such tool; did you mean `get_weather`?";
+    assert_eq!(notes, [ImportNote { tool: "get_wether".into(), what: what.into() }]);
+}
+
 #[test]
 fn defaults_are_those_that_the_table_names() {
     let loaded = loaded(MINIMAL);
