@@ -211,7 +211,10 @@ impl Reloader {
         let (routes, upstreams) = (loaded.routes.len(), loaded.upstreams.len());
         info!(routes, upstreams, "the configuration was read again and is in force");
         if !later.is_empty() {
-            warn!(settings = later.join(", "), "settings that only hold from the next start have changed");
+            warn!(
+                settings = later.join(", "),
+                "these settings have changed and hold from the next start on; until then the old ones do"
+            );
         }
         if *self.watched.named != *loaded.named_files {
             self.watched.named = loaded.named_files.clone().into();
