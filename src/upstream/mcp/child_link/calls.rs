@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::{
     io::AsyncWriteExt,
     process::ChildStdin,
-    sync::{mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot, watch},
 };
 
 use crate::upstream::{Meanwhile, mcp::message};
@@ -22,6 +22,8 @@ pub(super) struct Pipe {
     pub(super) waiting: Arc<Waiting>,
     pub(super) over: Arc<Over>,
     pub(super) gone: watch::Receiver<bool>,
+    /// Told of each call that was given up on.
+    pub(super) doubt: Arc<Notify>,
 }
 
 /// Why a call has no answer.
@@ -139,6 +141,7 @@ impl Drop for InFlight<'_> {
         if !self.is_over && self.pipe.waiting.take(self.id).is_some() {
             // A child that does not read is not told, either.
             let _ = self.pipe.out.try_send(message::cancelled(self.id));
+            self.pipe.doubt.notify_one();
         }
     }
 }

@@ -1,10 +1,11 @@
 //! An MCP server that is a child of this process.
 //!
 //! In reading order: a [`ChildLink`] starts the child, and starts it again; `calls` are what it is asked and who waits,
-//! and a `reader` hears what it writes.
+//! and a `reader` hears what it writes; `silence` finds out whether it hangs.
 
 mod calls;
 mod reader;
+mod silence;
 
 use std::{
     sync::{
@@ -18,7 +19,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Map;
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
     time::{Instant, sleep_until, timeout},
 };
 use tracing::{debug, info, warn};
@@ -26,6 +27,7 @@ use tracing::{debug, info, warn};
 use self::{
     calls::{Over, Pipe, Unanswered, Waiting, write},
     reader::Reader,
+    silence::Watchman,
 };
 use super::{
     Answer, Changed, McpUpstream, Outgoing, message, not_mcp, pipe,
@@ -172,13 +174,30 @@ impl ChildLink {
         let (is_over, gone) = (over.0.clone(), watch::Sender::new(false));
         let ended_first = Arc::new(AtomicBool::new(false));
         let waiting = Arc::new(Waiting::new());
-        let pipe = Pipe { out: out.clone(), waiting: waiting.clone(), over, gone: gone.subscribe() };
+        let (doubt, heard) = <(Arc<Notify>, Arc<Notify>)>::default();
+        let pipe = Pipe {
+            out: out.clone(),
+            waiting: waiting.clone(),
+            over,
+            gone: gone.subscribe(),
+            doubt: doubt.clone(),
+        };
         let (name, mut told) = (self.name.clone(), is_over.subscribe());
         tokio::spawn(write(pipes.input, messages, is_over.subscribe()));
         tokio::spawn(pipe::log_errors(name.clone(), pipes.errors));
+        let watchman = Watchman {
+            name: name.clone(),
+            doubt,
+            heard: heard.clone(),
+            out: out.clone(),
+            over: is_over.clone(),
+            ended_first: ended_first.clone(),
+        };
+        tokio::spawn(watchman.watch());
         let reader = Reader {
             name: name.clone(),
             out,
+            heard,
             waiting,
             changed: self.changed.clone(),
             garbage: 0,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::{
     io::BufReader,
     process::ChildStdout,
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
 };
 use tracing::warn;
 
@@ -32,6 +32,8 @@ pub(super) struct Reader {
     pub(super) name: UpstreamName,
     pub(super) out: mpsc::Sender<Bytes>,
     pub(super) waiting: Arc<Waiting>,
+    /// Told of each line.
+    pub(super) heard: Arc<Notify>,
     pub(super) changed: Changed,
     pub(super) garbage: u32,
     pub(super) over: watch::Sender<bool>,
@@ -59,6 +61,7 @@ impl Reader {
     }
 
     fn line(&mut self, line: &[u8]) {
+        self.heard.notify_waiters();
         let text = std::str::from_utf8(line).unwrap_or_default();
         let messages = message::messages(text);
         if messages.is_empty() && !line.trim_ascii().is_empty() {
