@@ -1,4 +1,9 @@
 //! Blocks of content, from templates or from the reply.
+//!
+//! In reading order: a [`ContentTemplate`] has blocks, [`render`] makes those of a result; what one shows is its
+//! `payload`.
+
+mod payload;
 
 use std::sync::LazyLock;
 
@@ -6,13 +11,13 @@ use minijinja::Value as Name;
 use regex::Regex;
 use serde_json::Value;
 
+pub(in crate::rule) use self::payload::pretty;
 use super::{
     jq::Jq,
     names::{Known, jq_names},
-    reading::Reading,
     template::{Budget, Template, TemplateError, from_json},
 };
-use crate::tool::{Annotations, Block, Content, ResourceBody, Shapes, Structured, Text, kind_of};
+use crate::tool::{Annotations, Block, Content, ResourceBody, Shapes, Text, kind_of};
 
 /// What a rule shows people and models.
 #[derive(Debug)]
@@ -104,14 +109,14 @@ pub enum BodyTemplate {
 }
 
 /// A block that was made, and how it may be shortened.
-pub(super) struct Shown {
-    pub(super) content: Content,
-    pub(super) text: TextKind,
+pub(in crate::rule) struct Shown {
+    pub(in crate::rule) content: Content,
+    pub(in crate::rule) text: TextKind,
 }
 
 /// Where the text of a block comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TextKind {
+pub(in crate::rule) enum TextKind {
     /// The structure as JSON, which is shortened by shortening the structure.
     Json,
     /// The reply, letter for letter.
@@ -133,7 +138,7 @@ impl ContentTemplate {
     }
 
     /// Whether the structure is read into a tree for it.
-    pub(super) fn looks_into_structure(&self) -> bool {
+    pub(in crate::rule) fn looks_into_structure(&self) -> bool {
         let is_asked = |template: &&Template| template.names().iter().any(|name| name == "structured");
         let looks_inside = |block: &BlockTemplate| {
             block.when.is_some() || block.each.is_some() || matches!(block.payload, Payload::JsonPretty)
@@ -145,7 +150,7 @@ impl ContentTemplate {
     }
 
     /// Whether it shows text that is not the structure, or the reply, as it is.
-    pub(super) fn has_own_text(&self) -> bool {
+    pub(in crate::rule) fn has_own_text(&self) -> bool {
         match self {
             Self::Default => false,
             Self::Blocks(blocks) => {
@@ -155,7 +160,7 @@ impl ContentTemplate {
     }
 
     /// Whether the structure is shown with a line per member, which is longer than on one line.
-    pub(super) fn is_pretty(&self) -> bool {
+    pub(in crate::rule) fn is_pretty(&self) -> bool {
         match self {
             Self::Default => false,
             Self::Blocks(blocks) => blocks.iter().any(|block| matches!(block.payload, Payload::JsonPretty)),
@@ -224,7 +229,7 @@ impl BlockTemplate {
 /// # Errors
 ///
 /// A sentence that says which part could not be made.
-pub(super) fn render(
+pub(in crate::rule) fn render(
     blocks: &[BlockTemplate],
     known: &Known<'_>,
     asked: &[&str],
@@ -275,7 +280,7 @@ pub(super) fn render(
 }
 
 /// Which blocks are left out by their conditions, in words; `None` when none is.
-pub(super) fn left_out(blocks: &[BlockTemplate], known: &Known<'_>) -> Option<String> {
+pub(in crate::rule) fn left_out(blocks: &[BlockTemplate], known: &Known<'_>) -> Option<String> {
     let structure = known.structured.map_or(Value::Null, |structured| structured.value(Shapes::ObjectsOnly));
     let words: Vec<_> = blocks
         .iter()
@@ -301,117 +306,6 @@ pub fn is_moment(text: &str) -> bool {
     SHAPE.is_match(text)
 }
 
-impl Payload {
-    fn render(
-        &self,
-        reading: &Reading<'_>,
-        structured: Option<&Structured>,
-        names: &Name,
-        budget: &Budget,
-    ) -> Result<Block, String> {
-        let render = |template: &Template| {
-            template.render_within(names, budget).map_err(|error| template_failed(&error))
-        };
-        Ok(match self {
-            Self::Text(template) => Block::Text(Text::Plain(render(template)?)),
-            Self::Verbatim => {
-                Block::Text(Text::shared(reading.text_bytes()?.clone()).ok_or("the text is not UTF-8")?)
-            }
-            Self::Json => match structured {
-                Some(_) => Block::Text(Text::OfStructure),
-                None => return Err("expected a value to show as JSON, found none".to_owned()),
-            },
-            Self::JsonPretty => match structured {
-                Some(structured) => Block::Text(Text::Plain(pretty(structured))),
-                None => return Err("expected a value to show as JSON, found none".to_owned()),
-            },
-            Self::Bytes(binary) => binary.block(reading)?,
-            Self::Image { data, media_type } => {
-                Block::Image { data: base64_text(render(data)?)?, mime_type: media_type.clone() }
-            }
-            Self::Audio { data, media_type } => {
-                Block::Audio { data: base64_text(render(data)?)?, mime_type: media_type.clone() }
-            }
-            Self::ResourceLink { uri, name, description, media_type } => Block::ResourceLink {
-                uri: render(uri)?,
-                name: render(name)?,
-                description: description.as_ref().map(render).transpose()?,
-                mime_type: media_type.clone(),
-            },
-            Self::Resource { uri, media_type, body } => Block::Resource {
-                uri: render(uri)?,
-                mime_type: media_type.clone().or_else(|| reading.reply().media_type().map(Into::into)),
-                body: match body {
-                    BodyTemplate::Text(template) => ResourceBody::Text(render(template)?),
-                    BodyTemplate::Blob(template) => ResourceBody::Blob(base64_text(render(template)?)?),
-                    BodyTemplate::Reply => ResourceBody::Text(reading.text()?.to_owned()),
-                },
-            },
-        })
-    }
-}
-
-/// The structure as JSON text with a line per member; on one line where it nests so deep that its indentation would
-/// be most of it.
-pub(super) fn pretty(structured: &Structured) -> String {
-    /// How much longer than the compact text it may be.
-    const MOST_TIMES_LONGER: usize = 8;
-    let value = structured.value(Shapes::ObjectsOnly);
-    let compact = value.to_string();
-    let mut out = Bounded { text: Vec::new(), most: compact.len().saturating_mul(MOST_TIMES_LONGER) };
-    match serde_json::to_writer_pretty(&mut out, &value) {
-        Ok(()) => String::from_utf8(out.text).unwrap_or(compact),
-        Err(_) => compact,
-    }
-}
-
-/// Takes so many bytes and no more.
-struct Bounded {
-    text: Vec<u8>,
-    most: usize,
-}
-
-impl std::io::Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if bytes.len() > self.most - self.text.len() {
-            return Err(std::io::ErrorKind::FileTooLarge.into());
-        }
-        self.text.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 fn template_failed(error: &TemplateError) -> String {
     format!("a template of the rule could not be filled in: {error}")
-}
-
-/// Data that is no Base64 would break the client's whole result.
-fn base64_text(text: String) -> Result<String, String> {
-    use base64::{Engine, prelude::BASE64_STANDARD};
-    let text: String = text.split_ascii_whitespace().collect();
-    match BASE64_STANDARD.decode(&text) {
-        Ok(_) => Ok(text),
-        Err(error) => Err(format!("expected Base64 data, found text that is not ({error})")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tool::JsonText;
-
-    #[test]
-    fn indentation_is_never_most_of_a_text() {
-        let shown = |text: &str| pretty(&Structured::new(JsonText::check(&text.to_owned().into()).unwrap()));
-        assert_eq!(
-            shown(r#"{"a":[1,{}],"b":{"c":[]}}"#),
-            "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": {\n    \"c\": []\n  }\n}"
-        );
-        let deep = format!("{{\"a\":{}1{}}}", "[".repeat(60), "]".repeat(60));
-        assert_eq!(shown(&deep), deep);
-    }
 }

@@ -1,24 +1,26 @@
 //! The type of a field as the file has it: a word, or a map of the word and its options.
+//!
+//! In reading order: [`by_word`] reads a word, [`read`] a map; `values` are words and what each means, `time` how dates and
+//! times are written.
 
-use serde_json::Value;
+mod time;
+mod values;
 
+use self::{
+    time::time,
+    values::{affixes, booleans, values, words},
+};
 use super::fields;
 use crate::{
-    config::{
-        keys::FIELD_TYPES,
-        node::{Kind, Node},
-        report::Report,
-        section::{self, Section},
-        suggest,
-    },
+    config::{keys::FIELD_TYPES, node::Node, report::Report, section::Section, suggest},
     rule::{
         Booleans, Count, DurationForm, FieldKind, FieldType, Kilo, NumberForm, ShortClock, SizeForm,
-        SizeUnit, TimeForm, TimeFormat, TimeUnit, Values,
+        SizeUnit, TimeForm, TimeUnit, Values,
     },
 };
 
 /// A type without options, and whether the field may be missing: `number`, `number?`, `number[]`, `number[]?`.
-pub(super) fn by_word(report: &Report<'_>, node: &Node) -> Option<(FieldKind, bool)> {
+pub(in crate::config::extract) fn by_word(report: &Report<'_>, node: &Node) -> Option<(FieldKind, bool)> {
     let (word, optional) = word(report, node)?;
     let kind = match word {
         "number" => FieldKind::Number(NumberForm::default()),
@@ -36,7 +38,7 @@ pub(super) fn by_word(report: &Report<'_>, node: &Node) -> Option<(FieldKind, bo
 }
 
 /// Whether the word says that there is a list.
-pub(super) fn count_of(node: &Node) -> Count {
+pub(in crate::config::extract) fn count_of(node: &Node) -> Count {
     let text = node.as_text().unwrap_or_default();
     if text.trim_end_matches('?').ends_with("[]") { Count::List } else { Count::One }
 }
@@ -59,7 +61,7 @@ fn word(report: &Report<'_>, node: &Node) -> Option<(&'static str, bool)> {
 }
 
 /// The type that a map describes, and whether its word says that the field may be missing.
-pub(super) fn read(section: &Section<'_, '_>) -> Option<(FieldType, bool)> {
+pub(in crate::config::extract) fn read(section: &Section<'_, '_>) -> Option<(FieldType, bool)> {
     let report = section.report;
     let before = report.errors();
     let texts = |name| section.text(name).map(str::to_owned);
@@ -237,181 +239,4 @@ fn unit<T>(section: &Section<'_, '_>, help: &str, named: impl Fn(&str) -> Option
         section.report.error(node.span, format!("there is no unit `{text}`"), help);
     }
     unit.map(Some)
-}
-
-fn time(section: &Section<'_, '_>, wants_time: bool) -> Option<TimeForm> {
-    let report = section.report;
-    let written = section.get("format").map_or(&[][..], items);
-    if let (Some(node), []) = (section.get("format"), written) {
-        report.error(node.span, "`format` names no form", "write `format: \"%Y-%m-%d %H:%M:%S\"`");
-        return None;
-    }
-    // A date among several forms is one because somebody wrote that it is.
-    let needs_time = wants_time && written.len() < 2;
-    let mut forms = Vec::new();
-    for node in written {
-        forms.push(time_format(report, node, needs_time)?);
-    }
-    let format = match forms.len() {
-        0 => TimeFormat::Usual,
-        1 => forms.remove(0),
-        _ => TimeFormat::OneOf(forms),
-    };
-    let zone = match section.text_node("zone") {
-        None => None,
-        Some((node, text)) => match text.parse() {
-            Ok(zone) => Some(zone),
-            Err(error) => {
-                report.error(node.span, error, "write `Europe/Oslo`, `UTC` or `+01:00`");
-                return None;
-            }
-        },
-    };
-    let forms = match &format {
-        TimeFormat::OneOf(forms) => forms.as_slice(),
-        one => std::slice::from_ref(one),
-    };
-    let mut without = written.iter().zip(forms).filter(|(_, form)| !form.may_have_an_offset());
-    if let Some((node, text)) = without.next().and_then(|(node, _)| Some((node, node.as_text()?)))
-        && wants_time
-        && zone.is_none()
-    {
-        let message = format!("a `date-time` of the form `{text}` has no offset from UTC, and no `zone`");
-        let help = "write `zone: Europe/Oslo`, where its clock stands, or `zone: UTC`; or take `type: date`";
-        report.error(node.span, message, help);
-        return None;
-    }
-    Some(TimeForm { format, zone })
-}
-
-/// One form of a date or time.
-fn time_format(report: &Report<'_>, node: &Node, wants_time: bool) -> Option<TimeFormat> {
-    let text = section::text_of(report, node, "`format`")?;
-    let error = match text {
-        "iso" => return Some(TimeFormat::Usual),
-        "unix" => return Some(TimeFormat::Unix),
-        "unix-ms" => return Some(TimeFormat::UnixMillis),
-        _ => match TimeFormat::directives(text, wants_time) {
-            Ok(format) => return Some(format),
-            Err(error) => error,
-        },
-    };
-    let help = match text.contains("%Z") {
-        true => {
-            "names of zones such as `CET` are not unique: write its letters in place of `%Z`, `\"%H:%M CET\"`, and \
-                 `zone: Europe/Oslo` beside; `%z` is `+0100`, `%Q` is `Europe/Oslo`"
-        }
-        false => "write it as `strftime` has it, `%Y-%m-%d %H:%M:%S`, or `unix`",
-    };
-    report.error(node.span, format!("`format` can't be read by: {error}"), help);
-    None
-}
-
-fn booleans(
-    section: &Section<'_, '_>,
-    (yes, no): (Option<Vec<String>>, Option<Vec<String>>),
-) -> Option<Booleans> {
-    let default = Booleans::default();
-    let words = Booleans { yes: yes.unwrap_or(default.yes), no: no.unwrap_or(default.no) };
-    let both = words.yes.iter().find(|word| words.no.iter().any(|other| other.eq_ignore_ascii_case(word)));
-    if let Some(both) = both {
-        let message = format!("`{both}` means both true and false");
-        section.report.error(section.place, message, "take it out of one of the lists");
-        return None;
-    }
-    Some(words)
-}
-
-/// The words of `values`, and what all others mean.
-type Meanings = (Vec<(String, Value)>, Option<Value>);
-
-fn values(report: &Report<'_>, node: &Node) -> Option<Meanings> {
-    const REST: &str = "*";
-    let mut words: Vec<(String, Value)> = Vec::new();
-    let mut rest = None;
-    let wrong = |node: &Node| {
-        let message = format!("a value is a text, a number, `true`, `false` or null, found {}", node.found());
-        report.error(node.span, message, "write `values: { OK: up, CRIT: down }`");
-    };
-    match &node.kind {
-        Kind::Map(entries) => {
-            for entry in entries {
-                if matches!(entry.value.kind, Kind::List(_) | Kind::Map(_)) {
-                    wrong(&entry.value);
-                    return None;
-                }
-                match entry.key.text.as_str() {
-                    REST => rest = Some(entry.value.to_json()),
-                    word => words.push((word.trim().to_owned(), entry.value.to_json())),
-                }
-            }
-        }
-        Kind::List(items) => {
-            for item in items {
-                let Some(word) = item.scalar() else {
-                    wrong(item);
-                    return None;
-                };
-                words.push((word.trim().to_owned(), Value::String(word.trim().to_owned())));
-            }
-        }
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
-    }
-    if words.is_empty() {
-        let message = format!("`values` takes words and what each means, found {}", node.found());
-        report.error(node.span, message, "write `values: { OK: up, CRIT: down }`, or `values: [up, down]`");
-        return None;
-    }
-    Some((words, rest))
-}
-
-fn words(section: &Section<'_, '_>, name: &'static str) -> Option<Vec<String>> {
-    let node = section.get(name)?;
-    let mut words = Vec::new();
-    for item in items(node) {
-        match item.scalar() {
-            Some(word) => words.push(word),
-            // `NULL`, as databases write it, `~` and nothing at all.
-            None if matches!(item.kind, Kind::Nothing) => {
-                let message = format!("`{name}` has a word that is nothing in YAML");
-                let help = format!("put it in quotes: `{name}: \"NULL\"`");
-                section.report.error(item.span, message, help);
-                return None;
-            }
-            None => {
-                let message = format!("`{name}` takes words, found {}", item.found());
-                section.report.error(item.span, message, format!("write `{name}: [up, ok]`"));
-                return None;
-            }
-        }
-    }
-    if words.is_empty() {
-        section.report.error(
-            node.span,
-            format!("`{name}` names no words"),
-            format!("write `{name}: [up, ok]`"),
-        );
-        return None;
-    }
-    Some(words)
-}
-
-fn affixes(section: &Section<'_, '_>, name: &'static str) -> Vec<String> {
-    let Some(node) = section.get(name) else { return Vec::new() };
-    let what = format!("`{name}`");
-    items(node)
-        .iter()
-        .filter_map(|item| section::text_of(section.report, item, &what))
-        .map(|text| text.trim().to_owned())
-        .filter(|text| !text.is_empty())
-        .collect()
-}
-
-fn items(node: &Node) -> &[Node] {
-    match &node.kind {
-        Kind::List(items) => items.as_slice(),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
-            std::slice::from_ref(node)
-        }
-    }
 }

@@ -1,0 +1,57 @@
+//! One tree of all files.
+
+use std::collections::HashMap;
+
+use crate::config::{
+    node::{Entry, Kind, Node},
+    report::Report,
+    source::Span,
+    version,
+};
+
+/// One tree of all files: sections are joined, and a name in two files is a problem.
+pub(super) fn merge(report: &Report<'_>, trees: Vec<Node>) -> Option<Node> {
+    let mut merged: Option<(Span, Vec<Entry>)> = None;
+    for tree in trees {
+        let Kind::Map(entries) = tree.kind else {
+            let help = "the file begins with keys: `upstreams:`, `routes:`";
+            report.error(
+                tree.span,
+                format!("expected a map with the keys of the file, found {}", tree.found()),
+                help,
+            );
+            continue;
+        };
+        match &mut merged {
+            None => merged = Some((tree.span, entries)),
+            Some((_, known)) => join(report, known, entries, true),
+        }
+    }
+    merged.map(|(span, entries)| Node { span, kind: Kind::Map(entries), secret: false })
+}
+
+fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections: bool) {
+    let mut places: HashMap<String, usize> =
+        known.iter().enumerate().map(|(index, entry)| (entry.key.text.clone(), index)).collect();
+    for entry in more {
+        let Some(&index) = places.get(&entry.key.text) else {
+            places.insert(entry.key.text.clone(), known.len());
+            known.push(entry);
+            continue;
+        };
+        let first = &mut known[index];
+        match (&mut first.value.kind, entry.value.kind) {
+            (Kind::Map(known), Kind::Map(more)) if sections => join(report, known, more, false),
+            // Each file says for itself what it is written in.
+            _ if sections && first.key.text == version::KEY => {}
+            _ => {
+                let message = format!(
+                    "`{}` is in two files; the other is {}",
+                    entry.key.text,
+                    report.place(first.key.span)
+                );
+                report.error(entry.key.span, message, "keep one of them, or give one another name");
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! All trees to one configuration: sections merged, every part read, the parts held against each other.
+//!
+//! In reading order: [`compile`] reads every part of what `merge` makes of the files; `passthrough` is who gets the rest,
+//! and `together` what can be told only when all parts are known.
+
+mod merge;
+mod passthrough;
+mod together;
+
+use std::{cell::RefCell, sync::Arc};
+
+use self::{
+    merge::merge,
+    together::{check_needs, read_unused, refuse_conflicts, warn_unused},
+};
+use super::{
+    Loaded,
+    calls::Routes,
+    clients,
+    import::Importer,
+    keys::{ADMIN, DEFAULTS, FILE, LOG, SERVER, TELEMETRY},
+    node::{Entry, Node},
+    problem::Problem,
+    process::{self, Flag, ProcessSettings},
+    prompts::{self, PromptFile},
+    report::Report,
+    routes::{self, RouteDefaults, RouteFile, Surroundings},
+    rules::RuleSets,
+    secret::Environment,
+    section::Section,
+    server_tls, shared, shown,
+    source::Span,
+    telemetry,
+    upstreams::{self, UpstreamDefaults, UpstreamFile},
+    version,
+};
+use crate::{
+    face::mcp::McpSettings,
+    policy::{PassthroughSettings, PolicySettings},
+    route::UpstreamName,
+};
+
+/// Compiles the files' trees. `None` when something is wrong; that has been reported then.
+pub(in crate::config) fn compile(
+    report: &Report<'_>,
+    environment: &Environment,
+    flags: &[Flag],
+    trees: Vec<Node>,
+    presets: Option<&Node>,
+) -> Option<Loaded> {
+    version::check(report, &trees)?;
+    let root = merge(report, trees)?;
+    let file = Section::open(report, root.span, &root, &FILE)?;
+    // It has been looked at in every file.
+    let _ = file.get(version::KEY);
+    let server = file.section("server", &SERVER);
+    let admin = file.section("admin", &ADMIN);
+    let log = file.section("log", &LOG);
+    let telemetry = telemetry::read(report, environment, file.section("telemetry", &TELEMETRY).as_ref());
+    let needs_place = admin.as_ref().and_then(|admin| admin.get("ready_needs")).map(|node| node.span);
+    let sections = [server.as_ref(), admin.as_ref(), log.as_ref()];
+    let process = process::settings(report, environment, flags, sections);
+    let peer = process.as_ref().and_then(|process| process.mcp.peer.as_ref());
+    let secret = process.as_ref().and_then(|process| process.mcp.secret.as_ref());
+    // Where the process settings have a mistake, whether there is a secret is not known.
+    let shared = process.as_ref().and_then(|_| shared::read(&file, environment, secret));
+    if file.entry("shared").is_none() {
+        shared::warn_of_directions(report, &root);
+    }
+    let (tls, peer_tls) = server_tls::read(report, environment, server.as_ref(), peer);
+    let default_section = file.section("defaults", &DEFAULTS);
+    let (route_defaults, upstream_defaults) = default_section.as_ref().map(defaults).unwrap_or_default();
+    let default_scopes = route_defaults.scopes.clone();
+    let default_reply = default_section.as_ref().and_then(|section| section.entry("reply"));
+    let preset_entries =
+        presets.and_then(|root| root.get("rules")).and_then(Node::as_map).unwrap_or_default();
+    let rules = RuleSets::read(report, file.map("rules").unwrap_or_default(), preset_entries);
+    let entries = file.map("upstreams").unwrap_or_default();
+    let upstreams: Vec<UpstreamFile> = entries
+        .iter()
+        .filter_map(|entry| upstreams::read(report, environment, upstream_defaults, entry))
+        .collect();
+    let names: Vec<(UpstreamName, Span)> =
+        entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
+    let clients = clients::read(report, environment, &file, server.as_ref(), &default_scopes);
+    let (passthrough, passthrough_idle, passthrough_scopes) =
+        passthrough::read(report, &file, &names, &upstreams, &clients);
+    let calls = RefCell::default();
+    let around = Surroundings {
+        defaults: &route_defaults,
+        rules: &rules,
+        default_reply,
+        names: &names,
+        upstreams: &upstreams,
+        calls: &calls,
+    };
+    let written = file.map("routes").unwrap_or_default();
+    let routes: Vec<RouteFile> =
+        written.iter().filter_map(|entry| routes::read(report, &around, entry)).collect();
+    let known = Routes { written, read: &routes };
+    for call in calls.borrow().iter() {
+        call.check(report, known);
+    }
+    let prompt_entries = file.map("prompts").unwrap_or_default();
+    let prompts: Vec<PromptFile> = prompt_entries
+        .iter()
+        .filter_map(|entry| prompts::read(report, known, &default_scopes, entry))
+        .collect();
+    let lists_tools = upstreams.iter().any(|file| file.tools.is_some());
+    let nothing =
+        written.is_empty() && prompt_entries.is_empty() && file.get("passthrough").is_none() && !lists_tools;
+    if nothing && report.errors() == 0 {
+        let place = file
+            .entry("routes")
+            .map_or_else(|| report.files().beginning(root.span.file), |entry| entry.key.span);
+        let help = "write `routes: { NAME: { request: GET UPSTREAM/path } }`, or `passthrough: UPSTREAM`";
+        report.error(place, "there are no routes", help);
+    }
+    read_unused(report, &rules, default_reply.filter(|_| written.is_empty()));
+    warn_unused(report, &names, &upstreams, &routes, passthrough.as_ref());
+    refuse_conflicts(report, &routes);
+    let passthrough = passthrough.map(|name| {
+        let upstream = upstreams.iter().find(|file| *file.settings.name() == name);
+        let settings = PassthroughSettings {
+            deadline: upstream.and_then(|file| file.deadline).unwrap_or(route_defaults.deadline),
+            idle_timeout: passthrough_idle.unwrap_or(PassthroughSettings::IDLE_TIMEOUT_DEFAULT),
+        };
+        (name, settings)
+    });
+    clients.check(report, &all_scopes(&file, default_section.as_ref(), written, prompt_entries));
+    let ProcessSettings { listener, admin, door, mcp, log, cache_limit_bytes } = process?;
+    let place = server.as_ref().and_then(|server| server.get("listen")).or_else(|| file.get("clients"));
+    let is_behind = tls.is_some() || !door.trusted_proxies.is_empty();
+    clients.warn_of_open_port(report, place.map_or(root.span, |node| node.span), &listener, is_behind);
+    let telemetry = telemetry?;
+    check_needs(report, &names, &admin.settings.ready_needs, needs_place);
+    (report.errors() == 0).then(|| Loaded {
+        importer: Importer::new(root.clone(), presets, &upstreams),
+        listener,
+        admin,
+        tls,
+        door,
+        access: clients.access,
+        mcp: McpSettings { peer_tls, ..mcp },
+        log,
+        telemetry,
+        cache_limit_bytes,
+        shared,
+        upstreams,
+        passthrough,
+        passthrough_scopes,
+        routes,
+        prompts,
+        shown: Arc::new(shown::shown(&root)),
+        named_files: Vec::new(),
+        warnings: Vec::new(),
+    })
+}
+
+/// Every `scopes` that says what a caller needs.
+fn all_scopes<'n>(
+    file: &Section<'n, '_>,
+    defaults: Option<&Section<'n, '_>>,
+    routes: &'n [Entry],
+    prompts: &'n [Entry],
+) -> Vec<&'n Node> {
+    let of_section = defaults.and_then(|section| section.get("scopes"));
+    let of_passthrough = file.get("passthrough").and_then(|node| node.get("scopes"));
+    let written = routes.iter().chain(prompts).filter_map(|entry| entry.value.get("scopes"));
+    of_section.into_iter().chain(of_passthrough).chain(written).collect()
+}
+
+/// What `defaults` says of routes and of upstreams.
+pub(in crate::config) fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, UpstreamDefaults) {
+    let upstreams = UpstreamDefaults {
+        connect_timeout: section.duration("connect_timeout"),
+        policy: upstreams::policies::read(section, PolicySettings::default()),
+        in_flight: section.count("in_flight").and_then(|count| usize::try_from(count).ok()),
+    };
+    (route_defaults(section), upstreams)
+}
+
+fn route_defaults(section: &Section<'_, '_>) -> RouteDefaults {
+    let own = RouteDefaults::default();
+    for (node, text) in section.texts("forward_headers").unwrap_or_default() {
+        if text.eq_ignore_ascii_case("authorization") {
+            upstreams::auth::warn_of_passing_on(section.report, node);
+        }
+    }
+    RouteDefaults {
+        deadline: section.duration("deadline").unwrap_or(own.deadline),
+        reply_limit_bytes: section.size("reply_limit").unwrap_or(own.reply_limit_bytes),
+        value_limit: section
+            .count("value_limit")
+            .and_then(|count| usize::try_from(count).ok())
+            .unwrap_or(own.value_limit),
+        error_text_bytes: section.size("error_text_limit").unwrap_or(own.error_text_bytes),
+        envelope: routes::envelope(section).unwrap_or(own.envelope),
+        error_status: routes::error_status(section).unwrap_or(own.error_status),
+        error_format: routes::error_format(section).unwrap_or(own.error_format),
+        redaction: routes::redaction(section),
+        forward_headers: routes::headers(section, "forward_headers"),
+        scopes: clients::scopes(section).unwrap_or_default(),
+    }
+}
+
+/// Adds problems that were found before there was a report.
+pub(in crate::config) fn add_all(report: &Report<'_>, problems: Vec<Problem>) {
+    problems.into_iter().for_each(|problem| report.add(problem));
+}

@@ -1,0 +1,66 @@
+//! `passthrough`: who gets every path that is no route.
+
+use std::time::Duration;
+
+use crate::{
+    config::{
+        clients,
+        keys::PASSTHROUGH,
+        node::{Kind, Node},
+        report::Report,
+        request::find_upstream,
+        section::{self, Section},
+        source::Span,
+        upstreams::UpstreamFile,
+    },
+    route::{Scopes, UpstreamName},
+};
+
+/// `passthrough`: the name of an upstream, or a map with how patiently.
+pub(super) fn read(
+    report: &Report<'_>,
+    file: &Section<'_, '_>,
+    names: &[(UpstreamName, Span)],
+    upstreams: &[UpstreamFile],
+    clients: &clients::Written,
+) -> (Option<UpstreamName>, Option<Duration>, Scopes) {
+    let Some(node) = file.get("passthrough") else { return (None, None, Scopes::default()) };
+    let section = match &node.kind {
+        Kind::Map(_) => file.section("passthrough", &PASSTHROUGH),
+        _ => None,
+    };
+    let (name, idle) = match &section {
+        None => (Some(node), None),
+        Some(section) => {
+            (section.required("upstream", "write `upstream: NAME`"), section.duration("idle_timeout"))
+        }
+    };
+    let text = name.and_then(|node| Some((node, section::text_of(report, node, "`passthrough`")?)));
+    let scopes = section.as_ref().and_then(clients::scopes);
+    let says_scopes = section.as_ref().is_some_and(|section| section.get("scopes").is_some());
+    if clients.access.is_some() && !says_scopes {
+        let message = "`passthrough` does not say which clients may use it";
+        let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for all that are known";
+        report.error(node.span, message, help);
+    }
+    let upstream = text.and_then(|(node, name)| somebody(report, names, upstreams, node, name));
+    (upstream, idle, scopes.unwrap_or_default())
+}
+
+/// Who gets every path that is no route: somebody that speaks HTTP.
+fn somebody(
+    report: &Report<'_>,
+    names: &[(UpstreamName, Span)],
+    upstreams: &[UpstreamFile],
+    node: &Node,
+    name: &str,
+) -> Option<UpstreamName> {
+    let found = find_upstream(report, names, node.span, name)?;
+    let file = upstreams.iter().find(|file| *file.settings.name() == found);
+    if file.is_some_and(|file| file.settings.http().is_none()) {
+        let message = format!("nothing can be passed through to `{name}`: it has no `url`");
+        report.error(node.span, message, "name an upstream with a `url`, or write routes for it");
+        return None;
+    }
+    Some(found)
+}

@@ -1,0 +1,129 @@
+//! What is told of several parts together: of names that nobody has, of what nobody uses, of routes that get in each other's way.
+
+use std::sync::Arc;
+
+use crate::{
+    config::{
+        node::Entry, problem::Problem, reply, report::Report, routes::RouteFile, rules::RuleSets,
+        schemas::Asked, source::Span, suggest, upstreams::UpstreamFile,
+    },
+    route::{Conflict, RouteTable, UpstreamName},
+};
+
+/// What `admin.ready_needs` names has to be there, whoever said it.
+pub(super) fn check_needs(
+    report: &Report<'_>,
+    known: &[(UpstreamName, Span)],
+    needs: &[String],
+    place: Option<Span>,
+) {
+    for name in needs.iter().filter(|name| *name != "*") {
+        if known.iter().any(|(known, _)| known.as_str() == name) {
+            continue;
+        }
+        let message = format!("unknown upstream `{name}`");
+        let help = suggest::help(name, "known upstreams", known.iter().map(|(name, _)| name.as_str()));
+        match place {
+            Some(span) => report.error(span, message, help),
+            None => report.add(Problem::of_whole("admin.ready_needs", message, help)),
+        }
+    }
+}
+
+/// Looks at rules that no route asked for, so that what is wrong with them is told all the same.
+pub(super) fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_reply: Option<&Entry>) {
+    // What could not be read may be what uses them.
+    if report.errors() > 0 {
+        return;
+    }
+    if let Some(written) = default_reply.and_then(|entry| rules.expand(report, "`defaults.reply`", entry)) {
+        reply::read(report, written, &mut Asked::default());
+    }
+    rules.check_unused(report, |report, written| {
+        reply::read(report, written, &mut Asked::default());
+    });
+}
+
+pub(super) fn warn_unused(
+    report: &Report<'_>,
+    names: &[(UpstreamName, Span)],
+    upstreams: &[UpstreamFile],
+    routes: &[RouteFile],
+    passthrough: Option<&UpstreamName>,
+) {
+    // What could not be read may be what uses it.
+    if report.errors() > 0 {
+        return;
+    }
+    for (name, span) in names {
+        let lists_tools = upstreams.iter().any(|file| file.settings.name() == name && file.tools.is_some());
+        if passthrough != Some(name)
+            && !lists_tools
+            && !routes.iter().any(|file| &file.route.upstream == name)
+        {
+            report.warning(
+                *span,
+                format!("the upstream `{name}` is used by no route"),
+                "remove it, or write a route for it",
+            );
+        }
+    }
+}
+
+/// Routes that one request would fit, told at the later of the two.
+pub(super) fn refuse_conflicts(report: &Report<'_>, routes: &[RouteFile]) {
+    let mut left: Vec<&RouteFile> = routes.iter().collect();
+    loop {
+        let table = RouteTable::new(left.iter().map(|file| Arc::clone(&file.route)).collect());
+        let Err(conflict) = table else { return };
+        let (Conflict::Tool { tool } | Conflict::Endpoint { tool, .. } | Conflict::Resource { tool, .. }) =
+            &conflict;
+        let Some(index) = left.iter().position(|file| file.route.definition.name == *tool) else { return };
+        let file = left.remove(index);
+        if let Conflict::Resource { uri, with, .. } = &conflict {
+            let other = left.iter().find(|other| other.route.definition.name == *with);
+            let place = other.map(|other| report.place(other.resource_span.unwrap_or(other.name_span)));
+            let message = format!(
+                "`{uri}` is what the resource of the route `{with}` is read by, too, at {}",
+                place.unwrap_or_default()
+            );
+            let span = file.resource_span.unwrap_or(file.name_span);
+            report.error(span, message, "give one of them another URI");
+            continue;
+        }
+        let span = file.rest_span.unwrap_or(file.name_span);
+        let place = |file: &RouteFile| (file.name_span.file, file.name_span.start);
+        let other = left.iter().filter(|other| shape(other) == shape(file)).min_by_key(|other| place(other));
+        let (message, help) = match (&conflict, other) {
+            (Conflict::Endpoint { method, path, .. }, Some(other)) => {
+                let same = other.route.rest.as_ref().is_some_and(|rest| rest.method == *method);
+                let whose = format!(
+                    "the route `{}`, at {}",
+                    other.route.definition.name,
+                    report.place(other.rest_span.unwrap_or(other.name_span))
+                );
+                if same {
+                    (
+                        format!("`{method} {path}` is also the endpoint of {whose}"),
+                        "give one of them another path or method",
+                    )
+                } else {
+                    (
+                        format!("`{path}` names its arguments otherwise than {whose}"),
+                        "give the arguments of one path the same names",
+                    )
+                }
+            }
+            _ => (conflict.to_string(), "give one of them another name or path"),
+        };
+        report.error(span, message, help);
+    }
+}
+
+/// The path of a route's own endpoint, whatever its arguments are called.
+fn shape(file: &RouteFile) -> Option<String> {
+    let path = &file.route.rest.as_ref()?.path;
+    let segments: Vec<&str> =
+        path.split('/').map(|segment| if segment.contains('{') { "{}" } else { segment }).collect();
+    Some(segments.join("/"))
+}
