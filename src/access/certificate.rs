@@ -72,7 +72,7 @@ impl Certificates {
         certificate: &ClientCertificate,
         now: SystemTime,
     ) -> Result<Identified, Denied> {
-        let ClientCertificate { der, common_name, dns_names, uris, until } = certificate;
+        let ClientCertificate { der, common_name, dns_names, uris, until, vouching: _ } = certificate;
         if until.is_some_and(|until| until < now) {
             return Err(Denied::Invalid("the certificate has expired"));
         }
@@ -95,7 +95,7 @@ impl Certificates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::Scopes;
+    use crate::{route::Scopes, tls::Vouching};
 
     fn client(name: &str, certificates: &[&str]) -> ClientSettings {
         ClientSettings {
@@ -124,6 +124,7 @@ mod tests {
                 dns_names: owned(dns),
                 uris: owned(uris),
                 until: Some(end),
+                vouching: Vouching::default(),
             };
             certificates.find(&shown, end).map(|found| found.client.name().to_owned())
         };

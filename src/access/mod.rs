@@ -17,7 +17,11 @@ mod token;
 
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
-use crate::{route::Scopes, tls::ClientCertificate, upstream::Client};
+use crate::{
+    route::Scopes,
+    tls::{ClientCertificate, ServerTls},
+    upstream::Client,
+};
 
 use certificate::Certificates;
 pub use certificate::{CertificateName, NotACertificateName};
@@ -139,12 +143,13 @@ pub struct Access {
     settings: AccessSettings,
     keys: Keys,
     certificates: Certificates,
+    tls: Option<ServerTls>,
     issuers: Vec<Issuer>,
 }
 
 impl Access {
-    /// By these settings.
-    pub fn new(settings: AccessSettings) -> Self {
+    /// By these settings; certificates are those that `tls` vouches for.
+    pub fn new(settings: AccessSettings, tls: Option<ServerTls>) -> Self {
         let keys = Keys::of(&settings.clients);
         let certificates = Certificates::of(&settings.clients);
         let mut subjects = HashMap::new();
@@ -154,12 +159,22 @@ impl Access {
         }
         let issuers =
             settings.tokens.iter().map(|token| Issuer::of(token.clone(), subjects.clone())).collect();
-        Self { settings, keys, certificates, issuers }
+        Self { settings, keys, certificates, tls, issuers }
     }
 
     /// What it goes by.
     pub fn settings(&self) -> &AccessSettings {
         &self.settings
+    }
+
+    /// Whether another one with these would tell callers apart in the same way, as far as can be told.
+    pub fn is_certainly(&self, settings: &AccessSettings, tls: Option<&ServerTls>) -> bool {
+        let has_same_roots = match (&self.tls, tls) {
+            (None, None) => true,
+            (Some(own), Some(other)) => own.has_roots_of(other),
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        has_same_roots && self.settings.are_certainly(settings)
     }
 
     /// Who a caller is.
@@ -179,6 +194,12 @@ impl Access {
                 }
                 found => found,
             },
+            // A connection can outlive the roots that vouched for its certificate.
+            Shown::Certificate(certificate)
+                if self.tls.as_ref().is_some_and(|tls| !tls.vouches_for(certificate)) =>
+            {
+                Err(Denied::Invalid("nobody vouches for the certificate any more"))
+            }
             Shown::Certificate(certificate) => self.certificates.find(certificate, now),
         }
     }

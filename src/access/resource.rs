@@ -193,12 +193,12 @@ mod tests {
         let resource = resource
             .map(|url| Resource { url: url.parse().unwrap(), servers: vec!["https://login.test".into()] });
         let scopes = Scopes::new(["use"]).unwrap();
-        Access::new(AccessSettings { resource, scopes, ..AccessSettings::default() })
+        Access::new(AccessSettings { resource, scopes, ..AccessSettings::default() }, None)
     }
 
     #[test]
     fn a_challenge_says_what_is_missing_and_where_it_is_given() {
-        let nothing = Access::new(AccessSettings::default());
+        let nothing = Access::new(AccessSettings::default(), None);
         assert_eq!(nothing.challenge(&Denied::Unknown), "Bearer");
         let access = access(Some("https://tools.test/mcp"));
         let place = "resource_metadata=\"https://tools.test/.well-known/oauth-protected-resource/mcp\"";

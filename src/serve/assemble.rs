@@ -134,7 +134,7 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     let observed = snapshot.counted_by(meters.clone()).traced_by(tracing.clone());
     let gateway = Gateway::new(observed).sharing(shared.clone());
     let door = Door::new(&loaded.door);
-    door.guard.replace(loaded.access.clone().map(|settings| Arc::new(Access::new(settings))));
+    door.guard.replace(access(loaded));
     meters.register(door.clone());
     let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), door.clone());
     let rest = Rest::new(gateway.clone(), door.clone());
@@ -166,6 +166,11 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
         fixed,
     };
     Ok(Assembled { settings: loaded.listener, answerer, mcp, gateway, meters, certificate, telemetry, swap })
+}
+
+/// Who may call, where that matters.
+fn access(loaded: &Loaded) -> Option<Arc<Access>> {
+    loaded.access.clone().map(|settings| Arc::new(Access::new(settings, loaded.tls.clone())))
 }
 
 impl Swap {
@@ -218,13 +223,13 @@ impl Swap {
         let now = self.door.guard.access();
         let is_same = match (now.as_deref(), &loaded.access) {
             (None, None) => true,
-            (Some(now), Some(then)) => now.settings().are_certainly(then),
+            (Some(now), Some(then)) => now.is_certainly(then, loaded.tls.as_ref()),
             (Some(_), None) | (None, Some(_)) => false,
         };
         if is_same {
             return false;
         }
-        self.door.guard.replace(loaded.access.clone().map(|settings| Arc::new(Access::new(settings))));
+        self.door.guard.replace(access(loaded));
         true
     }
 

@@ -99,7 +99,7 @@ impl Serving {
             () = reached(&mut self.phases, Phase::Draining) => return,
         };
         let is_h2 = ServerTls::agreed_on_h2(&stream);
-        let shown = ServerTls::shown_by(&stream).map(Arc::new);
+        let shown = tls.shown_by(&stream).map(Arc::new);
         let stream = Patient::new(TokioIo::new(stream), patient, activity.clone());
         if is_h2 {
             self.http2(stream, (peer, shown), activity).await

@@ -14,4 +14,4 @@ mod shown;
 pub use client::{ClientStream, ClientTls, ClientTlsOptions, Trust};
 pub use pem::{Identity, TlsError};
 pub use server::{ClientRoots, ServerStream, ServerTls, ServerTlsOptions};
-pub use shown::ClientCertificate;
+pub use shown::{ClientCertificate, Vouching};

@@ -66,7 +66,7 @@ fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
 }
 
 /// What something was made of, to be compared. Keys are in it as a digest only.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MadeOf([u8; 32]);
 
 impl MadeOf {

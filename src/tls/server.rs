@@ -2,13 +2,19 @@
 
 use std::{fmt, io, sync::Arc};
 
-use rustls::{ServerConfig, crypto::ring, server::WebPkiClientVerifier};
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::UnixTime,
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::{
     ClientCertificate, Identity, TlsError,
     pem::{self, MadeOf},
+    shown::Vouching,
 };
 
 /// A connection of a client.
@@ -18,6 +24,10 @@ pub type ServerStream = tokio_rustls::server::TlsStream<TcpStream>;
 #[derive(Clone)]
 pub struct ServerTls {
     config: Arc<ServerConfig>,
+    /// Who vouches for clients.
+    roots: Option<Arc<dyn ClientCertVerifier>>,
+    /// What they are made of.
+    roots_made_of: MadeOf,
     made_of: MadeOf,
 }
 
@@ -51,14 +61,18 @@ impl ServerTls {
             .with_safe_default_protocol_versions()
             .expect("the provider knows TLS 1.2 and 1.3");
         let (certificates, key) = options.identity.read()?;
-        let builder = match &options.client_roots {
-            None => builder.with_no_client_auth(),
+        let verifier = match &options.client_roots {
+            None => None,
             Some(ClientRoots { pem, required }) => {
                 let roots = Arc::new(pem::roots(pem)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
                 let verifier = if *required { verifier } else { verifier.allow_unauthenticated() }.build();
-                builder.with_client_cert_verifier(verifier.map_err(|_| TlsError::Roots)?)
+                Some(verifier.map_err(|_| TlsError::Roots)?)
             }
+        };
+        let builder = match &verifier {
+            None => builder.with_no_client_auth(),
+            Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
         };
         let mut config = builder.with_single_cert(certificates, key).map_err(TlsError::Mismatch)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -69,7 +83,8 @@ impl ServerTls {
         let required: &[u8] = if roots.is_some_and(|roots| roots.required) { b"required" } else { b"" };
         let roots = roots.map_or(&[][..], |roots| &roots.pem);
         let made_of = MadeOf::parts([certificates.as_slice(), key, roots, required]);
-        Ok(Self { config: Arc::new(config), made_of })
+        let roots_made_of = MadeOf::parts([roots]);
+        Ok(Self { config: Arc::new(config), roots: verifier, roots_made_of, made_of })
     }
 
     /// Shakes hands with a client.
@@ -82,8 +97,24 @@ impl ServerTls {
     }
 
     /// The certificate that a client has shown, if it has: one for which the roots vouch.
-    pub fn shown_by(stream: &ServerStream) -> Option<ClientCertificate> {
-        stream.get_ref().1.peer_certificates()?.first().and_then(|first| ClientCertificate::read(first))
+    pub fn shown_by(&self, stream: &ServerStream) -> Option<ClientCertificate> {
+        let (first, others) = stream.get_ref().1.peer_certificates()?.split_first()?;
+        let others = others.iter().map(|one| one.clone().into_owned()).collect();
+        let vouching = Vouching { others, roots: Some(self.roots_made_of) };
+        ClientCertificate::read(first).map(|read| ClientCertificate { vouching, ..read })
+    }
+
+    /// Whether the roots vouch for a certificate: those of now, where the connection was made with others.
+    pub fn vouches_for(&self, certificate: &ClientCertificate) -> bool {
+        let ClientCertificate { der, vouching, .. } = certificate;
+        let Some(roots) = &self.roots else { return false };
+        vouching.roots == Some(self.roots_made_of)
+            || roots.verify_client_cert(&der.as_slice().into(), &vouching.others, UnixTime::now()).is_ok()
+    }
+
+    /// Whether the same roots vouch for clients.
+    pub fn has_roots_of(&self, other: &Self) -> bool {
+        self.roots_made_of == other.roots_made_of
     }
 
     /// Whether a connection agreed on HTTP/2.

@@ -3,7 +3,10 @@
 use std::time::SystemTime;
 
 use jiff::{civil::DateTime, tz::TimeZone};
+use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
+
+use super::pem::MadeOf;
 
 /// Whom a certificate is for, in its own words. Roots that are trusted vouch for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,6 +21,17 @@ pub struct ClientCertificate {
     pub uris: Vec<String>,
     /// When it ends; `None` for what no certificate can say.
     pub until: Option<SystemTime>,
+    /// Who vouches for it.
+    pub vouching: Vouching,
+}
+
+/// Who vouches for a certificate.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Vouching {
+    /// Those between it and the roots, as they were shown.
+    pub(super) others: Vec<CertificateDer<'static>>,
+    /// What the roots are made of that it was held against.
+    pub(super) roots: Option<MadeOf>,
 }
 
 /// The OID of a common name (2.5.4.3), in DER.
@@ -43,6 +57,7 @@ impl ClientCertificate {
             dns_names: certificate.valid_dns_names().map(str::to_ascii_lowercase).collect(),
             uris: certificate.valid_uri_names().map(str::to_owned).collect(),
             until: until(der),
+            vouching: Vouching::default(),
         })
     }
 }

@@ -1,6 +1,10 @@
 //! TLS with clients, over HTTP/1.1 and HTTP/2; certificates that are renewed; clients that keep us waiting.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use glossator::config::{self, Sources};
@@ -8,7 +12,8 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
+use rcgen::{CertificateParams, CertifiedKey, KeyPair, generate_simple_self_signed};
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -25,7 +30,10 @@ use tokio_rustls::{
 
 #[cfg(unix)]
 use crate::support::Program;
-use crate::support::{Loaded, Scripted, Step, reply, soon};
+use crate::{
+    mcp::{NEWEST, streams::message},
+    support::{Loaded, Scripted, Step, reply, soon},
+};
 
 fn certified() -> CertifiedKey<KeyPair> {
     generate_simple_self_signed(["localhost".to_owned()]).unwrap()
@@ -295,4 +303,60 @@ routes:
     let mut answer = String::new();
     let _ = soon("an answer", stream.read_to_string(&mut answer)).await;
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+}
+
+/// Asks over a connection that stays, and gives the status.
+async fn asked(stream: &mut TlsStream<TcpStream>, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 64 << 10];
+    let count = soon("an answer", stream.read(&mut answer)).await.unwrap();
+    String::from_utf8_lossy(&answer[..count]).lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_connection_is_good_as_long_as_its_certificate_and_those_that_vouch_for_it() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let (own, lasting, other) = (certified(), certified(), certified());
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let end = SystemTime::now() + Duration::from_secs(4);
+    params.not_after = end.into();
+    let signing_key = KeyPair::generate().unwrap();
+    let short = CertifiedKey { cert: params.self_signed(&signing_key).unwrap(), signing_key };
+    let loaded = |roots: &[&CertifiedKey<KeyPair>], own: &CertifiedKey<KeyPair>| {
+        let roots: String = roots.iter().map(|root| root.cert.pem()).collect();
+        let more = if roots.is_empty() { String::new() } else { format!(", client_ca: {roots:?}") };
+        let text = format!(
+            "server: {{ {} }}
+upstreams: {{ old: 'http://{}' }}
+clients: {{ backup: {{ keys: '{}', certificates: ['dns:localhost'] }} }}
+routes: {{ get_old: {{ description: x, request: GET old/old, rest: GET /old }} }}
+",
+            section(own, &more),
+            upstream.address,
+            glossator::access::KeyHash::of("glk_backup-backup-backup-backup"),
+        );
+        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+    };
+    let mut served = Loaded::start(&loaded(&[&lasting, &short], &own)).await;
+    let mut of_lasting = shake(served.address, &own, &["http/1.1"], Some(&lasting)).await.unwrap();
+    let mut of_short = shake(served.address, &own, &["http/1.1"], Some(&short)).await.unwrap();
+    const GOOD: &str = "HTTP/1.1 200 OK";
+    const BAD: &str = "HTTP/1.1 401 Unauthorized";
+    assert_eq!([asked(&mut of_lasting, "/old").await, asked(&mut of_short, "/old").await], [GOOD, GOOD]);
+    // A stream that it has opened ends with it.
+    let mut stream = shake(served.address, &own, &["http/1.1"], Some(&short)).await.unwrap();
+    let listen = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": { "notifications": {} } });
+    stream.write_all(message(NEWEST, listen, "Connection: close\r\n").as_bytes()).await.unwrap();
+    let mut told = String::new();
+    let _ = soon("the end of the stream", stream.read_to_string(&mut told)).await;
+    assert!(told.contains("acknowledged") && told.contains("\"result\""), "{told}");
+    assert!(SystemTime::now() >= end - Duration::from_secs(1));
+    assert_eq!([asked(&mut of_lasting, "/old").await, asked(&mut of_short, "/old").await], [GOOD, BAD]);
+    // Another certificate of our own, and another root beside hers: she stays.
+    served.swap.to(&loaded(&[&other, &lasting], &certified())).unwrap();
+    assert_eq!(asked(&mut of_lasting, "/old").await, GOOD);
+    // Hers is taken away.
+    served.swap.to(&loaded(&[&other], &own)).unwrap();
+    assert_eq!(asked(&mut of_lasting, "/old").await, BAD);
 }

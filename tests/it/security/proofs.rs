@@ -148,6 +148,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "A8",
         &[
             "tests/it/tls.rs::a_client_is_known_by_its_certificate_and_by_no_header",
+            "tests/it/tls.rs::a_connection_is_good_as_long_as_its_certificate_and_those_that_vouch_for_it",
             "tests/it/cgi.rs::keys_are_asked_for_as_on_a_port_and_variables_vouch_for_nobody",
         ],
     ),
@@ -173,7 +174,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/standing.rs::what_a_client_has_open_ends_with_its_key_and_a_call_ends_by_itself",
             "tests/it/standing.rs::what_a_token_has_opened_ends_with_it",
             "tests/it/standing.rs::what_was_open_to_everybody_ends_when_it_is_locked",
-            "src/access/certificate.rs::a_certificate_is_known_by_any_of_its_names",
+            "tests/it/tls.rs::a_connection_is_good_as_long_as_its_certificate_and_those_that_vouch_for_it",
         ],
     ),
     (
