@@ -108,7 +108,17 @@ impl Following<'_> {
                 return Ok(Ended::HandedOver { stand, place, wait });
             }
             self.wait(wait).await?;
-            match self.step(&place, record, telling).await.map_err(|lost| lost.result)? {
+            let step = match self.step(&place, record, telling).await {
+                // The service was slow to say how it stands; the job goes on all the same.
+                Err(lost)
+                    if lost.in_passing && hand_over.is_some() && Instant::now() >= self.asking.due.at =>
+                {
+                    unwatched.place = None;
+                    return Ok(Ended::HandedOver { stand, place, wait });
+                }
+                step => step.map_err(|lost| lost.result)?,
+            };
+            match step {
                 Step::Running { stand: now, place: next, wait: until } => {
                     telling.job(&now, self.job.progress.is_some(), asked);
                     (stand, place, wait) = (now, next, until);

@@ -4,7 +4,7 @@ use glossator::config::{self, Sources};
 use serde_json::{Value, json};
 
 use super::NEWEST;
-use crate::support::{Asked, Loaded, Response, Scripted, Step, reply};
+use crate::support::{Asked, Gate, Loaded, Response, Scripted, Step, reply};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 const SECRET: &str = "a secret of all replicas";
@@ -235,10 +235,26 @@ async fn a_quick_job_gives_its_result_at_once() {
 #[tokio::test]
 async fn a_job_is_handed_over_rather_than_lost_at_the_deadline() {
     let upstream = telling(&[r#"{"state": "running"}"#]).await;
-    let keys = format!("deadline: 200ms\n{}", JOB.trim().replace("task_after: 0ms", "task_after: 1m"));
+    // It would be asked about again only when the call is over.
+    let keys = JOB.trim().replace("task_after: 0ms", "task_after: 1m").replace("poll: 70ms", "poll: 40s");
     let created = call(&start(&upstream, &keys, SECRET).await, true).await;
     assert_eq!(created["result"]["resultType"], "task", "{created}");
     assert!(!upstream.state().asked.iter().any(|asked| asked.line().starts_with("DELETE")));
+}
+
+/// A machine that has a lot to do is slow to say how it stands.
+#[tokio::test]
+async fn a_job_that_is_being_asked_about_at_the_deadline_is_handed_over_too() {
+    let upstream = Scripted::start(|asked: &Asked| match asked.line().starts_with("POST") {
+        true => vec![Step::Send(reply("200 OK", "application/json", r#"{"id": 7}"#))],
+        false => vec![Step::Hold(Gate::new())],
+    })
+    .await;
+    let keys = format!("deadline: 1s\n{}", JOB.trim().replace("task_after: 0ms", "task_after: 1m"));
+    let created = call(&start(&upstream, &keys, SECRET).await, true).await;
+    assert_eq!(created["result"]["resultType"], "task", "{created}");
+    let asked = upstream.state().asked;
+    assert_eq!(asked.iter().map(|asked| &asked.line()[..4]).collect::<Vec<_>>(), ["POST", "GET "]);
 }
 
 #[tokio::test]
