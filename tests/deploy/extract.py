@@ -115,16 +115,28 @@ report(
     config["data"]["legacy-nginx.conf"] == (deploy / "legacy-nginx.conf").read_text(),
 )
 
-# -- compose
-compose = yaml.safe_load((deploy / "compose.yaml").read_text())
-service = compose["services"]["glossator"]
-arguments("compose", service["command"])
-sources = [v.split(":")[0] for s in compose["services"].values() for v in s.get("volumes", [])]
-missing = [s for s in sources if not (deploy / s).is_file()]
-report("compose: every mounted file exists", not missing, missing)
-containerfile = (deploy / service["build"]["context"] / service["build"]["dockerfile"])
-report("compose: builds from the Containerfile", containerfile.is_file(), containerfile)
-report("compose: publishes on loopback only", all(p.startswith("127.0.0.1:") for p in service["ports"]), service["ports"])
+# -- compose: alone, and three with a store behind a balancer
+for name in ["compose", "compose-replicas"]:
+    compose = yaml.safe_load((deploy / f"{name}.yaml").read_text())
+    services = compose["services"]
+    service = services["glossator"]
+    arguments(name, service["command"])
+    sources = [v.split(":")[0] for s in services.values() for v in s.get("volumes", [])]
+    missing = [s for s in sources if not (deploy / s).is_file()]
+    report(f"{name}: every mounted file exists", not missing, missing)
+    containerfile = deploy / service["build"]["context"] / service["build"]["dockerfile"]
+    report(f"{name}: builds from the Containerfile", containerfile.is_file(), containerfile)
+    published = [p for s in services.values() for p in s.get("ports", [])]
+    report(f"{name}: publishes on loopback only", published and all(p.startswith("127.0.0.1:") for p in published), published)
+    named = {d for s in services.values() for d in s.get("depends_on", [])}
+    report(f"{name}: what is waited for is there", named <= set(services), named)
+    folder = out / name
+    folder.mkdir()
+    for volume in service["volumes"]:
+        source, inside, _ = volume.split(":")
+        (folder / pathlib.PurePath(inside).name).write_text((deploy / source).read_text())
+    restricted = service["read_only"] and service["cap_drop"] == ["ALL"] and service["security_opt"]
+    report(f"{name}: can write nothing and become nobody", bool(restricted), service)
 
 # -- Helm: by Helm's own libraries
 chart_folder = deploy / "helm" / "glossator"
@@ -167,6 +179,10 @@ with helm.Chart.load(chart_folder) as chart:
             restricted.items() <= box["securityContext"].items() and pod["spec"]["automountServiceAccountToken"] is False,
             box["securityContext"],
         )
+        mounted = {m["mountPath"] for m in box["volumeMounts"]}
+        data = "".join(of["ConfigMap"]["data"].values())
+        files_named = set(re.findall(r"file:(/[-\w/]+)/", data))
+        report(f"helm, {example}: files that the configuration names are mounted", files_named <= mounted, (files_named, mounted))
         ports = {p["name"]: p["containerPort"] for p in box["ports"]}
         listens = {settings["GLOSSATOR__SERVER__LISTEN"], settings["GLOSSATOR__ADMIN__LISTEN"]}
         report(f"helm, {example}: listens on the ports that the pod names", listens == {f"0.0.0.0:{p}" for p in ports.values()}, listens)
@@ -184,6 +200,16 @@ with helm.Chart.load(chart_folder) as chart:
             report(f"helm: values with {wrong} are refused", False, "they are not")
         except helm.HelmError:
             report(f"helm: values with {wrong} are refused", True)
+    standalone = yaml.safe_load((chart_folder / "examples" / "standalone.yaml").read_text())
+    for wrong, values, said in [
+        ("a store and no secret", {"sessionSecret": {"existingSecret": ""}}, "`shared` needs `sessionSecret`"),
+        ("a store beside another's ConfigMap", {"existingConfigMap": "mine"}, "write `shared` in a file of that ConfigMap"),
+    ]:
+        try:
+            chart.render(standalone | values, name="weather", namespace="prod")
+            report(f"helm: {wrong} is refused", False, "it renders")
+        except helm.HelmError as error:
+            report(f"helm: {wrong} is refused", said in str(error), error)
     try:
         chart.render({}, name="weather", namespace="prod")
         report("helm: without a configuration it says so", False, "it renders")

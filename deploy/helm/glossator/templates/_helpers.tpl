@@ -52,6 +52,9 @@ env:
   - name: GLOSSATOR__SERVER__SECRET
     valueFrom:
       secretKeyRef: { name: {{ .Values.sessionSecret.existingSecret | quote }}, key: {{ .Values.sessionSecret.key | quote }} }
+  # Where the other pods reach this one, to hand on what a client answers to a question of this one's.
+  - { name: POD_IP, valueFrom: { fieldRef: { fieldPath: status.podIP } } }
+  - { name: GLOSSATOR__SERVER__PEER, value: "http://$(POD_IP):8080" }
   {{- end }}
   {{- with .Values.env }}
   {{- toYaml . | nindent 2 }}
@@ -89,6 +92,9 @@ volumeMounts:
   {{- range .Values.secretMounts }}
   - { name: {{ printf "secret-%s" .name | quote }}, mountPath: {{ printf "/etc/glossator-secrets/%s" .name | quote }}, readOnly: true }
   {{- end }}
+  {{- if .Values.shared.existingSecret }}
+  - { name: store, mountPath: /etc/glossator-store, readOnly: true }
+  {{- end }}
   {{- with .Values.extraVolumeMounts }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -101,6 +107,13 @@ volumeMounts:
 {{- range .Values.secretMounts }}
 - name: {{ printf "secret-%s" .name | quote }}
   secret: { secretName: {{ .secretName | quote }}, defaultMode: 0440 }
+{{- end }}
+{{- if .Values.shared.existingSecret }}
+- name: store
+  secret:
+    secretName: {{ .Values.shared.existingSecret | quote }}
+    defaultMode: 0440
+    items: [{ key: {{ .Values.shared.key | quote }}, path: password }]
 {{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
