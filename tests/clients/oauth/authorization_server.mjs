@@ -4,7 +4,7 @@
 //   authorization_server.mjs      says where it listens
 //
 // A resource whose address ends in `?short` gets tokens that end after two seconds, and one with `?ed` such as are signed
-// with Ed25519. `robot` needs no person: it has a secret.
+// with Ed25519. `robot` needs no person: it has a secret. What a client called `short-lived` gets ends after four.
 import { generateKeyPairSync } from 'node:crypto';
 import { createServer } from 'node:http';
 import Provider from 'oidc-provider';
@@ -40,15 +40,16 @@ const provider = new Provider(issuer, {
       enabled: true,
       defaultResource: () => undefined,
       useGrantedResource: () => true,
-      getResourceServerInfo: (_, resource) => ({
+      getResourceServerInfo: (_, resource, client) => ({
         scope: RESOURCE_SCOPES,
         audience: resource.replace(/\?(short|ed)$/, ''),
-        accessTokenTTL: resource.endsWith('?short') ? 2 : 600,
+        accessTokenTTL: resource.endsWith('?short') ? 2 : client.clientName === 'short-lived' ? 4 : 600,
         accessTokenFormat: 'jwt',
         jwt: { sign: { alg: resource.endsWith('?ed') ? 'Ed25519' : 'RS256' } },
       }),
     },
   },
+  issueRefreshToken: (_, client) => client.grantTypeAllowed('refresh_token'),
   interactions: { url: (_, interaction) => `/interaction/${interaction.uid}` },
 });
 

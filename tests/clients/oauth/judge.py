@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Judge how a client got its tokens, and what it saw with them: judge.py FILE VERSION URL ISSUER STEP_UP (yes or no)."""
+"""Judge how a client got its tokens, and what it saw with them: judge.py FILE VERSION URL ISSUER TOKENS.
+
+TOKENS: how many the client is to get: `one`, `two` where it steps up, or `three` where the second one ends, too.
+"""
 
 import json
 import sys
@@ -7,14 +10,14 @@ import sys
 import verdict
 from verdict import equal, report
 
-path, version, url, issuer, step_up = sys.argv[1:]
+path, version, url, issuer, tokens = sys.argv[1:]
 try:
     seen = json.load(open(path))
 except ValueError:
     report("the client came to its end", False, open(path).read()[:300] or "it said nothing")
     verdict.end()
 
-steps_up = step_up == "yes"
+steps_up, lasts = tokens != "one", tokens != "three"
 origin = url.removesuffix("/mcp")
 metadata = f"{origin}/.well-known/oauth-protected-resource/mcp"
 wire = seen["wire"]
@@ -39,8 +42,8 @@ report("... and calls it", "oslo" in seen["read"], seen["read"])
 # -- And the second ----------------------------------------------------------------
 refused = [step for step in wire if step[2] in (401, 403)]
 if steps_up:
-    equal("it is refused once more, for want of a scope", [401, 403], [step[2] for step in refused])
-    challenge = refused[-1][3]
+    equal("it is refused once more, for want of a scope", [401, 403], [step[2] for step in refused][:2])
+    challenge = refused[1][3]
     for part in ['error="insufficient_scope"', 'scope="weather.read weather.write"', f'resource_metadata="{metadata}"']:
         report(f"... with `{part}`", part in challenge, challenge)
     equal("a person is asked twice, and not again", 2, len(seen["asked"]))
@@ -49,6 +52,16 @@ if steps_up:
     equal("what needs more is called", "This is a simple text response for testing.", seen["written"].strip())
     equal("the list has it now", ["get_weather", "set_motto"], seen["after"])
     report("what the client could do before it still can", "bergen" in seen["read_again"], seen["read_again"])
+    if lasts:
+        equal("nothing else is refused", 2, len(refused))
+    else:
+        ended = [step[3] for step in refused[2:]]
+        report("what is refused after that is a token that has ended", all("expired" in why for why in ended), ended)
+        equal("... and it goes on with another that nobody was asked for", seen["after"], seen.get("later"))
+        report("... which it was given", len(seen["granted"]) >= 3, seen["granted"])
+        if version != "2026-07-28":
+            opened = [step for step in wire if step[:3] == ["GET", url, 200]]
+            report("the stream of its session ended with the token, and is open again", len(opened) >= 2, wire)
 else:
     equal("nothing else is refused", [401], [step[2] for step in refused])
 verdict.end()

@@ -1,12 +1,16 @@
 """Whom the Python clients send to the authorization server, and what it keeps for them."""
 
+import asyncio
 import base64
 import http.cookiejar
 import json
+import os
 import urllib.parse
 import urllib.request
 
 CALLBACK = "http://127.0.0.1:1/callback"
+# The authorization server gives tokens by it that end soon.
+NAME = os.environ.get("CLIENT_NAME", "clients-test")
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -70,7 +74,7 @@ class Person:
 
 
 async def tour(person, names, call):
-    """What every client does: looks, reads, does what needs more, looks and reads again."""
+    """What every client does: looks, reads, does what needs more, looks and reads again; and once more when its token has ended."""
     person.seen = {
         "before": await names(),
         "read": await call("get_weather", city="oslo"),
@@ -78,3 +82,6 @@ async def tour(person, names, call):
         "after": await names(),
         "read_again": await call("get_weather", city="bergen"),
     }
+    if NAME == "short-lived":
+        await asyncio.sleep(5)
+        person.seen["later"] = await names()

@@ -1,5 +1,7 @@
 // What the TypeScript clients keep of who they are, and Ada, whom they send to the authorization server.
 const CALLBACK = 'http://127.0.0.1:1/callback';
+// The authorization server gives tokens by it that end soon.
+const NAME = process.env.CLIENT_NAME ?? 'clients-test';
 
 /** A fetch that notes what came over the wire. */
 export function noting(wire) {
@@ -22,7 +24,13 @@ export class Ada {
   }
 
   get clientMetadata() {
-    return { client_name: 'clients-test', redirect_uris: [CALLBACK], token_endpoint_auth_method: 'none' };
+    return {
+      client_name: NAME,
+      redirect_uris: [CALLBACK],
+      // With a token to refresh, the SDK 1 does that where more scopes are wanted, and gets the same again.
+      grant_types: ['authorization_code', ...(NAME === 'short-lived' ? ['refresh_token'] : [])],
+      token_endpoint_auth_method: 'none',
+    };
   }
 
   state() {
@@ -98,13 +106,18 @@ export async function agreed(ada, finish, work) {
   }
 }
 
-/** What every client does: looks, reads, does what needs more, looks and reads again. */
+/** What every client does: looks, reads, does what needs more, looks and reads again; and once more when its token has ended. */
 export async function tour(names, call) {
-  return {
+  const seen = {
     before: await names(),
     read: await call('get_weather', { city: 'oslo' }),
     written: await call('set_motto', {}),
     after: await names(),
     read_again: await call('get_weather', { city: 'bergen' }),
   };
+  if (NAME === 'short-lived') {
+    await new Promise(later => setTimeout(later, 5000));
+    seen.later = await names();
+  }
+  return seen;
 }

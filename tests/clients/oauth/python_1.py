@@ -22,7 +22,7 @@ async def main():
     provider = OAuthClientProvider(
         server_url=url,
         client_metadata=OAuthClientMetadata(
-            client_name="clients-test",
+            client_name=person.NAME,
             redirect_uris=[person.CALLBACK],
             token_endpoint_auth_method="none",
             scope="weather.read",

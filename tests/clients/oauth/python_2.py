@@ -25,7 +25,7 @@ async def main():
     provider = OAuthClientProvider(
         server_url=url,
         client_metadata=OAuthClientMetadata(
-            client_name="clients-test", redirect_uris=[person.CALLBACK], token_endpoint_auth_method="none"
+            client_name=person.NAME, redirect_uris=[person.CALLBACK], token_endpoint_auth_method="none"
         ),
         storage=ada,
         redirect_handler=ada.agree,
