@@ -7,7 +7,7 @@
 use super::{
     Importer, RouteFile, file,
     keys::ROUTE,
-    node::{Entry, Key, Kind, Node, Style, Text},
+    node::{Entry, Kind, Node},
     problem::Problem,
     report::Report,
     routes::{self, Surroundings},
@@ -44,7 +44,7 @@ impl Importer {
         let tree = match has_content {
             true => file::read(&report, index),
             // The default rules read every reply.
-            false => Some(Node { span: beginning, kind: Kind::Map(Vec::new()), secret: false }),
+            false => Some(Node::new(Kind::Map(Vec::new()), beginning)),
         };
         let route = tree.and_then(|tree| {
             let tree = self.unwrapped(name, tree);
@@ -71,7 +71,7 @@ impl Importer {
         let entries = self.entry_of(name)?.value.as_map()?;
         let wanted = |entry: &&Entry| entry.key.text != "tests";
         let kept: Vec<Entry> = entries.iter().filter(wanted).cloned().collect();
-        let kept = Node { span: self.root.span, kind: Kind::Map(kept), secret: false };
+        let kept = Node::new(Kind::Map(kept), self.root.span);
         let shown = shown::shown(&kept);
         let as_written = cut_out(&self.files, entries)
             .filter(|text| yaml::read(NAME, text.clone()).is_ok_and(|value| value == shown));
@@ -96,14 +96,9 @@ fn read(
 ) -> Option<RouteFile> {
     let mut names = around.names.to_vec();
     if let Kind::Map(entries) = &mut tree.kind {
-        let text = |text: &str| {
-            let kind = Kind::Text(Text { text: text.to_owned(), style: Style::Inline });
-            Node { span: place, kind, secret: false }
-        };
         let mut add = |name: &str, value: &str| {
             if !entries.iter().any(|entry| entry.key.text == name) {
-                let key = Key { text: name.to_owned(), span: place };
-                entries.push(Entry { key, value: text(value) });
+                entries.push(Entry::new(name, Node::of_text(value, place), place));
             }
         };
         add("description", "A draft.");
@@ -111,7 +106,7 @@ fn read(
         names.extend(NOBODY.parse::<UpstreamName>().ok().map(|name| (name, place)));
     }
     let around = Surroundings { names: &names, ..*around };
-    routes::read(report, &around, &Entry { key: Key { text: name.to_owned(), span: place }, value: tree })
+    routes::read(report, &around, &Entry::new(name, tree, place))
 }
 
 /// The lines of a route's entries, `tests` aside, moved to the left margin. `None` where they do not stand by themselves.

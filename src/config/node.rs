@@ -60,7 +60,41 @@ pub(super) struct Key {
     pub(super) span: Span,
 }
 
+impl Entry {
+    /// A member that stands at one place.
+    pub(super) fn new(name: &str, value: Node, span: Span) -> Self {
+        Self { key: Key { text: name.to_owned(), span }, value }
+    }
+}
+
 impl Node {
+    /// A value whose key says nothing of a secret.
+    pub(super) fn new(kind: Kind, span: Span) -> Self {
+        Self { span, kind, secret: false }
+    }
+
+    /// A text in a line.
+    pub(super) fn of_text(text: &str, span: Span) -> Self {
+        Self::new(Kind::Text(Text { text: text.to_owned(), style: Style::Inline }), span)
+    }
+
+    /// JSON, all of it at one place.
+    pub(super) fn of_json(value: &Value, span: Span) -> Self {
+        let kind = match value {
+            Value::Null => Kind::Nothing,
+            Value::Bool(flag) => Kind::Flag(*flag),
+            Value::Number(number) => Kind::Number(number.to_string()),
+            Value::String(found) => return Self::of_text(found, span),
+            Value::Array(items) => Kind::List(items.iter().map(|item| Self::of_json(item, span)).collect()),
+            Value::Object(members) => {
+                let entry =
+                    |(name, value): (&String, &Value)| Entry::new(name, Self::of_json(value, span), span);
+                Kind::Map(members.iter().map(entry).collect())
+            }
+        };
+        Self::new(kind, span)
+    }
+
     /// The value's text, when it is one.
     pub(super) fn as_text(&self) -> Option<&str> {
         match &self.kind {

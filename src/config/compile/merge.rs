@@ -27,7 +27,7 @@ pub(super) fn merge(report: &Report<'_>, trees: Vec<Node>) -> Option<Node> {
             Some((_, known)) => join(report, known, entries, true),
         }
     }
-    merged.map(|(span, entries)| Node { span, kind: Kind::Map(entries), secret: false })
+    merged.map(|(span, entries)| Node::new(Kind::Map(entries), span))
 }
 
 fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections: bool) {

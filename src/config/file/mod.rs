@@ -144,7 +144,7 @@ impl<'r, 'f> Tree<'r, 'f> {
                 {
                     map.take_merge(Key { text: text.into_owned(), span });
                 } else {
-                    self.put(Node { span, kind, secret: false }, anchor)?;
+                    self.put(Node::new(kind, span), anchor)?;
                 }
             }
             Event::SequenceStart(_, anchor, tag) => {
@@ -162,7 +162,7 @@ impl<'r, 'f> Tree<'r, 'f> {
                         Inside::Map(map) => Kind::Map(map.into_entries(self.report)),
                     };
                     let span = Span { file: self.file, start, end: span.end.max(start) };
-                    self.put(Node { span, kind, secret: false }, anchor)?;
+                    self.put(Node::new(kind, span), anchor)?;
                 }
             }
             Event::Alias(id) => {

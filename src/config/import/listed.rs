@@ -7,7 +7,7 @@ use crate::{
     config::{
         ToolRules,
         keys::ANNOTATIONS,
-        node::{Entry, Key, Kind, Node, Style, Text},
+        node::{Entry, Kind, Node},
         source::Span,
     },
     route::UpstreamName,
@@ -89,8 +89,8 @@ impl Listed {
         takes: Takes,
     ) -> Entry {
         let request = vec![
-            entry("upstream", text(upstream.as_str(), span), span),
-            entry("tool", text(&self.name, span), span),
+            Entry::new("upstream", Node::of_text(upstream.as_str(), span), span),
+            Entry::new("tool", Node::of_text(&self.name, span), span),
         ];
         let mut parts = self.parts(span, takes);
         // Rules that make another structure of it make it by no schema of the server's.
@@ -99,11 +99,11 @@ impl Listed {
         }
         if let Some(description) = rules.description_of(&self.name) {
             parts.retain(|part| part.key.text != "description");
-            parts.push(entry("description", text(description, span), span));
+            parts.push(Entry::new("description", Node::of_text(description, span), span));
         }
-        parts.push(entry("request", Node { span, kind: Kind::Map(request), secret: false }, span));
+        parts.push(Entry::new("request", Node::new(Kind::Map(request), span), span));
         parts.extend(reply.cloned());
-        entry(name, Node { span, kind: Kind::Map(parts), secret: false }, span)
+        Entry::new(name, Node::new(Kind::Map(parts), span), span)
     }
 
     /// What the server says of the tool.
@@ -113,7 +113,7 @@ impl Listed {
             if let Some(Value::String(found)) = self.members.get(name)
                 && !found.trim().is_empty()
             {
-                parts.push(entry(name, text(found, span), span));
+                parts.push(Entry::new(name, Node::of_text(found, span), span));
             }
         }
         if let Some(Value::Object(annotations)) = self.members.get("annotations") {
@@ -121,8 +121,9 @@ impl Listed {
                 "title" => value.is_string(),
                 name => value.is_boolean() && ANNOTATIONS.get(name).is_some(),
             });
-            let hints = hints.map(|(name, value)| entry(name, node(value, span), span)).collect();
-            parts.push(entry("annotations", Node { span, kind: Kind::Map(hints), secret: false }, span));
+            let hints =
+                hints.map(|(name, value)| Entry::new(name, Node::of_json(value, span), span)).collect();
+            parts.push(Entry::new("annotations", Node::new(Kind::Map(hints), span), span));
         }
         let input = self.members.get("inputSchema").filter(|schema| schema.is_object());
         let input = match (input, takes.input) {
@@ -130,11 +131,11 @@ impl Listed {
             (Some(schema), Input::WithoutPatterns) => without_patterns(schema),
             (None, _) | (_, Input::Names) => self.names_only(),
         };
-        parts.push(entry("input", node(&input, span), span));
+        parts.push(Entry::new("input", Node::of_json(&input, span), span));
         if let Some(output) =
             self.members.get("outputSchema").filter(|schema| schema.is_object() && takes.output)
         {
-            parts.push(entry("output", node(output, span), span));
+            parts.push(Entry::new("output", Node::of_json(output, span), span));
         }
         parts
     }
@@ -185,28 +186,4 @@ fn makes_structure(rules: &Node) -> bool {
         Kind::List(rules) => rules.iter().any(makes_structure),
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => false,
     }
-}
-
-fn entry(name: &str, value: Node, span: Span) -> Entry {
-    Entry { key: Key { text: name.to_owned(), span }, value }
-}
-
-fn text(text: &str, span: Span) -> Node {
-    let kind = Kind::Text(Text { text: text.to_owned(), style: Style::Inline });
-    Node { span, kind, secret: false }
-}
-
-/// JSON as the file's own tree, all of it at one place.
-fn node(value: &Value, span: Span) -> Node {
-    let kind = match value {
-        Value::Null => Kind::Nothing,
-        Value::Bool(flag) => Kind::Flag(*flag),
-        Value::Number(number) => Kind::Number(number.to_string()),
-        Value::String(found) => return text(found, span),
-        Value::Array(items) => Kind::List(items.iter().map(|item| node(item, span)).collect()),
-        Value::Object(members) => {
-            Kind::Map(members.iter().map(|(name, value)| entry(name, node(value, span), span)).collect())
-        }
-    };
-    Node { span, kind, secret: false }
 }

@@ -280,8 +280,5 @@ fn adopting(entry: &Entry, file: &RouteFile, tool: &Listed) -> Option<Entry> {
         .collect();
     let entries = entry.value.as_map().filter(|_| !more.is_empty())?;
     let entries = entries.iter().cloned().chain(more).collect();
-    Some(Entry {
-        key: entry.key.clone(),
-        value: Node { span: entry.value.span, kind: Kind::Map(entries), secret: false },
-    })
+    Some(Entry { key: entry.key.clone(), value: Node::new(Kind::Map(entries), entry.value.span) })
 }
