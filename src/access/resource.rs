@@ -6,7 +6,10 @@ use http::{HeaderValue, StatusCode, Uri};
 use serde_json::{Value, json};
 
 use super::{Access, Denied};
-use crate::{route::Scopes, upstream::Client};
+use crate::{
+    route::Scopes,
+    upstream::{Client, http::Address},
+};
 
 /// Where the metadata of a resource is (RFC 9728, section 3); the path of the resource comes after it.
 pub const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
@@ -60,9 +63,8 @@ impl ResourceUrl {
 
     /// Whether it can be reached by others in the clear.
     pub fn is_open(&self) -> bool {
-        let host = self.origin.trim_start_matches("http://");
-        let near = ["localhost", "127.", "[::1]"].iter().any(|near| host.starts_with(near));
-        self.origin.starts_with("http://") && !near
+        let is_near = self.origin.parse().is_ok_and(|address: Address| address.is_near());
+        self.origin.starts_with("http://") && !is_near
     }
 
     fn metadata(&self) -> String {
@@ -265,6 +267,7 @@ mod tests {
             assert!(wrong.parse::<ResourceUrl>().is_err(), "{wrong}");
         }
         assert!("http://tools.test/mcp".parse::<ResourceUrl>().unwrap().is_open());
+        assert!("http://localhost.test/mcp".parse::<ResourceUrl>().unwrap().is_open());
         assert!(!"http://localhost:8080/mcp".parse::<ResourceUrl>().unwrap().is_open());
     }
 }

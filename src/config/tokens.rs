@@ -165,12 +165,10 @@ fn keys(section: &Section<'_, '_>, environment: &Environment) -> Option<KeySourc
         report.error(node.span, "`jwks` is no URL that keys can be asked for at", help);
         return None;
     };
-    let host = url.address.authority().host();
-    let is_near = host == "localhost" || host.starts_with("127.") || host == "[::1]";
     let tls = match (url.address.is_tls(), own_tls) {
         (true, Some(tls)) => Some(tls?),
         (true, None) => Some(tls::plain(report, node.span)?),
-        (false, None) if is_near => None,
+        (false, None) if url.address.is_near() => None,
         (false, None) => {
             let message = "the keys come from another machine without TLS: who is between can sign tokens";
             report.error(node.span, message, "write an `https://` address, or `file:/path`");

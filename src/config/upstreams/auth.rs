@@ -180,9 +180,7 @@ fn token_url(report: &Report<'_>, environment: &Environment, node: &Node, text: 
             return None;
         }
     };
-    let host = url.address.authority().host();
-    let is_near = host == "localhost" || host.starts_with("127.") || host == "[::1]";
-    if !url.address.is_tls() && !is_near {
+    if !url.address.is_tls() && !url.address.is_near() {
         let message = "the client's secret goes to `token_url` without TLS, and the token comes back so";
         report.warning(node.span, message, "write an `https://` address (RFC 6749, section 3.2)");
     }

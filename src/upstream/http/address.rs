@@ -76,6 +76,13 @@ impl Address {
         self.scheme == Scheme::HTTPS
     }
 
+    /// Whether it is this machine, so that nobody stands between.
+    pub fn is_near(&self) -> bool {
+        self.socket().is_some()
+            || self.name().is_some_and(|(name, _)| name.eq_ignore_ascii_case("localhost"))
+            || self.ip().is_some_and(|at| at.ip().to_canonical().is_loopback())
+    }
+
     /// The socket in the file system, where it is one.
     pub fn socket(&self) -> Option<&Path> {
         self.socket.as_deref()
@@ -268,6 +275,18 @@ mod tests {
             assert_eq!((address(numbers).name(), address(numbers).ip()), (None, expected.parse().ok()));
         }
         assert_eq!((address("unix:/a").name(), address("unix:/a").ip()), (None, None));
+    }
+
+    #[test]
+    fn this_machine_is_near_and_no_name_that_looks_like_it() {
+        let is_near = |text: &str| text.parse::<Address>().unwrap().is_near();
+        for near in ["http://localhost:81/x", "http://127.0.0.9", "http://[::1]:9", "unix:/a"] {
+            assert!(is_near(near), "{near}");
+        }
+        for far in ["http://127.old.test", "http://localhost.old.test", "http://old.test", "http://10.0.0.1"]
+        {
+            assert!(!is_near(far), "{far}");
+        }
     }
 
     #[test]
