@@ -207,6 +207,26 @@ async fn bodies_that_do_not_end_keep_nobody_out() {
     assert_eq!(proxy.call("get_thing", &padded).await.told(), "well");
 }
 
+/// What was read is still there while an old server takes its time.
+#[tokio::test]
+async fn bodies_count_until_their_calls_are_answered() {
+    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "well")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.door.body_limit_bytes = 200 << 10;
+    setup.door.bodies_limit_bytes = 200 << 10;
+    let proxy = setup.start().await;
+    let long = format!("{}{{}}", " ".repeat(190 << 10));
+    let first = proxy.call("get_thing", &long);
+    let second = async {
+        upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
+        let second = proxy.call("get_thing", &long).await;
+        gate.open();
+        second
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!((first.told().as_str(), second.status), ("well", 503));
+}
+
 /// Two million numbers of four megabytes would take a hundred and fifty in memory.
 #[tokio::test]
 async fn arguments_of_many_tiny_values_are_refused() {

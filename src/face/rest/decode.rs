@@ -3,6 +3,7 @@
 //! What is in path and query is text; the input schema says what it is meant to be.
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use percent_encoding::percent_decode;
 use serde_json::{Map, Value};
@@ -46,14 +47,15 @@ impl DecodeError {
     }
 }
 
-/// Reads the arguments of a call. Whether they fit the input schema is the gateway's question.
+/// Reads the arguments of a call, and gives the body back beside them: it counts among those that are held for as long as
+/// somebody has it. Whether they fit the input schema is the gateway's question.
 pub(super) async fn arguments(
     door: &Door,
     route: &Route,
     in_path: Vec<(String, String)>,
     parts: &Parts,
     body: Body,
-) -> Result<Map<String, Value>, DecodeError> {
+) -> Result<(Map<String, Value>, Bytes), DecodeError> {
     let body = door.read(&parts.headers, body).await.map_err(DecodeError::Body)?;
     let mut arguments = if body.is_empty() {
         Map::new()
@@ -76,7 +78,7 @@ pub(super) async fn arguments(
             return Err(DecodeError::Twice { name, first, second: "query" });
         }
     }
-    Ok(arguments)
+    Ok((arguments, body))
 }
 
 /// A body without a type is taken for JSON; what browsers send across origins without asking first is not.

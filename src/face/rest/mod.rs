@@ -214,8 +214,9 @@ impl Rest {
             return *forbidden;
         }
         let face = came_by(&parts, Face::Rest);
-        let arguments = match decode::arguments(&self.door, route, in_path, &parts, body).await {
-            Ok(arguments) => arguments,
+        // What was made of the body is held until the call is answered, so the body counts until then.
+        let (arguments, _body) = match decode::arguments(&self.door, route, in_path, &parts, body).await {
+            Ok(read) => read,
             Err(error) => {
                 log_refusal(face, &request_id, error.status(), error.to_string());
                 return answer::unread(&error);

@@ -93,6 +93,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "C14",
         &[
             "tests/it/attacks.rs::bodies_that_do_not_end_keep_nobody_out",
+            "tests/it/attacks.rs::bodies_count_until_their_calls_are_answered",
             "tests/it/attacks.rs::arguments_of_many_tiny_values_are_refused",
             "src/face/door/held.rs::what_is_held_of_all_bodies_has_a_limit_and_short_ones_always_have_room",
         ],
