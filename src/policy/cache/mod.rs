@@ -254,7 +254,10 @@ impl Shared {
     /// The page that another replica has kept, where it is a better one than ours; then it is ours, too.
     async fn newer(&self, key: &Arc<Key>, own: Option<Arc<Page>>) -> Option<Arc<Page>> {
         let Some(away) = &self.away else { return own };
-        let Some(page) = away.get(key).await else { return own };
+        let found = away.get(key).await;
+        // Another call may have kept one while the store was asked.
+        let own = self.store.get(key).or(own);
+        let Some(page) = found else { return own };
         // What may be kept here is for this route to say, whoever wrote it there.
         if !self.settings.keeps(&page.reply, &page.word)
             || own.as_ref().is_some_and(|own| own.came >= page.came)
@@ -263,6 +266,9 @@ impl Shared {
         }
         let page = Arc::new(page);
         self.store.put(key, page.clone());
+        if !page.left(self.settings).is_zero() {
+            self.counts.kept_by_others.add();
+        }
         Some(page)
     }
 
@@ -384,7 +390,6 @@ impl<S: Answers + Clone + Send + 'static> Service<Ask> for Cache<S> {
                 && !page.left(shared.settings).is_zero()
             {
                 shared.counts.kept.add();
-                shared.counts.kept_by_others.add();
                 return Ok(shared.give(&key, page, &Told(ask.kept)));
             }
             shared.counts.fetched.add();

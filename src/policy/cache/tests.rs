@@ -231,6 +231,16 @@ fn asking(path: &'static str, headers: &[(&str, &str)]) -> Ask {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_comes_while_the_store_is_asked_is_not_asked_for_again() {
+    let script = Script::new((0..2).map(|_| good(&[])));
+    let one = replica(&script, TEN, &Memory::default(), "same");
+    let (first, second) = tokio::join!(call(&one, ask(SECOND)), call(&one, ask(SECOND)));
+    assert_eq!((first.unwrap().status, second.unwrap().status), (StatusCode::OK, StatusCode::OK));
+    let counts = &one.shared.counts;
+    assert_eq!((script.asked(), counts.kept.get(), counts.kept_by_others.get()), (1, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn replicas_give_what_another_has_kept_and_how_old_it_is() {
     let memory = Memory::default();
     let script = Script::new((0..5).map(|_| good(&[("x-a", "1")])));
