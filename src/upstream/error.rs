@@ -1,8 +1,8 @@
 //! Why an upstream gave no usable reply.
 
-use std::{error::Error, io, ops::Deref, sync::Arc, time::Duration};
+use std::{error::Error, ops::Deref, sync::Arc, time::Duration};
 
-use super::http::CredentialError;
+use super::http::{CredentialError, SendError};
 use crate::route::UpstreamName;
 
 /// What another part of the program said. Clones are the same, for all who waited for one reply.
@@ -234,39 +234,29 @@ struct Kept {
 
 impl UpstreamError {
     /// Sorts what the HTTP client says of a request that got no head of a reply.
-    pub(super) fn of_client(upstream: &UpstreamName, error: hyper_util::client::legacy::Error) -> Self {
+    pub(super) fn of_client(upstream: &UpstreamName, error: SendError) -> Self {
         let upstream = upstream.clone();
-        if let Some(timed_out) = find::<ConnectTimedOut>(&error) {
-            return Self::ConnectDeadline { upstream, after: timed_out.after };
-        }
-        if error.is_connect() {
-            return Self::Connect { upstream, source: error.into() };
-        }
-        match find::<hyper::Error>(&error) {
-            Some(cause) if cause.is_parse_too_large() => Self::HeadTooLong {
-                upstream,
-                limit_bytes: super::http::HEAD_LIMIT_BYTES,
-                limit_count: super::http::HEADER_COUNT_LIMIT,
-            },
-            Some(cause) if cause.is_parse() || cause.is_parse_version_h2() => {
-                Self::NotHttp { upstream, source: error.into() }
+        let (error, kept) = match error {
+            SendError::Connect(error) => {
+                return match error.downcast_ref::<ConnectTimedOut>() {
+                    Some(timed_out) => Self::ConnectDeadline { upstream, after: timed_out.after },
+                    None => Self::Connect { upstream, source: error.into() },
+                };
             }
-            Some(cause) if cause.is_user() => Self::Unsendable { upstream, source: error.into() },
-            Some(_) => Self::CutOff { upstream, source: error.into() },
-            None if find::<io::Error>(&error).is_some() => Self::CutOff { upstream, source: error.into() },
-            None => Self::Unsendable { upstream, source: error.into() },
+            SendError::Exchange { error, kept } => (error, kept),
+        };
+        if error.is_parse_too_large() {
+            let (limit_bytes, limit_count) = (super::http::HEAD_LIMIT_BYTES, super::http::HEADER_COUNT_LIMIT);
+            return Self::HeadTooLong { upstream, limit_bytes, limit_count };
         }
-    }
-
-    /// The same of a request that was sent over a connection which had served others before.
-    pub(super) fn of_kept_connection(
-        upstream: &UpstreamName,
-        error: hyper_util::client::legacy::Error,
-    ) -> Self {
-        match Self::of_client(upstream, error) {
-            Self::CutOff { upstream, source } => Self::CutOff { upstream, source: Kept { source }.into() },
-            other => other,
+        if error.is_parse() || error.is_parse_version_h2() {
+            return Self::NotHttp { upstream, source: error.into() };
         }
+        if error.is_user() {
+            return Self::Unsendable { upstream, source: error.into() };
+        }
+        let source = if kept { Kept { source: error.into() }.into() } else { error.into() };
+        Self::CutOff { upstream, source }
     }
 
     /// Whether it was sent over a connection that had served others before, and was closed without a word.
@@ -360,16 +350,4 @@ impl UpstreamError {
             | Self::Unsendable { upstream, .. } => upstream,
         }
     }
-}
-
-/// The first error of one type in a chain.
-fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        next = error.source();
-    }
-    None
 }

@@ -5,9 +5,8 @@ use std::{error::Error, io};
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 
-use super::{Happened, Meanwhile};
+use super::{Happened, Meanwhile, ReplyBody};
 
 /// How much room is made at once on a peer's word that so much will come.
 const TRUSTED_BYTES: usize = 1 << 20;
@@ -36,7 +35,7 @@ impl BodyError {
 /// Reads a body whole. One that says it is longer than `limit_bytes` is not read at all. One that comes in several
 /// pieces tells of each.
 pub(super) async fn read(
-    mut body: Incoming,
+    mut body: ReplyBody,
     limit_bytes: usize,
     meanwhile: Option<&Meanwhile>,
 ) -> Result<Bytes, BodyError> {
@@ -74,7 +73,7 @@ pub(super) async fn read(
 }
 
 /// The next bytes; trailers are passed over.
-async fn next_chunk(body: &mut Incoming) -> Result<Option<Bytes>, BodyError> {
+async fn next_chunk(body: &mut ReplyBody) -> Result<Option<Bytes>, BodyError> {
     while let Some(frame) = body.frame().await {
         if let Ok(chunk) = frame.map_err(BodyError::of)?.into_data()
             && !chunk.is_empty()

@@ -1,16 +1,12 @@
 //! The HTTP client of one upstream.
 
 use std::{
-    error::Error,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
-use http_body_util::{Either, Full, combinators::UnsyncBoxBody};
-use hyper::body::Incoming;
 use tokio::time::Instant;
 use tower::Service;
 use tracing::info;
@@ -19,8 +15,10 @@ use super::{
     Address, Ask, CredentialError, HttpSettings, Meanwhile, PendingReply, Protocol, Tried, UpstreamError,
     auth::{Auth, Credential},
     body::{self, BodyError},
-    connector::Known,
-    framing, redirect, remove_hop_by_hop,
+    exchange::ReplyBody,
+    framing,
+    outgoing::Outgoing,
+    redirect, remove_hop_by_hop,
     targets::{self, AddressView, Lookup, Outcome, Target, Targets},
     veil::Veil,
 };
@@ -29,16 +27,6 @@ use crate::{
     reply::Reply,
     route::{HttpRequest, Under, UpstreamName, UpstreamRequest},
 };
-
-/// The longest status line and headers of a reply that are read.
-pub(in crate::upstream) const HEAD_LIMIT_BYTES: usize = 128 << 10;
-
-/// The largest number of headers of a reply that are read.
-pub(in crate::upstream) const HEADER_COUNT_LIMIT: usize = 256;
-
-/// How long a connection is kept for a next request. Shorter than the servers' own patience (5 s for Apache and
-/// Node), so that requests seldom meet a connection that is just being closed.
-pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How much is read of the body of a reply that is not the last, so that its connection can be used again.
 const PASSED_BODY_LIMIT_BYTES: usize = 16 << 10;
@@ -50,10 +38,6 @@ const KEPT_LIMIT: u32 = 3;
 /// Who asks, unless a route or an upstream's settings say otherwise.
 pub(super) const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("glossator/", env!("CARGO_PKG_VERSION")));
-
-pub(super) type BoxError = Box<dyn Error + Send + Sync>;
-/// What is sent: a whole body, or one that is passed through.
-pub(super) type Outgoing = Either<Full<Bytes>, UnsyncBoxBody<Bytes, BoxError>>;
 
 /// One legacy server. Clones share its connections.
 ///
@@ -121,24 +105,16 @@ impl HttpUpstream {
         &self,
         target: &Target,
         request: Request<Outgoing>,
-    ) -> Result<Response<Incoming>, UpstreamError> {
-        let response = target.client().request(request).await;
-        let mut response = response.map_err(|error| match Known::was_kept(&error) {
-            true => UpstreamError::of_kept_connection(self.name(), error),
-            false => UpstreamError::of_client(self.name(), error),
-        })?;
-        if let Some(known) = response.extensions().get::<Known>() {
-            known.answered();
-        }
+    ) -> Result<Response<ReplyBody>, UpstreamError> {
+        let response = target.connections().send(request).await;
+        let mut response = response.map_err(|error| UpstreamError::of_client(self.name(), error))?;
         let not_http =
             |why: &str| UpstreamError::NotHttp { upstream: self.name().clone(), source: why.into() };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(not_http("it switched to another protocol without being asked"));
         }
         if let Err(why) = framing::check(response.version(), response.headers_mut()) {
-            if let Some(known) = response.extensions().get::<Known>() {
-                known.spoil();
-            }
+            response.body_mut().close();
             return Err(not_http(why));
         }
         Ok(response)
@@ -248,15 +224,12 @@ impl HttpUpstream {
         // Whether another credential may be tried, once.
         let mut renewable = auth.is_some_and(Auth::changes);
         loop {
-            let mut outgoing = Request::new(Either::Left(Full::new(content.clone())));
+            let mut outgoing = Request::new(Outgoing::whole(content.clone()));
             *outgoing.method_mut() = method.clone();
             *outgoing.uri_mut() = uri.clone();
             *outgoing.version_mut() = self.version();
             let last = redirects_left == 0 && !renewable;
             *outgoing.headers_mut() = if last { std::mem::take(&mut headers) } else { headers.clone() };
-            if let Some(host) = target.host().filter(|_| !outgoing.headers().contains_key(header::HOST)) {
-                outgoing.headers_mut().insert(header::HOST, host.clone());
-            }
             if let Some(credential) = &credential {
                 outgoing.headers_mut().insert(header::AUTHORIZATION, credential.value.clone());
             }
@@ -321,7 +294,7 @@ pub(super) fn version_of(protocol: Protocol) -> Version {
 
 /// A reply whose head is there.
 pub(in crate::upstream) struct Opened {
-    response: Response<Incoming>,
+    response: Response<ReplyBody>,
     veils: Veils,
 }
 
@@ -343,7 +316,7 @@ impl Opened {
     }
 
     /// Its body as it comes, and what goes over what is read of it.
-    pub(in crate::upstream) fn into_body(self) -> (Incoming, Veils) {
+    pub(in crate::upstream) fn into_body(self) -> (ReplyBody, Veils) {
         (self.response.into_body(), self.veils)
     }
 

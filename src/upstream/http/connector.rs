@@ -1,66 +1,51 @@
 //! Connects to an upstream: over TCP, through TLS, or to a socket of this machine.
 
 use std::{
-    future::Future,
     io,
     net::SocketAddr,
     path::Path,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll},
+    sync::Arc,
+    task::{self, Poll},
     time::Duration,
 };
 
-use http::{Extensions, Uri};
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::{
-    client::legacy::connect::{Connected, Connection, HttpConnector},
-    rt::TokioIo,
-};
+use hyper_util::rt::TokioIo;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
-use tower::Service;
 
 use crate::tls::{ClientStream, ClientTls};
 
-use super::{Address, ConnectTimedOut, HttpSettings, Protocol, client::BoxError};
+use super::{Address, ConnectTimedOut, HttpSettings, Protocol, outgoing::BoxError};
 
 /// How often the kernel asks after a silent peer.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Connects within a limit, the look-up of the name and the handshake included.
-#[derive(Debug, Clone)]
+/// Connects within a limit, the handshake included.
+#[derive(Debug)]
 pub(super) struct Connector {
     way: Way,
     timeout: Duration,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Way {
-    /// To these numbers, whatever name is asked for.
-    Tcp(HttpConnector, Uri),
-    Tls(HttpConnector, Uri, ClientTls),
+    Tcp(SocketAddr),
+    /// The name is who the server has to be.
+    Tls(SocketAddr, Box<str>, ClientTls),
     Socket(Arc<Path>),
 }
 
 impl Connector {
-    /// To one place: a socket of this machine, or else what the address's host stands for.
+    /// To one place: a socket of this machine, or else `at`, which is what the address's host stands for.
     pub(super) fn new(settings: &HttpSettings, address: &Address, at: Option<SocketAddr>) -> Self {
-        let mut tcp = HttpConnector::new();
-        tcp.set_nodelay(true);
-        tcp.set_keepalive(Some(TCP_KEEPALIVE));
-        tcp.enforce_http(false);
-        let place = || match at {
-            Some(at) => format!("http://{at}").parse().expect("numbers are a host"),
-            None => Uri::from_static("http://localhost"),
-        };
-        let way = match (address.socket(), &settings.tls) {
-            (Some(socket), _) => Way::Socket(socket.into()),
-            (None, Some(tls)) => {
+        let way = match (address.socket(), at, &settings.tls) {
+            (Some(socket), ..) => Way::Socket(socket.into()),
+            (None, None, _) => unreachable!("what is no socket has a number"),
+            (None, Some(at), Some(tls)) => {
                 let protocols: &[&[u8]] = match settings.protocol {
                     Protocol::Auto => &[b"h2", b"http/1.1"],
                     Protocol::Http2 => &[b"h2"],
@@ -68,115 +53,65 @@ impl Connector {
                     Protocol::Http1 => &[b"http/1.1"],
                     Protocol::Http10 => &[],
                 };
-                Way::Tls(tcp, place(), tls.offering(protocols))
+                Way::Tls(at, address.authority().host().into(), tls.offering(protocols))
             }
-            (None, None) => Way::Tcp(tcp, place()),
+            (None, Some(at), None) => Way::Tcp(at),
         };
         Self { way, timeout: settings.connect_timeout }
     }
-}
 
-impl Service<Uri> for Connector {
-    type Response = Wire;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Wire, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        match &mut self.way {
-            Way::Tcp(tcp, _) | Way::Tls(tcp, ..) => Service::poll_ready(tcp, context).map_err(Into::into),
-            Way::Socket(_) => Poll::Ready(Ok(())),
+    /// A new connection.
+    pub(super) async fn connect(&self) -> Result<Wire, BoxError> {
+        let after = self.timeout;
+        match tokio::time::timeout(after, self.way.connect()).await {
+            Ok(connected) => connected.map_err(Into::into),
+            Err(_) => Err(ConnectTimedOut { after }.into()),
         }
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let (connecting, after) = (self.way.connect(uri), self.timeout);
-        Box::pin(async move {
-            let stream = tokio::time::timeout(after, connecting).await;
-            let stream = stream.unwrap_or_else(|_| Err(ConnectTimedOut { after }.into()))?;
-            Ok(Wire { stream, known: Known::default() })
-        })
     }
 }
 
 impl Way {
-    fn connect(&mut self, uri: Uri) -> Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>> {
+    async fn connect(&self) -> io::Result<Wire> {
         match self {
-            Self::Tcp(tcp, place) => {
-                let connecting = Service::call(tcp, place.clone());
-                Box::pin(async move { Ok(Stream::Tcp(connecting.await?)) })
-            }
-            Self::Tls(tcp, place, tls) => {
-                let (host, tls) = (uri.host().unwrap_or_default().to_owned(), tls.clone());
-                let connecting = Service::call(tcp, place.clone());
-                Box::pin(async move {
-                    let tcp = connecting.await?.into_inner();
-                    let stream = tls.connect(&host, tcp).await?;
-                    Ok(Stream::Tls(Box::new(TokioIo::new(stream))))
-                })
+            Self::Tcp(at) => Ok(Wire::Tcp(TokioIo::new(tcp(*at).await?))),
+            Self::Tls(at, host, tls) => {
+                let stream = tls.connect(host, tcp(*at).await?).await?;
+                Ok(Wire::Tls(Box::new(TokioIo::new(stream))))
             }
             #[cfg(unix)]
-            Self::Socket(path) => {
-                let path = path.clone();
-                Box::pin(async move { Ok(Stream::Socket(TokioIo::new(UnixStream::connect(&path).await?))) })
-            }
+            Self::Socket(path) => Ok(Wire::Socket(TokioIo::new(UnixStream::connect(path).await?))),
             #[cfg(not(unix))]
-            Self::Socket(_) => Box::pin(async {
-                Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no such sockets").into())
-            }),
+            Self::Socket(_) => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no such sockets"))
+            }
         }
     }
 }
 
-/// A connection.
-pub(super) struct Wire {
-    stream: Stream,
-    known: Known,
+async fn tcp(at: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(at).await?;
+    // Requests are written whole; waiting for more to send would only delay them.
+    stream.set_nodelay(true)?;
+    SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE))?;
+    Ok(stream)
 }
 
-/// What is known of a connection. Each reply has that of its own among its extensions.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Known(Arc<Facts>);
-
-#[derive(Debug, Default)]
-struct Facts {
-    is_spoiled: AtomicBool,
-    has_answered: AtomicBool,
-}
-
-impl Known {
-    /// What comes over it can't be relied on: it is read as if it had ended, and so not used again.
-    pub(super) fn spoil(&self) {
-        self.0.is_spoiled.store(true, Ordering::Relaxed);
-    }
-
-    /// It has given a reply.
-    pub(super) fn answered(&self) {
-        self.0.has_answered.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether it had given one before it failed: then it was kept since, and its server may have closed it meanwhile.
-    pub(super) fn was_kept(error: &hyper_util::client::legacy::Error) -> bool {
-        let mut found = Extensions::new();
-        error.connect_info().inspect(|connected| connected.get_extras(&mut found));
-        found.get::<Self>().is_some_and(|known| known.0.has_answered.load(Ordering::Relaxed))
-    }
-}
-
-enum Stream {
+/// What goes to an upstream and comes from it.
+pub(super) enum Wire {
     Tcp(TokioIo<TcpStream>),
     Tls(Box<TokioIo<ClientStream>>),
     #[cfg(unix)]
     Socket(TokioIo<UnixStream>),
 }
 
-impl Connection for Wire {
-    fn connected(&self) -> Connected {
-        let connected = Connected::new().extra(self.known.clone());
-        match &self.stream {
-            Stream::Tls(stream) if ClientTls::agreed_on_h2(stream.inner()) => connected.negotiated_h2(),
-            Stream::Tcp(_) | Stream::Tls(_) => connected,
+impl Wire {
+    /// Whether both ends agreed on HTTP/2.
+    pub(super) fn agreed_on_h2(&self) -> bool {
+        match self {
+            Self::Tls(stream) => ClientTls::agreed_on_h2(stream.inner()),
+            Self::Tcp(_) => false,
             #[cfg(unix)]
-            Stream::Socket(_) => connected,
+            Self::Socket(_) => false,
         }
     }
 }
@@ -185,10 +120,10 @@ impl Connection for Wire {
 macro_rules! each {
     ($wire:expr, $stream:ident => $does:expr) => {
         match $wire {
-            Stream::Tcp($stream) => $does,
-            Stream::Tls($stream) => $does,
+            Wire::Tcp($stream) => $does,
+            Wire::Tls($stream) => $does,
             #[cfg(unix)]
-            Stream::Socket($stream) => $does,
+            Wire::Socket($stream) => $does,
         }
     };
 }
@@ -196,38 +131,39 @@ macro_rules! each {
 impl Read for Wire {
     fn poll_read(
         self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        context: &mut task::Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.known.0.is_spoiled.load(Ordering::Relaxed) {
-            return Poll::Ready(Ok(()));
-        }
-        each!(&mut self.get_mut().stream, stream => Pin::new(stream).poll_read(context, buffer))
+        each!(self.get_mut(), stream => Pin::new(stream).poll_read(context, buffer))
     }
 }
 
 impl Write for Wire {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        each!(&mut self.get_mut().stream, stream => Pin::new(stream).poll_write(context, bytes))
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut task::Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), stream => Pin::new(stream).poll_write(context, bytes))
     }
 
     fn poll_write_vectored(
         self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        context: &mut task::Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        each!(&mut self.get_mut().stream, stream => Pin::new(stream).poll_write_vectored(context, parts))
+        each!(self.get_mut(), stream => Pin::new(stream).poll_write_vectored(context, parts))
     }
 
     fn is_write_vectored(&self) -> bool {
-        each!(&self.stream, stream => stream.is_write_vectored())
+        each!(self, stream => stream.is_write_vectored())
     }
 
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(&mut self.get_mut().stream, stream => Pin::new(stream).poll_flush(context))
+    fn poll_flush(self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), stream => Pin::new(stream).poll_flush(context))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(&mut self.get_mut().stream, stream => Pin::new(stream).poll_shutdown(context))
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), stream => Pin::new(stream).poll_shutdown(context))
     }
 }

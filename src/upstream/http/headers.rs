@@ -23,7 +23,10 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
             .iter()
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(','))
-            .filter_map(|name| name.trim().parse().ok())
+            .map(str::trim)
+            // What most messages say names no header that is not dropped anyhow.
+            .filter(|name| !name.eq_ignore_ascii_case("keep-alive") && !name.eq_ignore_ascii_case("close"))
+            .filter_map(|name| name.parse().ok())
             // A peer that names the framing or the host would change what the message is.
             .filter(|name| name != header::CONTENT_LENGTH && name != header::HOST)
             .collect();
@@ -31,11 +34,10 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-    // Most messages have none, and looking is quicker than removing.
-    if headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
-        for name in &HOP_BY_HOP {
-            headers.remove(name);
-        }
+    // Looking is quicker than removing.
+    let present: Vec<HeaderName> = headers.keys().filter(|name| HOP_BY_HOP.contains(name)).cloned().collect();
+    for name in present {
+        headers.remove(name);
     }
 }
 

@@ -1,7 +1,8 @@
 //! Servers that speak HTTP, over the network or a socket of this machine.
 //!
 //! In reading order: [`Address`] says where one is, [`ClientTls`] whom to take it for, and [`AuthSettings`] how it is
-//! told who asks; `connector` connects; [`HttpUpstream`] sends an [`Ask`] over pooled connections, `framing` refuses a
+//! told who asks; `connector` connects, `pool` keeps connections, and `exchange` is a request
+//! and its reply over one; [`HttpUpstream`] sends an [`Ask`], `framing` refuses a
 //! reply that says in two ways where it ends, `redirect` decides whether to follow, `body` reads to a limit, `headers`
 //! drops what belongs to one connection, `veil` what of our own secrets comes back; `stream` hands a request through
 //! unread; `targets` picks the address that is asked, where there are several.
@@ -10,11 +11,15 @@
 
 mod address;
 mod auth;
+mod bell;
 mod body;
 mod client;
 mod connector;
+mod exchange;
 mod framing;
 mod headers;
+mod outgoing;
+mod pool;
 mod redirect;
 mod stream;
 mod targets;
@@ -31,9 +36,10 @@ pub use crate::tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
 pub use address::{Address, AddressError};
 pub use auth::{AuthSettings, AuthStyle, BearerToken, CredentialError, Hidden, OAuthSettings, TokenUrl};
 pub use client::HttpUpstream;
-pub(super) use client::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
 pub(super) use client::{Opened, Veils};
+pub(super) use exchange::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, ReplyBody};
 pub use headers::remove_hop_by_hop;
+pub(super) use pool::SendError;
 pub use stream::{Streamed, StreamedBody};
 pub use targets::{ADDRESS_LIMIT, AddressView, EjectionSettings, HealthSettings, State};
 
@@ -135,14 +141,6 @@ impl HttpSettings {
     pub const DNS_REFRESH_DEFAULT: Duration = Duration::from_secs(30);
 
     /// Whether HTTP/2 may be spoken at an address.
-    fn may_speak_h2(&self, address: &Address) -> bool {
-        match self.protocol {
-            Protocol::Http10 | Protocol::Http1 => false,
-            Protocol::Http2 => true,
-            Protocol::Auto => address.is_tls(),
-        }
-    }
-
     /// An upstream with every default; with an `https://` address it needs [`tls`](Self::tls) yet.
     pub fn new(name: UpstreamName, address: Address) -> Self {
         Self {

@@ -3,19 +3,18 @@
 use std::{
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header, request::Parts, uri::PathAndQuery};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Either, combinators::UnsyncBoxBody};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::time::Instant;
 
 use super::{
-    HttpUpstream, UpstreamError,
-    client::{BoxError, Outgoing},
+    HttpUpstream, ReplyBody, UpstreamError,
+    outgoing::{BoxError, Outgoing},
     remove_hop_by_hop,
     targets::{Load, Outcome, Target},
 };
@@ -54,7 +53,7 @@ impl HttpUpstream {
         loop {
             let Some(untouched) = body.take() else { unreachable!("the loop goes on with a body only") };
             let lent = UnsyncBoxBody::new(Lent { body: Some(untouched), home: home.clone(), touched: false });
-            let request = self.request_at(load.target(), &head, Either::Right(lent))?;
+            let request = self.request_at(load.target(), &head, Outgoing::Passed(lent))?;
             let result = self.send(load.target(), request).await;
             let outcome = match &result {
                 Ok(reply) => Outcome::of_status(reply.status()),
@@ -64,7 +63,7 @@ impl HttpUpstream {
             match result {
                 Ok(mut reply) => {
                     remove_hop_by_hop(reply.headers_mut());
-                    return Ok(reply.map(|body| StreamedBody { body, _load: load }));
+                    return Ok(reply.map(|body| StreamedBody { body, broken_off: None, _load: load }));
                 }
                 Err(error) if error.is_before_sending() => {
                     body = home.take();
@@ -98,7 +97,9 @@ impl HttpUpstream {
 /// The body of a reply that is passed through, as it comes in. Its address is busy with it until it is dropped.
 #[derive(Debug)]
 pub struct StreamedBody {
-    body: Incoming,
+    body: ReplyBody,
+    /// Why it is broken off, until that is told.
+    broken_off: Option<hyper::Error>,
     _load: Load,
 }
 
@@ -110,11 +111,22 @@ impl Body for StreamedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        if let Some(error) = self.broken_off.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            // Who is told of it writes no more: what came before is written first.
+            Some(Err(error)) => {
+                self.broken_off = Some(error);
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            frame => Poll::Ready(frame),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.is_end_stream() && self.broken_off.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {

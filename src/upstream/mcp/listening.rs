@@ -7,7 +7,6 @@ use std::{
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use tracing::debug;
@@ -19,7 +18,7 @@ use super::{
 };
 use crate::{
     route::UpstreamName,
-    upstream::{Happened, Meanwhile},
+    upstream::{Happened, Meanwhile, http::ReplyBody},
 };
 
 /// How long an event may be that nobody asked for.
@@ -115,7 +114,7 @@ pub(super) async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
     }
 }
 
-async fn hear_all(link: &Weak<HttpLink>, session: &Weak<Session>, mut body: Incoming) {
+async fn hear_all(link: &Weak<HttpLink>, session: &Weak<Session>, mut body: ReplyBody) {
     let mut events = Events::new(EVENT_LIMIT_BYTES);
     while let Some(Ok(frame)) = body.frame().await {
         frame.into_data().iter().for_each(|piece| events.push(piece));

@@ -71,8 +71,10 @@ impl Condition {
 
     /// A request goes there. After a rest it is the one that goes to see; should it never come back, another goes after
     /// a while.
-    pub(super) fn asked(&mut self, settings: &EjectionSettings, now: Instant) {
-        if self.out_until.is_some_and(|until| until <= now) {
+    pub(super) fn asked(&mut self, settings: &EjectionSettings, now: impl FnOnce() -> Instant) {
+        let Some(until) = self.out_until else { return };
+        let now = now();
+        if until <= now {
             (self.out_until, self.on_trial) = (Some(now + settings.rest), true);
         }
     }
@@ -126,7 +128,7 @@ mod tests {
             assert_eq!(condition.failed(&settings, now), None, "it is out already");
             now += rest * SECOND;
             assert_eq!(condition.state(now), State::ToBeTried);
-            condition.asked(&settings, now);
+            condition.asked(&settings, || now);
             assert_eq!(condition.state(now), State::LeftOut { rest: SECOND }, "one is enough");
         }
         assert_eq!(condition.state(now + 3 * SECOND), State::ToBeTried, "that one never came back");

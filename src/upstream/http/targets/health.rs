@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, header, uri::PathAndQuery};
-use http_body_util::{BodyExt, Either, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use tokio::{
     runtime::Handle,
     task::JoinSet,
@@ -18,7 +18,10 @@ use tracing::debug;
 use super::{Target, Targets};
 use crate::{
     observe::Chain,
-    upstream::http::client::{BoxError, USER_AGENT, version_of},
+    upstream::http::{
+        client::{USER_AGENT, version_of},
+        outgoing::{BoxError, Outgoing},
+    },
 };
 
 /// How much of an answer is read, so that its connection can be used again.
@@ -83,14 +86,14 @@ async fn check_all(targets: Weak<Targets>, settings: HealthSettings) {
 
 async fn ask(target: &Target, path: &PathAndQuery) -> Result<(), BoxError> {
     let settings = target.settings();
-    let mut request = Request::new(Either::Left(Full::new(Bytes::new())));
+    let mut request = Request::new(Outgoing::whole(Bytes::new()));
     *request.method_mut() = Method::GET;
     *request.uri_mut() = target.address().join(path)?;
     *request.version_mut() = version_of(settings.protocol);
     request.headers_mut().insert(header::USER_AGENT, USER_AGENT);
     request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     request.headers_mut().extend(settings.headers.clone());
-    let reply = target.client().request(request).await?;
+    let reply = target.connections().send(request).await?;
     let status = reply.status();
     Limited::new(reply.into_body(), BODY_LIMIT_BYTES).collect().await?;
     if status.is_success() { Ok(()) } else { Err(format!("it answered {status}").into()) }

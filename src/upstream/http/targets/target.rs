@@ -8,11 +8,7 @@ use std::{
     },
 };
 
-use http::{HeaderValue, StatusCode};
-use hyper_util::{
-    client::legacy::Client,
-    rt::{TokioExecutor, TokioTimer},
-};
+use http::StatusCode;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -25,11 +21,7 @@ use crate::{
     reply::Reply,
     upstream::{
         UpstreamError,
-        http::{
-            Address, HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, HttpSettings, Protocol,
-            client::{IDLE_TIMEOUT, Outgoing},
-            connector::Connector,
-        },
+        http::{Address, HttpSettings, connector::Connector, pool::Pool},
     },
 };
 
@@ -39,10 +31,8 @@ pub(in crate::upstream::http) struct Target {
     id: u64,
     settings: Arc<HttpSettings>,
     address: Address,
-    /// What requests to it name as `Host`; nothing where HTTP/2 may be spoken, which has another place for it.
-    host: Option<HeaderValue>,
     at: Option<SocketAddr>,
-    client: Client<Connector, Outgoing>,
+    connections: Arc<Pool>,
     in_flight: AtomicUsize,
     alone: AtomicBool,
     condition: Mutex<Condition>,
@@ -52,26 +42,12 @@ impl Target {
     /// A place at an address; `at` is what its name stands for, and nothing for a socket of this machine.
     pub(super) fn new(settings: &Arc<HttpSettings>, address: &Address, at: Option<SocketAddr>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_max_idle_per_host(settings.idle_connections)
-            .http2_only(settings.protocol == Protocol::Http2)
-            .http2_max_header_list_size(HEAD_LIMIT_BYTES as u32)
-            .http1_max_buf_size(HEAD_LIMIT_BYTES)
-            .http1_max_headers(HEADER_COUNT_LIMIT)
-            // What old servers do and every browser bears with.
-            .http1_allow_spaces_after_header_name_in_responses(true)
-            .http1_allow_obsolete_multiline_headers_in_responses(true)
-            .http1_ignore_invalid_headers_in_responses(true)
-            .build(Connector::new(settings, address, at));
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             settings: settings.clone(),
             address: address.clone(),
-            host: (!settings.may_speak_h2(address)).then(|| address.host_header()),
             at,
-            client,
+            connections: Pool::new(settings, address, Connector::new(settings, address, at)),
             in_flight: AtomicUsize::new(0),
             alone: AtomicBool::new(true),
             condition: Mutex::default(),
@@ -93,18 +69,13 @@ impl Target {
         &self.address
     }
 
-    /// What requests to it name as `Host`, where they do.
-    pub(in crate::upstream::http) fn host(&self) -> Option<&HeaderValue> {
-        self.host.as_ref()
-    }
-
     /// Where it is, in numbers.
     pub(super) fn at(&self) -> Option<SocketAddr> {
         self.at
     }
 
-    pub(in crate::upstream::http) fn client(&self) -> &Client<Connector, Outgoing> {
-        &self.client
+    pub(in crate::upstream::http) fn connections(&self) -> &Arc<Pool> {
+        &self.connections
     }
 
     pub(super) fn settings(&self) -> &HttpSettings {
@@ -138,10 +109,9 @@ impl Target {
     }
 
     fn learn(&self, outcome: Outcome, ticket: &Ticket) {
-        let now = Instant::now();
         let change = match outcome {
             Outcome::Success => self.condition().succeeded(),
-            Outcome::Failure => self.condition().failed(&self.settings.ejection, now),
+            Outcome::Failure => self.condition().failed(&self.settings.ejection, Instant::now()),
             Outcome::Unknown => None,
         };
         self.log(change, ticket);
@@ -213,7 +183,7 @@ pub(in crate::upstream::http) struct Load {
 impl Load {
     pub(super) fn new(target: Arc<Target>, due: Instant) -> Self {
         target.in_flight.fetch_add(1, Ordering::Relaxed);
-        target.condition().asked(&target.settings.ejection, Instant::now());
+        target.condition().asked(&target.settings.ejection, Instant::now);
         Self { target, due, told: false }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+
 use tokio::time::timeout;
 
 use super::{END_TIMEOUT, HttpLink, Session, Unanswered, sending::is_of_events};
@@ -13,7 +13,7 @@ use crate::{
     reply::Reply,
     upstream::{
         UpstreamError,
-        http::{Opened, Veils},
+        http::{Opened, ReplyBody, Veils},
         mcp::{Answer, Outgoing, events::Events, message, not_mcp},
     },
 };
@@ -53,7 +53,7 @@ impl HttpLink {
     async fn among_events(
         &self,
         session: &Arc<Session>,
-        (mut body, veils): (Incoming, Veils),
+        (mut body, veils): (ReplyBody, Veils),
         id: u64,
         outgoing: &Outgoing<'_>,
     ) -> Result<Bytes, UpstreamError> {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
-use hyper::body::Incoming;
+
 use serde_json::json;
 
 use super::{HttpLink, INTRODUCTION_LIMIT_BYTES, Session};
@@ -13,7 +13,7 @@ use crate::{
     route::{HttpRequest, Under},
     upstream::{
         UpstreamError,
-        http::Opened,
+        http::{Opened, ReplyBody},
         mcp::{
             McpUpstream, Outgoing, message,
             revision::{self, Agreed},
@@ -50,7 +50,7 @@ impl HttpLink {
     pub(in crate::upstream::mcp) async fn open_stream(
         &self,
         session: &Session,
-    ) -> Result<Option<Incoming>, UpstreamError> {
+    ) -> Result<Option<ReplyBody>, UpstreamError> {
         let response = if session.agreed.is_per_request() {
             let (id, headers) = (self.ids.fetch_add(1, Ordering::Relaxed), HeaderMap::new());
             let params = [("notifications".to_owned(), json!({ "toolsListChanged": true }))];
