@@ -7,7 +7,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Part
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::standing::{Opened, Standing};
+use super::{
+    Arrival,
+    standing::{Opened, Standing},
+};
 use crate::{
     access::{Access, Denied, METADATA_PATH, Secret, Shown},
     observe::RequestId,
@@ -85,7 +88,7 @@ impl Guard {
 
     /// What a stream goes by that a request opens.
     pub(super) fn standing(&self, head: &Parts) -> Standing {
-        let certificate = head.extensions.get::<Arc<ClientCertificate>>().cloned();
+        let certificate = Arrival::of(&head.extensions).certificate.clone();
         let shown = match head.extensions.get::<LetIn>().map(|let_in| &let_in.by) {
             Some(LetInBy::Secret(kept)) => Opened::By(Some(kept.clone()), None),
             Some(LetInBy::Certificate) | None => Opened::By(None, certificate),
@@ -177,7 +180,7 @@ fn shown(head: &Parts) -> Result<Shown<'_>, Denied> {
         (Some(_), Some(_)) => Err(Denied::Unclear("send `Authorization: Bearer …` or `X-API-Key`, not both")),
         (Some(secret), None) | (None, Some(secret)) => Ok(Shown::Secret(Secret(secret))),
         // Of the connection itself, and of no header.
-        (None, None) => Ok(alone(head.extensions.get::<Arc<ClientCertificate>>().map(|found| &**found))),
+        (None, None) => Ok(alone(Arrival::of(&head.extensions).certificate.as_deref())),
     }
 }
 

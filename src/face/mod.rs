@@ -13,15 +13,16 @@ mod proxies;
 pub mod rest;
 mod standing;
 
-use std::{fmt::Display, net::SocketAddr};
+use std::{fmt::Display, net::SocketAddr, sync::Arc};
 
-use http::{StatusCode, request::Parts};
+use http::{Extensions, StatusCode, request::Parts};
 use tokio::sync::watch;
 use tracing::info;
 
 use crate::{
     gateway::Face,
     observe::{Foreign, RequestId, Span},
+    tls::ClientCertificate,
     upstream::Caller,
 };
 
@@ -30,9 +31,27 @@ pub use proxies::{Network, NotANetwork};
 /// The paths of the MCP endpoint.
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
 
-/// Who is at the other end of the connection; `serve` puts it into a request's extensions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer(pub SocketAddr);
+/// By which connection a request came. `serve` puts it into the extensions of each, one for all of a connection; what is
+/// not there is not known.
+#[derive(Debug, Default)]
+pub struct Arrival {
+    /// Who is at the other end.
+    pub peer: Option<SocketAddr>,
+    /// Whether it came through TLS.
+    pub is_tls: bool,
+    /// The certificate that was shown, which is one that the listener trusts.
+    pub certificate: Option<Arc<ClientCertificate>>,
+    /// That the server is about to end.
+    pub ending: Option<Ending>,
+}
+
+impl Arrival {
+    /// That of a request.
+    pub fn of(extensions: &Extensions) -> &Self {
+        static UNKNOWN: Arrival = Arrival { peer: None, is_tls: false, certificate: None, ending: None };
+        extensions.get::<Arc<Self>>().map_or(&UNKNOWN, Arc::as_ref)
+    }
+}
 
 /// Who sends a request, as [`door`] has found; the one place that says so to calls.
 fn caller_of(parts: &Parts) -> Caller {
@@ -49,8 +68,7 @@ fn came_by(parts: &Parts, own: Face) -> Face {
     parts.extensions.get().copied().unwrap_or(own)
 }
 
-/// That the server is about to end; `serve` puts it into a request's extensions. What would never end by itself ends
-/// then.
+/// That the server is about to end. What would never end by itself ends then.
 #[derive(Debug, Clone)]
 pub struct Ending(watch::Receiver<bool>);
 

@@ -3,13 +3,10 @@
 use std::time::Instant;
 
 use axum::body::Body;
-use http::{
-    HeaderValue, Method, Request, Response, Version, header,
-    uri::{Authority, Scheme},
-};
+use http::{HeaderValue, Method, Request, Response, Version, header, uri::Authority};
 
 use crate::{
-    face::Peer,
+    face::Arrival,
     observe::{Meters, Span, SpanKind, Tracing, method_word},
     route::TraceContext,
 };
@@ -29,7 +26,7 @@ pub(super) struct Asked<'a> {
 impl<'a> Asked<'a> {
     /// Begins with a request, and leaves its span in it.
     pub(super) fn of(request: &mut Request<Body>, (meters, tracing): &'a (Meters, Tracing)) -> Self {
-        let is_tls = request.extensions().get() == Some(&Scheme::HTTPS);
+        let is_tls = Arrival::of(request.extensions()).is_tls;
         let scheme = if is_tls { "https" } else { "http" };
         let mut span = Span::default();
         if tracing.is_on() {
@@ -69,7 +66,7 @@ fn tell(span: &Span, request: &Request<Body>, scheme: &'static str) {
     if let Some(agent) = text(header::USER_AGENT) {
         span.text("user_agent.original", agent.chars().take(USER_AGENT_LIMIT).collect::<String>());
     }
-    if let Some(Peer(peer)) = request.extensions().get() {
+    if let Some(peer) = Arrival::of(request.extensions()).peer {
         span.text("network.peer.address", peer.ip().to_canonical().to_string());
     }
     let version = match request.version() {

@@ -8,7 +8,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 
 use super::{Answerer, connection};
-use crate::face::{Ending, cgi};
+use crate::face::cgi;
 
 /// Why a response did not get out as a whole.
 #[derive(Debug, thiserror::Error)]
@@ -28,11 +28,9 @@ pub enum CgiError {
 /// [`CgiError`], when the response was not written to its end.
 pub async fn answer_cgi(
     answerer: &Answerer,
-    mut request: Request<Body>,
+    request: Request<Body>,
     out: &mut impl Write,
 ) -> Result<(), CgiError> {
-    // Nothing changes while one request is served, so no stream of changes may hold the process.
-    request.extensions_mut().insert(Ending::at_once());
     let head_only = request.method() == Method::HEAD;
     let (head, mut body) = connection::answer(answerer, request).await.into_parts();
     let has_body = !head_only && !body.is_end_stream();

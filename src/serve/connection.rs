@@ -14,7 +14,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use axum::body::Body;
-use http::{HeaderValue, Request, Response, header, uri::Scheme};
+use http::{HeaderValue, Request, Response, header};
 use http_body::Body as _;
 use hyper::{
     body::Incoming,
@@ -29,7 +29,7 @@ use tracing::debug;
 use super::{Answerer, activity::Activity, patience::Patient};
 use crate::{
     config::ListenerSettings,
-    face::{Ending, Peer},
+    face::{Arrival, Ending},
     observe::{Chain, RequestId},
     tls::{ClientCertificate, ServerTls},
 };
@@ -58,9 +58,6 @@ pub(super) enum Phase {
     Cut,
 }
 
-/// Who is at the other end, and the certificate that it has shown.
-type Who = (SocketAddr, Option<Arc<ClientCertificate>>);
-
 /// How many requests one HTTP/2 connection may have open; the next waits.
 const STREAM_LIMIT: u32 = 128;
 
@@ -85,8 +82,9 @@ impl Serving {
         }
         let patient = self.settings.write_timeout;
         let Some(tls) = self.tls.as_ref().map(|tls| tls.load_full()) else {
-            let stream = Patient::new(TokioIo::new(stream), patient, activity.clone());
-            return self.http1(stream, (peer, None), Scheme::HTTP, activity).await;
+            let stream = Patient::new(TokioIo::new(stream), patient, None);
+            let arrival = self.arrival(peer, None);
+            return self.http1(stream, arrival, activity).await;
         };
         let shaking = timeout(self.settings.header_timeout.min(HANDSHAKE_TIMEOUT), tls.accept(stream));
         let stream = tokio::select! {
@@ -99,34 +97,37 @@ impl Serving {
             () = reached(&mut self.phases, Phase::Draining) => return,
         };
         let is_h2 = ServerTls::agreed_on_h2(&stream);
-        let shown = tls.shown_by(&stream).map(Arc::new);
-        let stream = Patient::new(TokioIo::new(stream), patient, activity.clone());
+        let mut arrival = self.arrival(peer, tls.shown_by(&stream).map(Arc::new));
+        arrival.is_tls = true;
+        // Over HTTP/1.1 the HTTP library watches the head of the one request, and nobody else asks when bytes came.
+        let watched = is_h2.then(|| activity.clone());
+        let stream = Patient::new(TokioIo::new(stream), patient, watched);
         if is_h2 {
-            self.http2(stream, (peer, shown), activity).await
+            self.http2(stream, arrival, activity).await
         } else {
-            self.http1(stream, (peer, shown), Scheme::HTTPS, activity).await
+            self.http1(stream, arrival, activity).await
         }
     }
 
-    async fn http1<S>(mut self, stream: S, (peer, shown): Who, scheme: Scheme, activity: Activity)
+    fn arrival(&self, peer: SocketAddr, certificate: Option<Arc<ClientCertificate>>) -> Arrival {
+        Arrival { peer: Some(peer), is_tls: false, certificate, ending: Some(self.ending.clone()) }
+    }
+
+    async fn http1<S>(mut self, stream: S, arrival: Arrival, activity: Activity)
     where
         S: Read + Write + Unpin + Send + 'static,
     {
-        let asked = Arc::new(AtomicBool::new(false));
+        let (asked, arrival) = (Arc::new(AtomicBool::new(false)), Arc::new(arrival));
+        let peer = arrival.peer;
         let service = service_fn({
             let asked = asked.clone();
-            let (answerer, ending) = (self.answerer.clone(), self.ending.clone());
+            let answerer = self.answerer.clone();
             move |request: Request<Incoming>| {
                 asked.store(true, Ordering::Relaxed);
                 activity.asked();
                 let mut request = request.map(Body::new);
                 name_host(&mut request);
-                request.extensions_mut().insert(Peer(peer));
-                if let Some(shown) = &shown {
-                    request.extensions_mut().insert(Arc::clone(shown));
-                }
-                request.extensions_mut().insert(scheme.clone());
-                request.extensions_mut().insert(ending.clone());
+                request.extensions_mut().insert(Arc::clone(&arrival));
                 let (answering, activity) = (answer(&answerer, request), activity.clone());
                 async move {
                     let answer = answering.await;
@@ -160,26 +161,23 @@ impl Serving {
             }
         };
         if let Err(error) = ended {
-            debug!(%peer, error = %Chain(&error), "connection ended early");
+            debug!(peer = peer.map(display), error = %Chain(&error), "connection ended early");
         }
     }
 
-    async fn http2<S>(mut self, stream: S, (peer, shown): Who, activity: Activity)
+    async fn http2<S>(mut self, stream: S, arrival: Arrival, activity: Activity)
     where
         S: Read + Write + Unpin + Send + 'static,
     {
+        let arrival = Arc::new(arrival);
+        let peer = arrival.peer;
         let service = service_fn({
-            let (answerer, ending, activity) = (self.answerer.clone(), self.ending.clone(), activity.clone());
+            let (answerer, activity) = (self.answerer.clone(), activity.clone());
             move |request: Request<Incoming>| {
                 let open = activity.request();
                 let mut request = request.map(Body::new);
                 name_host(&mut request);
-                request.extensions_mut().insert(Peer(peer));
-                if let Some(shown) = &shown {
-                    request.extensions_mut().insert(Arc::clone(shown));
-                }
-                request.extensions_mut().insert(Scheme::HTTPS);
-                request.extensions_mut().insert(ending.clone());
+                request.extensions_mut().insert(Arc::clone(&arrival));
                 let answering = answer(&answerer, request);
                 async { Ok::<_, Infallible>(answering.await.map(|body| open.answered(body))) }
             }
@@ -194,7 +192,7 @@ impl Serving {
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = activity.ended(idle, untaken) => {
-                debug!(%peer, "nothing goes on over the connection");
+                debug!(peer = peer.map(display), "nothing goes on over the connection");
                 connection.as_mut().graceful_shutdown();
                 // What has been written on is let go out; who takes none of it is left.
                 match timeout(untaken.min(HANDSHAKE_TIMEOUT), connection).await {
@@ -211,7 +209,7 @@ impl Serving {
             }
         };
         if let Err(error) = ended {
-            debug!(%peer, error = %Chain(&error), "connection ended early");
+            debug!(peer = peer.map(display), error = %Chain(&error), "connection ended early");
         }
     }
 }

@@ -17,14 +17,21 @@ use super::activity::Activity;
 pub(super) struct Patient<S> {
     stream: S,
     write_timeout: Duration,
-    activity: Activity,
+    /// Told of whatever comes and goes, where somebody wants to know.
+    activity: Option<Activity>,
     /// Runs while there is something to write that the peer does not take.
     stall: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Patient<S> {
-    pub(super) fn new(stream: S, write_timeout: Duration, activity: Activity) -> Self {
+    pub(super) fn new(stream: S, write_timeout: Duration, activity: Option<Activity>) -> Self {
         Self { stream, write_timeout, activity, stall: None }
+    }
+
+    fn moved(&self) {
+        if let Some(activity) = &self.activity {
+            activity.moved();
+        }
     }
 
     fn patiently<T>(&mut self, context: &mut Context<'_>, wrote: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -48,7 +55,7 @@ impl<S: Read + Unpin> Read for Patient<S> {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if read.is_ready() {
-            self.activity.moved();
+            self.moved();
         }
         read
     }
@@ -62,7 +69,7 @@ impl<S: Write + Unpin> Write for Patient<S> {
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(context, bytes);
         if wrote.is_ready() {
-            self.activity.moved();
+            self.moved();
         }
         self.patiently(context, wrote)
     }
@@ -74,7 +81,7 @@ impl<S: Write + Unpin> Write for Patient<S> {
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
         if wrote.is_ready() {
-            self.activity.moved();
+            self.moved();
         }
         self.patiently(context, wrote)
     }

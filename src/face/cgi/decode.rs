@@ -9,14 +9,19 @@ use std::{
     borrow::Cow,
     ffi::{OsStr, OsString},
     net::{IpAddr, SocketAddr},
+    sync::Arc,
 };
 
 use axum::body::Body;
-use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header, uri::Scheme};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use super::Input;
-use crate::{face::Peer, gateway::Face, upstream::http::remove_hop_by_hop};
+use crate::{
+    face::{Arrival, Ending},
+    gateway::Face,
+    upstream::http::remove_hop_by_hop,
+};
 
 /// The path under which a web server has us (`SCRIPT_NAME`), without a slash at its end; the request's extensions hold
 /// it, and what is told of endpoints begins with it.
@@ -103,12 +108,9 @@ pub fn request(variables: &[(OsString, OsString)], input: Input) -> Result<Reque
     if let Some(mount) = variables.mount() {
         extensions.insert(mount);
     }
-    if variables.is_tls() {
-        extensions.insert(Scheme::HTTPS);
-    }
-    if let Some(peer) = variables.peer() {
-        extensions.insert(peer);
-    }
+    // Nothing changes while one request is served, so no stream of changes may hold the process.
+    let (peer, is_tls, ending) = (variables.peer(), variables.is_tls(), Some(Ending::at_once()));
+    extensions.insert(Arc::new(Arrival { peer, is_tls, ending, ..Arrival::default() }));
     Ok(request)
 }
 
@@ -232,10 +234,10 @@ impl Variables<'_> {
         name.starts_with('/').then(|| Mount(name.into()))
     }
 
-    fn peer(&self) -> Option<Peer> {
+    fn peer(&self) -> Option<SocketAddr> {
         let address: IpAddr = self.text("REMOTE_ADDR")?.parse().ok()?;
         let port = self.text("REMOTE_PORT").and_then(|port| port.parse().ok());
-        Some(Peer(SocketAddr::new(address, port.unwrap_or_default())))
+        Some(SocketAddr::new(address, port.unwrap_or_default()))
     }
 }
 
@@ -299,8 +301,9 @@ mod tests {
                 "mcp-protocol-version: 2026-07-28",
             ]
         );
-        assert_eq!(head.extensions.get::<Peer>().unwrap().0.ip().to_string(), "192.0.2.7");
-        assert_eq!(head.extensions.get(), Some(&Scheme::HTTPS));
+        let arrival = Arrival::of(&head.extensions);
+        assert_eq!(arrival.peer.unwrap().ip().to_string(), "192.0.2.7");
+        assert!(arrival.is_tls);
         assert_eq!(head.extensions.get::<Mount>().unwrap().as_str(), "/cgi-bin/tools");
     }
 

@@ -28,7 +28,7 @@ pub use self::{
     checks::{Quoted, Refused},
     page::Page,
 };
-use super::{Network, Peer, guard::Guard, proxies};
+use super::{Arrival, Network, guard::Guard, proxies};
 use crate::observe::{MeterSource, Reading, Words};
 
 const REFUSED_HOST: &str = "host";
@@ -186,11 +186,12 @@ impl Door {
         let checks = self.checks.load();
         let host = checks.check_host(&head.uri, &head.headers)?;
         let page = checks.check_origin(&head.headers, host.as_ref())?;
-        if let Some(Peer(peer)) = head.extensions.get() {
-            let peer = *peer;
+        if let Some(peer) = Arrival::of(&head.extensions).peer {
             if !proxies::is_trusted(peer.ip(), &checks.trusted_proxies) {
                 // Nobody's word, and upstreams decide by it.
-                FORWARDED.iter().for_each(|name| drop(head.headers.remove(name)));
+                let told: Vec<HeaderName> =
+                    head.headers.keys().filter(|name| FORWARDED.contains(name)).cloned().collect();
+                told.iter().for_each(|name| drop(head.headers.remove(name)));
             }
             let caller = proxies::caller(peer.ip(), &head.headers, &checks.trusted_proxies);
             head.extensions.insert(caller);

@@ -14,7 +14,7 @@ use super::{
     session::Session,
 };
 use crate::{
-    face::{Ending, caller_of, came_by, guard::Guard, span_of},
+    face::{Arrival, caller_of, came_by, guard::Guard, span_of},
     gateway::Face,
     observe::{RequestId, Span},
     seal::Seal,
@@ -174,7 +174,7 @@ impl<'a> Carrier<'a> {
 
     /// Ready when what the message came by is about to end.
     pub(super) async fn ending(self) {
-        match self.head().extensions.get::<Ending>().cloned() {
+        match Arrival::of(&self.head().extensions).ending.clone() {
             Some(ending) => ending.come().await,
             None => std::future::pending().await,
         }

@@ -69,7 +69,7 @@ use self::{
     stream::Answering,
     vouched::Vouched,
 };
-use super::{Ending, door::Door};
+use super::{Arrival, Ending, door::Door};
 use crate::gateway::Gateway;
 
 pub use peer::PeerAddress;
@@ -180,7 +180,7 @@ impl Mcp {
             (Ok(_), Ok(_)) => return answer::wrong_method(METHODS_WITHOUT_STREAM),
             (Err(refusal), _) | (_, Err(refusal)) => return refuse(refusal),
         };
-        let ending = head.extensions.get::<Ending>().cloned();
+        let ending = Arrival::of(&head.extensions).ending.clone();
         if ending.as_ref().is_some_and(Ending::has_come) {
             return answer::wrong_method(METHODS_WITHOUT_STREAM);
         }

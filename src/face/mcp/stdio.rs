@@ -34,7 +34,12 @@ use super::{
     session::Session,
     subscriptions,
 };
-use crate::{face::Ending, gateway::Face, observe::RequestId, upstream::Caller};
+use crate::{
+    face::{Arrival, Ending},
+    gateway::Face,
+    observe::RequestId,
+    upstream::Caller,
+};
 
 /// How many requests may be in flight at once; one more is refused, so that cancellations and answers are still read.
 const IN_FLIGHT_LIMIT: usize = 256;
@@ -196,7 +201,8 @@ impl Conversation {
     /// What stands beside a message.
     fn head(&self) -> Parts {
         let mut head = self.said.head();
-        head.extensions.insert(Ending::new(self.ending.subscribe()));
+        let ending = Some(Ending::new(self.ending.subscribe()));
+        head.extensions.insert(Arc::new(Arrival { ending, ..Arrival::default() }));
         head
     }
 

@@ -10,7 +10,6 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts,
-    uri::Scheme,
 };
 use http_body::Body as _;
 use tracing::{info, warn};
@@ -18,7 +17,7 @@ use tracing::{info, warn};
 use super::{answer, refuse};
 use crate::{
     face::{
-        Peer, caller_of, came_by,
+        Arrival, caller_of, came_by,
         door::{BodyError, is_coded},
         guard::Guard,
         span_of,
@@ -125,9 +124,9 @@ fn unfit(parts: &Parts) -> Option<(StatusCode, String)> {
 }
 
 fn tell_who_asks(parts: &mut Parts) {
-    let peer = parts.extensions.get::<Peer>().map(|peer| peer.0.ip().to_canonical().to_string());
+    let arrival = Arrival::of(&parts.extensions);
+    let peer = arrival.peer.map(|peer| peer.ip().to_canonical().to_string());
     // `serve` tells by which scheme the request came.
-    let is_tls = parts.extensions.get() == Some(&Scheme::HTTPS);
     let headers = &mut parts.headers;
     if let Some(peer) = peer {
         let before = joined(headers, &FORWARDED_FOR);
@@ -142,7 +141,8 @@ fn tell_who_asks(parts: &mut Parts) {
         headers.insert(FORWARDED_HOST, host);
     }
     if !headers.contains_key(FORWARDED_PROTO) {
-        headers.insert(FORWARDED_PROTO, HeaderValue::from_static(if is_tls { "https" } else { "http" }));
+        headers
+            .insert(FORWARDED_PROTO, HeaderValue::from_static(if arrival.is_tls { "https" } else { "http" }));
     }
     headers.append(header::VIA, VIA);
 }
