@@ -165,7 +165,7 @@ impl Message {
     pub fn bytes(&self) -> usize {
         match &self.content.block {
             Block::Text(Text::Plain(text) | Text::Error(text)) => text.len(),
-            Block::Text(Text::Shared(text)) => text.as_str().len(),
+            Block::Text(Text::Shared(text)) => text.len(),
             Block::Text(Text::OfStructure) => 0,
             Block::Image { data, .. } | Block::Audio { data, .. } => data.len(),
             Block::ResourceLink { uri, .. } => uri.len(),
@@ -179,8 +179,7 @@ impl Message {
 fn alone(block: Block, structured: Option<&Structured>) -> Block {
     match (block, structured) {
         (Block::Text(Text::OfStructure), Some(structured)) => {
-            let shared = Text::shared(structured.json().bytes().clone());
-            Block::Text(shared.unwrap_or_else(|| Text::Plain(structured.json().as_str().to_owned())))
+            Block::Text(Text::Shared(structured.json().shared().clone()))
         }
         (block, _) => block,
     }

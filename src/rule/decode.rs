@@ -3,6 +3,7 @@
 use std::{borrow::Cow, str::FromStr};
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use encoding_rs::{Encoding, UTF_8};
 
 use super::declared::declared;
@@ -37,8 +38,8 @@ impl Charset {
 /// A reply's body as text, and how it was read.
 #[derive(Debug, Clone)]
 pub(crate) struct Decoded {
-    /// UTF-8; the body's own bytes wherever they are that already.
-    pub(crate) text: Bytes,
+    /// The body's own bytes wherever they are UTF-8 already.
+    pub(crate) text: ByteString,
     /// The charset it was read as.
     pub(crate) charset: &'static str,
     /// Who said so: `the rule`, `a byte order mark`, `Content-Type`, `<meta>`, `the XML declaration`, `default`.
@@ -47,7 +48,7 @@ pub(crate) struct Decoded {
 
 impl Decoded {
     pub(crate) fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.text).expect("text was checked or converted to UTF-8 when it was decoded")
+        &self.text
     }
 }
 
@@ -62,23 +63,27 @@ pub(crate) fn decode(reply: &Reply, body: &Bytes, rule: Option<Charset>) -> Resu
     let (encoding, mark, because) = encoding_of(reply, body, rule)?;
     let body = body.slice(mark..);
     if encoding == UTF_8 {
-        if std::str::from_utf8(&body).is_err() {
+        let Ok(text) = ByteString::try_from(body) else {
             let hint = if because == "default" {
                 ", and nothing names a charset; a rule can, with `charset`"
             } else {
                 ""
             };
             return Err(format!("expected text in UTF-8, found bytes that are not{hint}"));
-        }
-        if body.contains(&0) {
+        };
+        if memchr::memchr(0, text.as_bytes()).is_some() {
             return Err("expected text, found zero bytes; text in UTF-16 is named with `charset`".to_owned());
         }
-        return Ok(Decoded { text: body, charset: encoding.name(), because });
+        return Ok(Decoded { text, charset: encoding.name(), because });
     }
-    match encoding.decode_without_bom_handling_and_without_replacement(&body) {
+    let text = match encoding.decode_without_bom_handling_and_without_replacement(&body) {
         // ASCII bytes mean the same in most charsets; keep the body's own.
-        Some(Cow::Borrowed(_)) => Ok(Decoded { text: body, charset: encoding.name(), because }),
-        Some(Cow::Owned(text)) => Ok(Decoded { text: text.into(), charset: encoding.name(), because }),
+        Some(Cow::Borrowed(_)) => ByteString::try_from(body.clone()).ok(),
+        Some(Cow::Owned(text)) => Some(text.into()),
+        None => None,
+    };
+    match text {
+        Some(text) => Ok(Decoded { text, charset: encoding.name(), because }),
         None => Err(format!("expected text in {}, found bytes that it has not", encoding.name())),
     }
 }

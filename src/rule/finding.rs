@@ -126,7 +126,7 @@ fn found_words(found: &Extracted) -> String {
     match found {
         Extracted::Raw(json) => capped(json.as_str(), LONGEST_TRACED),
         Extracted::Value(value) => capped(&value.to_string(), LONGEST_TRACED),
-        Extracted::Text(text) => format!("{:?}", capped(&String::from_utf8_lossy(text), LONGEST_TRACED)),
+        Extracted::Text(text) => format!("{:?}", capped(text, LONGEST_TRACED)),
         Extracted::Block(_) => "a block".to_owned(),
         Extracted::Answered(Answered { content, value, verdict }) => {
             let verdict = match verdict {

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use serde_json::{Map, Value};
 
 use super::{
@@ -56,7 +57,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The same reply with another text: one that was found in it.
-    pub(super) fn of_text(&self, text: Bytes) -> Self {
+    pub(super) fn of_text(&self, text: ByteString) -> Self {
         let inner = Self::new(self.reply, self.body, self.facts, None).with_most_values(self.most_values);
         let (charset, because) = ("UTF-8", "what was found");
         Self { text: OnceCell::from(Ok(Decoded { text, charset, because })), ..inner }
@@ -93,12 +94,12 @@ impl<'a> Reading<'a> {
         self.decoded().map(Decoded::as_str)
     }
 
-    pub(crate) fn text_bytes(&self) -> Result<&Bytes, String> {
+    pub(crate) fn shared_text(&self) -> Result<&ByteString, String> {
         self.decoded().map(|decoded| &decoded.text)
     }
 
     pub(crate) fn checked_json(&self) -> Result<JsonText, String> {
-        JsonText::check(self.text_bytes()?).map_err(|error| error.to_string())
+        JsonText::check_text(self.shared_text()?).map_err(|error| error.to_string())
     }
 
     /// The reply read as JSON, whatever its media type says; `None` when it is not, or has too many values.

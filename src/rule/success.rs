@@ -1,6 +1,6 @@
 //! How a reply becomes a success.
 
-use bytes::Bytes;
+use bytestring::ByteString;
 use serde_json::Value;
 
 use super::{
@@ -38,7 +38,7 @@ pub struct SuccessRule {
 }
 
 /// A structure within its limit, what was left out, and the text of the reply where that is the whole value.
-type Limited = (Option<Structured>, Option<Cut>, Option<Bytes>);
+type Limited = (Option<Structured>, Option<Cut>, Option<ByteString>);
 
 /// Why a reply gives no success.
 pub(super) enum Failed {
@@ -212,7 +212,7 @@ impl Job<'_> {
         limit: &Limit,
         reading: &Reading<'_>,
         structured: Structured,
-        whole_text: Option<Bytes>,
+        whole_text: Option<ByteString>,
     ) -> Result<Limited, Failed> {
         let output = self.translator.output.as_ref();
         let (structured, cut) = limit
@@ -229,13 +229,13 @@ impl Job<'_> {
         &self,
         reading: &Reading<'_>,
         block: Option<Content>,
-        whole_text: Option<Bytes>,
+        whole_text: Option<ByteString>,
         structured: Option<&Structured>,
     ) -> Shown {
         let made = |content| Shown { content, text: TextKind::Made };
         match block {
             Some(block) => made(block),
-            None if structured.is_none() && whole_text.as_ref().is_none_or(Bytes::is_empty) => {
+            None if structured.is_none() && whole_text.as_ref().is_none_or(|text| text.is_empty()) => {
                 made(Content::text(words_of_nothing(reading.reply)))
             }
             None => match default_text(whole_text, structured) {
@@ -346,10 +346,7 @@ pub fn words_of_nothing(reply: &Reply) -> String {
 }
 
 /// The default text of a block: the text of the reply where that is the whole value, else the structure's JSON.
-fn default_text(whole_text: Option<Bytes>, structured: Option<&Structured>) -> Text {
+fn default_text(whole_text: Option<ByteString>, structured: Option<&Structured>) -> Text {
     let is_string = structured.is_none_or(|structured| structured.json().as_str().starts_with('"'));
-    whole_text
-        .filter(|text| is_string && !text.is_empty())
-        .and_then(Text::shared)
-        .unwrap_or(Text::OfStructure)
+    whole_text.filter(|text| is_string && !text.is_empty()).map_or(Text::OfStructure, Text::Shared)
 }

@@ -72,7 +72,7 @@ pub(super) fn content_words(content: &[Content]) -> String {
         Block::Text(Text::Plain(text) | Text::Error(text)) => {
             format!("text {:?}", capped(text, LONGEST_TRACED))
         }
-        Block::Text(Text::Shared(text)) => format!("text {:?}", capped(text.as_str(), LONGEST_TRACED)),
+        Block::Text(Text::Shared(text)) => format!("text {:?}", capped(text, LONGEST_TRACED)),
         Block::Text(Text::OfStructure) => "text: the structure as JSON".to_owned(),
         Block::Image { mime_type, .. } => format!("image of {mime_type}"),
         Block::Audio { mime_type, .. } => format!("audio of {mime_type}"),

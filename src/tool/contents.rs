@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_block_is_text_or_blob_of_a_type() {
-        let shared = || Block::Text(Text::shared(Bytes::from_static(b"<p>")).unwrap());
+        let shared = || Block::Text(Text::Shared("<p>".into()));
         check(vec![shared()], None, json!([{ "uri": "r://x", "mimeType": "text/html", "text": "<p>" }]));
         check(
             vec![shared()],

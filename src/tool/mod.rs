@@ -27,8 +27,7 @@ pub use fault::Fault;
 pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, values_within};
 pub use name::{ToolName, ToolNameError};
 pub use result::{
-    Annotations, Block, Content, ErrorFormat, Outcome, ResourceBody, SentBlock, SharedText, Structured, Text,
-    ToolResult,
+    Annotations, Block, Content, ErrorFormat, Outcome, ResourceBody, SentBlock, Structured, Text, ToolResult,
 };
 pub use schema::{Schema, SchemaError, kind_of, type_of};
 pub use violation::Violation;

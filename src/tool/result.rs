@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
+use bytestring::ByteString;
 use serde_json::{Map, Value};
 
 use super::{Fault, JsonText};
@@ -115,17 +115,13 @@ pub struct SentBlock {
 pub enum Text {
     /// A text made for this result.
     Plain(String),
-    /// An upstream's bytes, checked to be UTF-8, shared rather than copied.
-    Shared(SharedText),
+    /// An upstream's bytes, shared rather than copied.
+    Shared(ByteString),
     /// A message, shown as the JSON text `{"error": "…"}`.
     Error(String),
     /// The result's structure, as JSON text: escaped straight into the response, never built beforehand.
     OfStructure,
 }
-
-/// UTF-8 text in shared bytes.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SharedText(Bytes);
 
 /// The contents of an embedded document.
 #[derive(Debug, Clone, PartialEq)]
@@ -201,7 +197,7 @@ impl Block {
     pub fn text(&self, structured: Option<&Structured>) -> Option<Cow<'_, str>> {
         match self {
             Self::Text(Text::Plain(text) | Text::Error(text)) => Some(text.into()),
-            Self::Text(Text::Shared(text)) => Some(text.as_str().into()),
+            Self::Text(Text::Shared(text)) => Some(Cow::Borrowed(text)),
             Self::Text(Text::OfStructure) => {
                 Some(structured.map_or_else(String::new, |s| s.json().as_str().to_owned()).into())
             }
@@ -281,19 +277,5 @@ impl Content {
 impl From<Block> for Content {
     fn from(block: Block) -> Self {
         Self { block, annotations: None }
-    }
-}
-
-impl Text {
-    /// Text of an upstream's bytes; `None` when they are not UTF-8.
-    pub fn shared(bytes: Bytes) -> Option<Self> {
-        std::str::from_utf8(&bytes).is_ok().then_some(Self::Shared(SharedText(bytes)))
-    }
-}
-
-impl SharedText {
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("text was checked to be UTF-8 when it was made")
     }
 }

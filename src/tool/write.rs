@@ -175,7 +175,7 @@ fn write_media(kind: &str, data: &str, mime_type: &str, out: &mut Vec<u8>) {
 fn write_text(text: &Text, structured: Option<&Structured>, shapes: Shapes, out: &mut Vec<u8>) {
     match text {
         Text::Plain(text) => write_escaped(text, out),
-        Text::Shared(text) => write_escaped(text.as_str(), out),
+        Text::Shared(text) => write_escaped(text, out),
         Text::Error(message) => {
             out.extend_from_slice(b"\"{\\\"error\\\":");
             let mut quoted = Vec::new();

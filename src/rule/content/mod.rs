@@ -246,7 +246,7 @@ pub(in crate::rule) fn render(
     let mut add = |block: Shown| {
         let length = match &block.content.block {
             Block::Text(Text::Plain(text)) if text.trim().is_empty() => return Ok(()),
-            Block::Text(Text::Shared(text)) if text.as_str().trim().is_empty() => return Ok(()),
+            Block::Text(Text::Shared(text)) if text.trim().is_empty() => return Ok(()),
             Block::Text(Text::Plain(text) | Text::Error(text)) => text.len(),
             Block::Image { data, .. } | Block::Audio { data, .. } => data.len(),
             Block::Resource { body: ResourceBody::Text(body) | ResourceBody::Blob(body), .. } => body.len(),

@@ -24,9 +24,7 @@ impl Payload {
         };
         Ok(match self {
             Self::Text(template) => Block::Text(Text::Plain(render(template)?)),
-            Self::Verbatim => {
-                Block::Text(Text::shared(reading.text_bytes()?.clone()).ok_or("the text is not UTF-8")?)
-            }
+            Self::Verbatim => Block::Text(Text::Shared(reading.shared_text()?.clone())),
             Self::Json => match structured {
                 Some(_) => Block::Text(Text::OfStructure),
                 None => return Err("expected a value to show as JSON, found none".to_owned()),

@@ -5,6 +5,7 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 use bytes::Bytes;
+use bytestring::ByteString;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
@@ -188,10 +189,10 @@ fn protocol_error(message: &JsonText, error: &RawValue) -> Result<Answered, Stri
 
 /// The value of a text: the JSON that it holds, or itself.
 fn lifted(text: &str) -> Extracted {
-    let bytes = Bytes::from(text.to_owned());
-    match JsonText::check(&bytes) {
+    let text = ByteString::from(text);
+    match JsonText::check_text(&text) {
         Ok(json) => Extracted::Raw(json),
-        Err(_) => Extracted::Text(bytes),
+        Err(_) => Extracted::Text(text),
     }
 }
 
@@ -296,7 +297,7 @@ mod tests {
         let value = answer(json).map(|answered| match answered.value {
             Some(value) => match *value {
                 Extracted::Raw(json) => json.parse().to_string(),
-                Extracted::Text(text) => Value::from(String::from_utf8_lossy(&text)).to_string(),
+                Extracted::Text(text) => Value::from(&*text).to_string(),
                 other => panic!("found {other:?}"),
             },
             None => "none".to_owned(),

@@ -20,7 +20,7 @@ mod text;
 mod typing;
 mod xml;
 
-use bytes::Bytes;
+use bytestring::ByteString;
 use serde_json::Value;
 
 pub(crate) use self::mcp::{Answered, Verdict};
@@ -128,7 +128,7 @@ pub(crate) enum Extracted {
     /// A value.
     Value(Value),
     /// The whole text, as a string value that is not built until somebody needs it.
-    Text(Bytes),
+    Text(ByteString),
     /// A block of content and no value.
     Block(Content),
     /// What an MCP server answered: blocks, and the value in them.
@@ -262,7 +262,7 @@ impl Extractor {
     }
 
     /// What is found, which must be a text.
-    fn text(&self, reading: &Reading<'_>) -> Result<Bytes, String> {
+    fn text(&self, reading: &Reading<'_>) -> Result<ByteString, String> {
         match self.extract(reading)? {
             Extracted::Text(text) => Ok(text),
             found => match found.into_value(reading)? {
@@ -324,7 +324,7 @@ impl Extracted {
         match self {
             Self::Raw(json) => reading.tree_of(json),
             Self::Value(value) => Ok(value.clone()),
-            Self::Text(text) => Ok(Value::String(String::from_utf8_lossy(text).into_owned())),
+            Self::Text(text) => Ok(Value::String(text.to_string())),
             Self::Answered(Answered { value: Some(value), .. }) => value.to_value(reading),
             Self::Block(_) | Self::Answered(_) => {
                 Err("expected a value, found bytes without structure".to_owned())

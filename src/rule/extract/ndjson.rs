@@ -15,9 +15,9 @@ pub struct NdJson {
 
 impl NdJson {
     pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Extracted, String> {
-        let bytes = reading.text_bytes()?;
+        let whole = reading.shared_text()?;
         let mut documents = 0_usize;
-        let mut list = Vec::with_capacity(bytes.len() + 2);
+        let mut list = Vec::with_capacity(whole.len() + 2);
         list.push(b'[');
         for (index, line) in reading.text()?.lines().enumerate() {
             let line = line.trim_matches(|c: char| c.is_whitespace() || c == '\u{1e}');
@@ -28,7 +28,7 @@ impl NdJson {
             if documents > RECORD_LIMIT {
                 return Err(format!("expected at most {RECORD_LIMIT} documents, found more"));
             }
-            JsonText::check(&bytes.slice_ref(line.as_bytes())).map_err(|error| {
+            JsonText::check_text(&whole.slice_ref(line)).map_err(|error| {
                 format!("line {}: expected a JSON document, found something else: {}", index + 1, error.what)
             })?;
             if documents > 1 {

@@ -1,5 +1,7 @@
 //! `text`: the whole text as one string.
 
+use bytestring::ByteString;
+
 use super::Extracted;
 use crate::rule::reading::Reading;
 
@@ -12,12 +14,12 @@ pub struct Text {
 
 impl Text {
     pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Extracted, String> {
-        let bytes = reading.text_bytes()?;
+        let whole = reading.shared_text()?;
         if !self.trim {
-            return Ok(Extracted::Text(bytes.clone()));
+            return Ok(Extracted::Text(whole.clone()));
         }
         let text = reading.text()?.trim();
         // An empty slice may lie anywhere, which `slice_ref` does not take.
-        Ok(Extracted::Text(if text.is_empty() { bytes.slice(..0) } else { bytes.slice_ref(text.as_bytes()) }))
+        Ok(Extracted::Text(if text.is_empty() { ByteString::new() } else { whole.slice_ref(text) }))
     }
 }

@@ -159,7 +159,7 @@ impl Limit {
             let text = match &block.content.block {
                 Block::Text(text) if block.text != TextKind::Json => match text {
                     Text::Plain(text) | Text::Error(text) => text.as_str(),
-                    Text::Shared(text) => text.as_str(),
+                    Text::Shared(text) => text,
                     Text::OfStructure => "",
                 },
                 _ => "",

@@ -45,9 +45,7 @@ impl Redaction {
         let block = match block {
             Block::Text(Text::Plain(text)) => Block::Text(Text::Plain(self.capped(&text, limit_bytes))),
             Block::Text(Text::Error(text)) => Block::Text(Text::Error(self.capped(&text, limit_bytes))),
-            Block::Text(Text::Shared(text)) => {
-                Block::Text(Text::Plain(self.capped(text.as_str(), limit_bytes)))
-            }
+            Block::Text(Text::Shared(text)) => Block::Text(Text::Plain(self.capped(&text, limit_bytes))),
             Block::AsSent(sent) => self.sent(sent, limits),
             Block::ResourceLink { uri, name, description, mime_type } => Block::ResourceLink {
                 uri: hide(uri),

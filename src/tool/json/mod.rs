@@ -4,6 +4,7 @@ mod escape;
 mod scan;
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use memchr::memmem;
 use serde_json::{Value, value::RawValue};
 
@@ -28,7 +29,7 @@ const PARSER_KEYS: &str = "$serde_json::private::";
 /// text (`1.0`, `12345678901234567890`). Cloning shares the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonText {
-    text: Bytes,
+    text: ByteString,
     counts: Counts,
 }
 
@@ -86,7 +87,17 @@ impl JsonText {
     ///
     /// [`JsonError`] when they are not, when they are not UTF-8, or when they nest too deep.
     pub fn check(bytes: &Bytes) -> Result<Self, JsonError> {
-        let text = str::from_utf8(bytes).map_err(|_| JsonError::of_parser(bytes))?;
+        let text = ByteString::try_from(bytes.clone()).map_err(|_| JsonError::of_parser(bytes))?;
+        Self::check_text(&text)
+    }
+
+    /// The same of text, which is known to be UTF-8.
+    ///
+    /// # Errors
+    ///
+    /// [`JsonError`] when it is not one JSON document, or when it nests too deep.
+    pub fn check_text(text: &ByteString) -> Result<Self, JsonError> {
+        let bytes = text.as_bytes();
         let counts = scan(text).map_err(|flaw| match flaw {
             Flaw::Grammar => JsonError::of_parser(bytes),
             Flaw::Depth(position) => JsonError::within(bytes, position, || {
@@ -96,36 +107,41 @@ impl JsonText {
                 JsonError::within(bytes, position, || "half of a surrogate pair in a string".into())
             }
         })?;
-        let text = text.trim_matches(is_space);
-        if let Some(position) = memmem::find(text.as_bytes(), PARSER_KEYS.as_bytes()) {
+        let json = text.trim_matches(is_space);
+        if let Some(position) = memmem::find(json.as_bytes(), PARSER_KEYS.as_bytes()) {
             return Err(JsonError::at(
-                text.as_bytes(),
+                json.as_bytes(),
                 position,
                 "a key that the JSON parser keeps for itself".into(),
             ));
         }
-        Ok(Self { text: bytes.slice_ref(text.as_bytes()), counts })
+        Ok(Self { text: text.slice_ref(json), counts })
     }
 
     /// Writes a value down.
     pub fn of(value: &Value) -> Self {
-        let text = serde_json::to_vec(value).expect("a tree of JSON values has string keys only");
+        let text = serde_json::to_string(value).expect("a tree of JSON values has string keys only");
         Self { text: text.into(), counts: Counts::of(value) }
     }
 
     /// The text.
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.text).expect("JSON was checked to be UTF-8 when it was made")
+        &self.text
     }
 
     /// The text's bytes, shared.
     pub fn bytes(&self) -> &Bytes {
+        self.text.as_bytes()
+    }
+
+    /// The text, shared.
+    pub fn shared(&self) -> &ByteString {
         &self.text
     }
 
     /// Whether the document is an object.
     pub fn is_object(&self) -> bool {
-        self.text.first() == Some(&b'{')
+        self.text.starts_with('{')
     }
 
     /// Whether `tree`, which was read from this text, says all that the text says. A text in which an object has
@@ -136,7 +152,7 @@ impl JsonText {
 
     /// Reads the document into a tree.
     pub fn parse(&self) -> Value {
-        tree::read(&self.text).unwrap_or_default()
+        tree::read(self.text.as_bytes()).unwrap_or_default()
     }
 
     /// Whether a tree of the document would have at most so many values, lists and objects among them. Names of
@@ -150,7 +166,7 @@ impl JsonText {
             return Ok(());
         }
         // Only where the first comes that is too much is not known yet.
-        values_within(&self.text, most)
+        values_within(self.text.as_bytes(), most)
     }
 }
 
