@@ -47,7 +47,7 @@ where
                 // Something that is logged may log when it is shown.
                 let Ok(mut line) = line.try_borrow_mut() else { return Ok(false) };
                 line.clear();
-                let is_whole = write_line(event, &mut line)? && line.bytes().all(is_harmless);
+                let is_whole = write_line(event, &mut line)? && is_harmless(&line);
                 if is_whole {
                     line.push('\n');
                     writer.write_str(&line)?;
@@ -58,9 +58,11 @@ where
     }
 }
 
-/// Whether no terminal obeys it: nor what begins with it, which are the control characters of ISO 6429 and some letters.
-fn is_harmless(byte: u8) -> bool {
-    byte >= 0x20 && byte != 0x7f && byte != 0xc2
+/// Whether no terminal obeys any of it: nor what begins with 0xC2, which are the control characters of ISO 6429 and some
+/// letters. Looks at all of it, so that many bytes are looked at together.
+fn is_harmless(line: &str) -> bool {
+    let is_harmful = |byte: u8| (byte < 0x20) | (byte == 0x7f) | (byte == 0xc2);
+    !line.bytes().fold(false, |found, byte| found | is_harmful(byte))
 }
 
 /// Writes a line without its end; whether it is all of it.
@@ -133,8 +135,8 @@ impl Visit for Fields<'_> {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        let is_plain =
-            value.bytes().all(|byte| (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\');
+        let is_special = |byte: u8| (byte < 0x20) | (byte >= 0x7f) | (byte == b'"') | (byte == b'\\');
+        let is_plain = !value.bytes().fold(false, |found, byte| found | is_special(byte));
         if field.name() == "message" {
             self.write(field, format_args!("{value}"));
         } else if !is_plain {

@@ -109,18 +109,15 @@ impl Circuit {
 
     /// Lets a call through, or says how long to stay away.
     fn enter(self: &Arc<Self>, due: Instant, ticket: &Ticket) -> Result<Watch, UpstreamError> {
-        let now = Instant::now();
         let mut state = self.state();
-        match *state {
-            State::Closed { .. } => {}
-            State::Open { until } | State::HalfOpen { until } if now < until => {
+        if let State::Open { until } | State::HalfOpen { until } = *state {
+            let now = Instant::now();
+            if now < until {
                 self.rested.add();
                 return Err(UpstreamError::Resting { upstream: self.upstream.clone(), rest: until - now });
             }
             // Should the one that is on its way never come back, another is sent after the same while.
-            State::Open { .. } | State::HalfOpen { .. } => {
-                *state = State::HalfOpen { until: now + self.settings.rest };
-            }
+            *state = State::HalfOpen { until: now + self.settings.rest };
         }
         Ok(Watch { circuit: self.clone(), due, ticket: ticket.clone(), told: false })
     }

@@ -37,6 +37,17 @@ pub struct Reply {
     pub beside: Option<Box<Exit>>,
 }
 
+/// What a token is made of (RFC 9110, section 5.6.2).
+const TOKEN: [bool; 256] = {
+    let bytes = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let (mut among, mut index) = ([false; 256], 0);
+    while index < bytes.len() {
+        among[bytes[index] as usize] = true;
+        index += 1;
+    }
+    among
+};
+
 impl Reply {
     /// What a server answered.
     pub fn new(status: StatusCode, headers: HeaderMap, body: Bytes) -> Self {
@@ -50,10 +61,7 @@ impl Reply {
         const LONGEST_BYTES: usize = 255;
         let value = self.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
         let essence = value.split(';').next()?.trim();
-        let is_token = |part: &str| {
-            let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-            !part.is_empty() && part.bytes().all(is_token_byte)
-        };
+        let is_token = |part: &str| !part.is_empty() && part.bytes().all(|byte| TOKEN[usize::from(byte)]);
         let (kind, subtype) = essence.split_once('/')?;
         let good = is_token(kind) && is_token(subtype) && essence.len() <= LONGEST_BYTES;
         good.then(|| match essence.bytes().any(|byte| byte.is_ascii_uppercase()) {
