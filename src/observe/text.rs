@@ -135,7 +135,7 @@ impl Visit for Fields<'_> {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        let is_special = |byte: u8| (byte < 0x20) | (byte >= 0x7f) | (byte == b'"') | (byte == b'\\');
+        let is_special = |byte: u8| !(0x20..0x7f).contains(&byte) | (byte == b'"') | (byte == b'\\');
         let is_plain = !value.bytes().fold(false, |found, byte| found | is_special(byte));
         if field.name() == "message" {
             self.write(field, format_args!("{value}"));

@@ -224,11 +224,9 @@ impl Pool {
     fn close_old(&self) -> Option<Instant> {
         let now = Instant::now();
         let is_old = |since: Instant| now.saturating_duration_since(since) >= IDLE_TIMEOUT;
-        let mut closing = Vec::new();
         let mut kept = self.kept();
-        while let Some(idle) = kept.idle.pop_front_if(|idle| is_old(idle.since)) {
-            closing.push(idle);
-        }
+        let old = kept.idle.iter().take_while(|idle| is_old(idle.since)).count();
+        let closing: Vec<Idle> = kept.idle.drain(..old).collect();
         // Requests that are under way over it come to their end.
         let shared = kept.shared.take_if(|shared| is_old(shared.since) || shared.sender.is_closed());
         let next = kept.idle.front().map(|idle| idle.since);
