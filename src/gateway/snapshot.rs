@@ -44,13 +44,22 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// A snapshot over a table; the catalog is made of it.
+    /// A snapshot over a table, without prompts; the catalog is made of it.
     pub fn new(
         table: RouteTable,
         upstreams: HashMap<UpstreamName, Guarded>,
         passthrough: Option<Passthrough>,
     ) -> Self {
-        let prompts = PromptTable::default();
+        Self::with_prompts(table, PromptTable::default(), upstreams, passthrough)
+    }
+
+    /// A snapshot over tables.
+    pub fn with_prompts(
+        table: RouteTable,
+        prompts: PromptTable,
+        upstreams: HashMap<UpstreamName, Guarded>,
+        passthrough: Option<Passthrough>,
+    ) -> Self {
         Self {
             all: View::of(&table, &prompts, |_| true),
             views: Views::of(&table, &prompts),
@@ -87,14 +96,6 @@ impl Snapshot {
     #[must_use]
     pub fn with_passthrough_scopes(self, passthrough_scopes: Scopes) -> Self {
         Self { passthrough_scopes, ..self }
-    }
-
-    /// The same with prompts.
-    #[must_use]
-    pub fn with_prompts(self, prompts: PromptTable) -> Self {
-        let all = View::of(&self.table, &prompts, |_| true);
-        let views = Views::of(&self.table, &prompts);
-        Self { prompts, all, views, completes: OnceLock::new(), ..self }
     }
 
     /// The same, counted by these.

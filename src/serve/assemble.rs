@@ -236,8 +236,12 @@ impl Swap {
     /// Asks MCP servers for their tools, all at once and not longer than `patience`, so that the first clients find
     /// them. Those that do not answer are asked again later.
     pub async fn discover_first(&mut self, patience: Duration) {
+        let servers = self.servers();
+        if servers.is_empty() {
+            return;
+        }
         let mut asking = JoinSet::new();
-        for upstream in self.servers() {
+        for upstream in servers {
             asking.spawn(async move {
                 let tools = upstream.list_tools().await;
                 tools.ok().map(|tools| Found { upstream: upstream.name().clone(), tools })
@@ -342,11 +346,10 @@ impl Written {
         let passthrough =
             passthrough.and_then(|(name, settings)| upstreams.get(name)?.guards.passthrough(*settings));
         let prompts = self.prompts.iter().map(|file| Arc::clone(&file.prompt)).collect();
-        let snapshot = Snapshot::new(table, following, passthrough)
+        Ok(Snapshot::with_prompts(table, PromptTable::new(prompts), following, passthrough)
             .with_passthrough_scopes(self.passthrough_scopes.clone())
             .with_ways(ways, counts)
-            .guarded_by(guards);
-        Ok(snapshot.with_prompts(PromptTable::new(prompts)))
+            .guarded_by(guards))
     }
 }
 

@@ -325,8 +325,9 @@ async fn the_header_must_repeat_the_name_of_the_prompt() {
     let endpoint = Endpoint::new();
     let prompts = loaded.prompts.iter().map(|file| std::sync::Arc::clone(&file.prompt)).collect();
     let table = glossator::route::RouteTable::new(Vec::new()).unwrap();
-    let snapshot = glossator::gateway::Snapshot::new(table, Default::default(), None);
-    endpoint.gateway.replace(snapshot.with_prompts(glossator::prompt::PromptTable::new(prompts)));
+    let prompts = glossator::prompt::PromptTable::new(prompts);
+    let upstreams = Default::default();
+    endpoint.gateway.replace(glossator::gateway::Snapshot::with_prompts(table, prompts, upstreams, None));
     assert_eq!(endpoint.send(post.clone()).await.error(), (400, -32020));
     assert_eq!(endpoint.send(post.clone().without("mcp-name")).await.error(), (400, -32020));
     let encoded = post.header("mcp-name", "=?base64?cGxhaW4=?=");
