@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use self::builder::{Builder, Open, indentation};
 use super::{
     RECORD_LIMIT,
-    records::{Blocks, gather},
+    records::{Blocks, gather, lines},
     typing::Names,
 };
 use crate::rule::{
@@ -169,7 +169,7 @@ impl Pairs {
         let mut count = 0_usize;
         let too_many =
             |line: usize| format!("line {line}: expected at most {RECORD_LIMIT} pairs, found more");
-        for (index, line) in text.lines().enumerate() {
+        for (index, line) in lines(text).enumerate() {
             let bare = line.trim_start();
             if bare.is_empty() {
                 // What is said to go on does not go on after a blank line.
