@@ -33,6 +33,9 @@ impl fmt::Display for Booleans {
 /// since servers write them; `1,000`, `5 %`, `0x10` and `NaN` are not numbers here.
 pub(crate) fn to_number(text: &str) -> Option<Value> {
     let text = text.trim();
+    if let Some(plain) = plain_integer(text) {
+        return Some(plain);
+    }
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => ("-", &text[1..]),
         b'+' => ("", &text[1..]),
@@ -48,9 +51,22 @@ pub(crate) fn to_number(text: &str) -> Option<Value> {
     Some(Value::Number(number))
 }
 
+/// The number of a text that is one as JSON writes it, which needs no parser: digits that fit a word, and no zero before
+/// them.
+fn plain_integer(text: &str) -> Option<Value> {
+    const MOST_DIGITS: usize = 18;
+    let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
+    let is_plain =
+        digits.len() <= MOST_DIGITS && digits.first() != Some(&b'0') && digits.iter().all(u8::is_ascii_digit);
+    if is_plain { text.parse::<i64>().ok().map(Value::from) } else { None }
+}
+
 /// A whole number as JSON; `5.0` is one, as it is in JSON Schema, and `1.5e10`, as programs write large ones, is
 /// written out.
 pub(crate) fn to_integer(text: &str) -> Option<Value> {
+    if let Some(plain) = plain_integer(text.trim()) {
+        return Some(plain);
+    }
     let number = to_number(text)?;
     let written = number.to_string();
     if written.contains(['e', 'E']) {
@@ -277,5 +293,15 @@ mod tests {
         );
         let circular = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}});
         assert!(!by_schema(&mut json!("1"), circular.as_object().unwrap()));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_whole_number_of_any_length_is_the_one_that_the_parser_reads(text in "-?[1-9][0-9]{0,24}") {
+            let read: Option<Value> = serde_json::from_str(&text).ok();
+            proptest::prop_assert!(read.is_some());
+            proptest::prop_assert_eq!(to_number(&text), read.clone());
+            proptest::prop_assert_eq!(to_integer(&text), read);
+        }
     }
 }

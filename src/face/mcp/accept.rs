@@ -13,6 +13,9 @@ pub(super) enum Form {
     EventStream,
 }
 
+/// What clients say that they take, nearly all of them word for word.
+const USUAL: &str = "application/json, text/event-stream";
+
 /// What the client sends and what it takes.
 ///
 /// # Errors
@@ -21,6 +24,10 @@ pub(super) enum Form {
 pub(super) fn form(headers: &HeaderMap) -> Result<Form, Unfit> {
     if !is_json(headers) {
         return Err(Unfit::ContentType);
+    }
+    let mut said = headers.get_all(header::ACCEPT).iter();
+    if said.next().is_some_and(|value| value == USUAL) && said.next().is_none() {
+        return Ok(Form::Either);
     }
     let (mut json, mut stream, mut anything_said) = (false, false, false);
     for range in
