@@ -1,6 +1,7 @@
 //! Connects to an upstream: over TCP, through TLS, or to a socket of this machine.
 
 use std::{
+    future::Future,
     io,
     net::SocketAddr,
     path::Path,
@@ -13,9 +14,9 @@ use std::{
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+use tokio::{net::TcpStream, time::timeout};
 
 use crate::tls::{ClientStream, ClientTls};
 
@@ -62,11 +63,13 @@ impl Connector {
 
     /// A new connection.
     pub(super) async fn connect(&self) -> Result<Wire, BoxError> {
+        self.in_time(self.way.connect()).await?.map_err(Into::into)
+    }
+
+    /// What has to be there within the limit, too.
+    pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, BoxError> {
         let after = self.timeout;
-        match tokio::time::timeout(after, self.way.connect()).await {
-            Ok(connected) => connected.map_err(Into::into),
-            Err(_) => Err(ConnectTimedOut { after }.into()),
-        }
+        timeout(after, work).await.map_err(|_| ConnectTimedOut { after }.into())
     }
 }
 

@@ -161,12 +161,17 @@ impl Pool {
     }
 
     async fn connect(self: &Arc<Self>) -> Result<Connection, SendError> {
-        let speaks_h2 = self.speaks_h2.load(Ordering::Relaxed);
-        let _connecting = match speaks_h2 {
-            true => Some(self.connecting.lock().await),
+        // Where none is kept there is nothing to wait for.
+        let will_share = self.speaks_h2.load(Ordering::Relaxed) && self.idle_limit > 0;
+        let _connecting = match will_share {
+            // Whoever waits behind one that can't connect is told so as early as that one is.
+            true => {
+                let lock = self.connector.in_time(self.connecting.lock()).await;
+                Some(lock.map_err(SendError::Connect)?)
+            }
             false => None,
         };
-        if speaks_h2 && let Some(meanwhile) = self.take() {
+        if will_share && let Some(meanwhile) = self.take() {
             return Ok(meanwhile);
         }
         let wire = self.connector.connect().await.map_err(SendError::Connect)?;

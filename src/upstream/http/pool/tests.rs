@@ -11,6 +11,7 @@ use tokio::{
 };
 
 use super::*;
+use crate::upstream::http::ConnectTimedOut;
 
 /// A server that answers `ok` with a header, and how many connections to it were opened and are open.
 async fn server(header: &'static str) -> (Address, watch::Receiver<(usize, usize)>) {
@@ -116,4 +117,21 @@ async fn what_waits_too_long_is_closed_though_nobody_asks() {
     tokio::time::advance(IDLE_TIMEOUT + Duration::from_millis(10)).await;
     tokio::time::resume();
     seen.wait_for(|seen| *seen == (2, 0)).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_waits_for_another_to_connect_waits_no_longer_than_connecting_may_take() {
+    let address: Address = "http://127.0.0.1:9".parse().unwrap();
+    let settings = HttpSettings {
+        protocol: Protocol::Http2,
+        connect_timeout: Duration::from_millis(20),
+        ..HttpSettings::new("old".parse().unwrap(), address.clone())
+    };
+    let pool = Pool::new(&settings, &address, Connector::new(&settings, &address, address.ip()));
+    let _connecting = pool.connecting.lock().await;
+    match pool.send(request(&address)).await {
+        Err(SendError::Connect(error)) => assert!(error.is::<ConnectTimedOut>(), "{error}"),
+        Err(SendError::Exchange { error, .. }) => panic!("{error}"),
+        Ok(_) => panic!("there is no server"),
+    }
 }
