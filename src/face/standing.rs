@@ -96,7 +96,7 @@ impl Standing {
 
     /// A body that breaks off when the stream has to end.
     pub(super) fn bound(self, body: Body) -> Body {
-        Body::new(Bound { body, over: Box::pin(self.over()) })
+        Body::new(Bound { body, over: Some(Box::pin(self.over())) })
     }
 }
 
@@ -118,7 +118,8 @@ async fn wait(changed: &mut watch::Receiver<()>, rest: Option<Duration>) {
 
 struct Bound {
     body: Body,
-    over: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Nothing once it was told that it breaks off.
+    over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl http_body::Body for Bound {
@@ -129,7 +130,9 @@ impl http_body::Body for Bound {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.over.as_mut().poll(context).is_ready() {
+        let Some(over) = &mut self.over else { return Poll::Ready(None) };
+        if over.as_mut().poll(context).is_ready() {
+            self.over = None;
             // Not its end: the client must not take a part for the whole.
             return Poll::Ready(Some(Err(axum::Error::new("its client may not have it any more"))));
         }
