@@ -15,7 +15,9 @@ mod standing;
 
 use std::{fmt::Display, net::SocketAddr, sync::Arc};
 
-use http::{Extensions, StatusCode, request::Parts};
+use axum::body::Body;
+use http::{Extensions, Response, StatusCode, request::Parts};
+use http_body::Body as _;
 use tokio::sync::watch;
 use tracing::info;
 
@@ -91,6 +93,22 @@ impl Ending {
     /// Waits for it.
     pub async fn come(mut self) {
         let _ = self.0.wait_for(|ending| *ending).await;
+    }
+}
+
+/// Says of an answer that it is long and comes in parts, from somewhere else: no more is held of it than is on its way.
+#[derive(Debug, Clone, Copy)]
+pub struct HandedThrough;
+
+impl HandedThrough {
+    /// The longest answer of which that need not be said: all of it may be held.
+    pub const SHORT_BYTES: usize = 64 << 10;
+
+    /// Says it of an answer, where it is long.
+    pub fn mark(response: &mut Response<Body>) {
+        if response.body().size_hint().exact().is_some_and(|length| length > Self::SHORT_BYTES as u64) {
+            response.extensions_mut().insert(Self);
+        }
     }
 }
 

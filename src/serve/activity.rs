@@ -1,7 +1,8 @@
 //! What goes on over one connection, to end one on which nothing does.
 //!
 //! HTTP/1.1 has one request at a time, and the HTTP library watches its head. Over HTTP/2 a client may open a connection
-//! and leave it, or ask for much and take none of it while the connection itself is well.
+//! and leave it, or ask for much and take none of it while the connection itself is well. Whoever takes none of a long
+//! answer makes room when others need it.
 
 use std::{
     collections::HashMap,
@@ -16,9 +17,17 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 
+use super::untaken::{Answers, Untaken};
+
 /// What goes on over one connection. Clones are the same.
 #[derive(Debug, Clone)]
-pub(super) struct Activity(Arc<Mutex<Going>>);
+pub(super) struct Activity(Arc<Connection>);
+
+#[derive(Debug)]
+struct Connection {
+    going: Mutex<Going>,
+    untaken: Untaken,
+}
 
 #[derive(Debug)]
 struct Going {
@@ -31,18 +40,71 @@ struct Going {
     next: u64,
     /// Since when parts of answers wait to be taken, by the number of their request.
     waiting: HashMap<u64, Instant>,
+    /// Since when what is written is not taken.
+    stalled: Option<Instant>,
+    /// Others need the room.
+    is_unwanted: bool,
+}
+
+/// What is held of a client's long answers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Left {
+    /// Since when it takes nothing, where it does not; of several answers, the one for the longest.
+    pub(super) since: Option<Instant>,
+    /// How much is held of all of them.
+    pub(super) bytes: usize,
+    /// How many requests it has open.
+    pub(super) requests: usize,
 }
 
 impl Activity {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(answers: &Answers) -> Self {
         let now = Instant::now();
-        Self(Arc::new(Mutex::new(Going {
+        let going = Going {
             moved: now,
             open: 0,
             unasked: now,
             next: 0,
             waiting: HashMap::new(),
-        })))
+            stalled: None,
+            is_unwanted: false,
+        };
+        Self(Arc::new(Connection { going: Mutex::new(going), untaken: Untaken::of(answers) }))
+    }
+
+    /// What is held of its long answers.
+    pub(super) fn untaken(&self) -> &Untaken {
+        &self.0.untaken
+    }
+
+    /// What is written is not taken from now on.
+    pub(super) fn stalls(&self) {
+        self.going().stalled = Some(Instant::now());
+    }
+
+    /// And now it was.
+    pub(super) fn goes_on(&self) {
+        self.going().stalled = None;
+    }
+
+    /// What is held of its client's long answers, where there are any.
+    pub(super) fn left(&self) -> Option<Left> {
+        let bytes = self.0.untaken.bytes();
+        if bytes == 0 {
+            return None;
+        }
+        let going = self.going();
+        let since = going.waiting.values().copied().chain(going.stalled).min();
+        Some(Left { since, bytes, requests: going.open })
+    }
+
+    /// It is to end, whatever is asked.
+    pub(super) fn is_not_wanted(&self) {
+        self.going().is_unwanted = true;
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.going().is_unwanted
     }
 
     /// Bytes came or went.
@@ -95,7 +157,7 @@ impl Activity {
     }
 
     fn going(&self) -> MutexGuard<'_, Going> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.going.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -195,12 +257,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_ends_when_nothing_is_asked() {
-        assert_eq!(ends_after(&Activity::new()).await, 60 * SECOND);
+        assert_eq!(ends_after(&Activity::new(&Answers::of(1 << 20))).await, 60 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_with_a_request_stays_and_one_whose_answer_is_not_taken_does_not() {
-        let activity = Activity::new();
+        let activity = Activity::new(&Answers::of(1 << 20));
         let request = activity.request();
         let waits = tokio::time::timeout(1000 * SECOND, ends_after(&activity)).await;
         waits.unwrap_err();
@@ -212,7 +274,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_us_is_not_ended() {
-        let activity = Activity::new();
+        let activity = Activity::new(&Answers::of(1 << 20));
         let mut body = activity.request().answered(Body::new(Never));
         tokio::time::timeout(SECOND, body.frame()).await.unwrap_err();
         tokio::time::timeout(1000 * SECOND, ends_after(&activity)).await.unwrap_err();

@@ -363,6 +363,7 @@ impl Fixed {
             ("admin", self.admin != loaded.admin),
             ("server.header_timeout", now.header_timeout != then.header_timeout),
             ("server.write_timeout", now.write_timeout != then.write_timeout),
+            ("server.answers_limit", now.answers_limit_bytes != then.answers_limit_bytes),
             ("server.drain", now.drain != then.drain),
             ("server.name", self.mcp.server_name != loaded.mcp.server_name),
             ("server.title", self.mcp.server_title != loaded.mcp.server_title),

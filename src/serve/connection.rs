@@ -26,7 +26,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{net::TcpStream, sync::watch, time::timeout};
 use tracing::debug;
 
-use super::{Answerer, activity::Activity, patience::Patient};
+use super::{
+    Answerer,
+    activity::Activity,
+    patience::Patient,
+    untaken::{SHORT_BYTES, Way, counted},
+};
 use crate::{
     config::ListenerSettings,
     face::{Arrival, Ending},
@@ -43,9 +48,6 @@ const READ_BUFFER_BYTES: usize = HEAD_LIMIT_BYTES;
 
 /// How long a handshake of TLS may take, and what was written to be gone when a connection is left.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The longest answer that is taken to be gone once it is written: what the system keeps for a client that is slow.
-const SHORT_BYTES: u64 = 64 << 10;
 
 /// What the server is about to do with its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,7 +84,7 @@ impl Serving {
         }
         let patient = self.settings.write_timeout;
         let Some(tls) = self.tls.as_ref().map(|tls| tls.load_full()) else {
-            let stream = Patient::new(TokioIo::new(stream), patient, None);
+            let stream = Patient::new(TokioIo::new(stream), patient, activity.clone(), false);
             let arrival = self.arrival(peer, None);
             return self.http1(stream, arrival, activity).await;
         };
@@ -100,8 +102,7 @@ impl Serving {
         let mut arrival = self.arrival(peer, tls.shown_by(&stream).map(Arc::new));
         arrival.is_tls = true;
         // Over HTTP/1.1 the HTTP library watches the head of the one request, and nobody else asks when bytes came.
-        let watched = is_h2.then(|| activity.clone());
-        let stream = Patient::new(TokioIo::new(stream), patient, watched);
+        let stream = Patient::new(TokioIo::new(stream), patient, activity.clone(), is_h2);
         if is_h2 {
             self.http2(stream, arrival, activity).await
         } else {
@@ -131,11 +132,13 @@ impl Serving {
                 let (answering, activity) = (answer(&answerer, request), activity.clone());
                 async move {
                     let answer = answering.await;
-                    // Of a longer one, or one without an end, it is not known when it is gone: the next request tells.
-                    if answer.body().size_hint().exact().is_some_and(|length| length <= SHORT_BYTES) {
+                    // One that the system takes as a whole is gone once it is written. Of a longer one, or one without an
+                    // end, it is not known when it is: the next request tells.
+                    if answer.body().size_hint().exact().is_some_and(|length| length <= SHORT_BYTES as u64) {
                         activity.answered_shortly();
+                        return Ok::<_, Infallible>(answer);
                     }
-                    Ok::<_, Infallible>(answer)
+                    Ok(counted(answer, &activity, Way::Whole))
                 }
             }
         });
@@ -174,12 +177,15 @@ impl Serving {
         let service = service_fn({
             let (answerer, activity) = (self.answerer.clone(), activity.clone());
             move |request: Request<Incoming>| {
-                let open = activity.request();
+                let (open, activity) = (activity.request(), activity.clone());
                 let mut request = request.map(Body::new);
                 name_host(&mut request);
                 request.extensions_mut().insert(Arc::clone(&arrival));
                 let answering = answer(&answerer, request);
-                async { Ok::<_, Infallible>(answering.await.map(|body| open.answered(body))) }
+                async move {
+                    let answer = counted(answering.await, &activity, Way::InParts);
+                    Ok::<_, Infallible>(answer.map(|body| open.answered(body)))
+                }
             }
         });
         let connection = http2::Builder::new(TokioExecutor::new())

@@ -2,7 +2,8 @@
 //!
 //! In reading order: [`bind`] takes the port, an [`Answerer`] says which face a path belongs to, [`serve`] accepts
 //! connections until it is told to stop and then drains; `listener` is the port with its certificate, `connection` one
-//! client's HTTP/1.1 or HTTP/2, which `patience` and `activity` end when it keeps us waiting; `stop` is the signals of
+//! client's HTTP/1.1 or HTTP/2, which `patience` and `activity` end when it keeps us waiting; `crowd` is all of them, and
+//! has some make room for others, `untaken` what is held of their answers; `stop` is the signals of
 //! the operating system that end it, `reload` what puts another configuration in force, `operators` the port from which
 //! that is watched, `telemetry` what sends traces and meters to a collector; `others` hears what other replicas say; `discover` finds out what tools MCP servers have, and `tools` puts them beside those that are
 //! written.
@@ -26,15 +27,17 @@ mod tools;
 mod stdio;
 mod stop;
 mod telemetry;
+mod untaken;
 
 use std::{future::Future, io, net::SocketAddr, pin::pin, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
+    task::JoinSet,
     time::{sleep, timeout},
 };
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{config::ListenerSettings, face::Ending};
 use connection::{Phase, Serving};
@@ -104,7 +107,13 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Drained {
     let Listener { port, tls } = listener.into();
-    let crowd = Crowd::of(settings.connection_limit);
+    let crowd = Crowd::of(settings.connection_limit, settings.answers_limit_bytes);
+    // While it drains, too, and until everybody has left.
+    let mut room = JoinSet::new();
+    room.spawn({
+        let crowd = crowd.clone();
+        async move { crowd.keep_room(settings.taken_within()).await }
+    });
     let mut told = None;
     let (phase, phases) = watch::channel(Phase::Serving);
     let (ending, is_ending) = watch::channel(false);
@@ -124,7 +133,7 @@ pub async fn serve(
                 tokio::spawn(async move {
                     tokio::select! {
                         () = served => {}
-                        () = place.is_wanted() => {}
+                        why = place.is_wanted() => debug!(%peer, why, "connection makes room"),
                     }
                     drop(place);
                 });

@@ -17,30 +17,50 @@ use super::activity::Activity;
 pub(super) struct Patient<S> {
     stream: S,
     write_timeout: Duration,
-    /// Told of whatever comes and goes, where somebody wants to know.
-    activity: Option<Activity>,
+    /// Told when what is written is not taken, and how much of long answers was.
+    activity: Activity,
+    /// Whether it is told of whatever comes and goes, too.
+    is_watched: bool,
     /// Runs while there is something to write that the peer does not take.
     stall: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Patient<S> {
-    pub(super) fn new(stream: S, write_timeout: Duration, activity: Option<Activity>) -> Self {
-        Self { stream, write_timeout, activity, stall: None }
+    pub(super) fn new(stream: S, write_timeout: Duration, activity: Activity, is_watched: bool) -> Self {
+        Self { stream, write_timeout, activity, is_watched, stall: None }
     }
 
     fn moved(&self) {
-        if let Some(activity) = &self.activity {
-            activity.moved();
+        if self.is_watched {
+            self.activity.moved();
+        }
+    }
+
+    /// Over HTTP/2 parts of answers were taken when the next is asked for.
+    fn wrote(&self, wrote: &Poll<io::Result<usize>>) {
+        let Poll::Ready(wrote) = wrote else { return };
+        self.moved();
+        let untaken = self.activity.untaken();
+        if let Ok(count) = wrote
+            && !self.is_watched
+            && untaken.bytes() > 0
+        {
+            untaken.release(*count);
         }
     }
 
     fn patiently<T>(&mut self, context: &mut Context<'_>, wrote: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if wrote.is_ready() {
-            self.stall = None;
+            if self.stall.take().is_some() {
+                self.activity.goes_on();
+            }
             return wrote;
         }
         let after = self.write_timeout;
-        let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(after)));
+        let stall = self.stall.get_or_insert_with(|| {
+            self.activity.stalls();
+            Box::pin(sleep(after))
+        });
         ready!(stall.as_mut().poll(context));
         let why = format!("the client took nothing for {after:?}");
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, why)))
@@ -68,9 +88,7 @@ impl<S: Write + Unpin> Write for Patient<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(context, bytes);
-        if wrote.is_ready() {
-            self.moved();
-        }
+        self.wrote(&wrote);
         self.patiently(context, wrote)
     }
 
@@ -80,9 +98,7 @@ impl<S: Write + Unpin> Write for Patient<S> {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        if wrote.is_ready() {
-            self.moved();
-        }
+        self.wrote(&wrote);
         self.patiently(context, wrote)
     }
 

@@ -49,6 +49,7 @@ mod tls;
 mod tokens;
 mod trace;
 mod translating;
+mod untaken;
 mod upstream;
 mod watch;
 mod wire;

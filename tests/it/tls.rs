@@ -35,11 +35,11 @@ use crate::{
     support::{Loaded, Scripted, Step, reply, soon},
 };
 
-fn certified() -> CertifiedKey<KeyPair> {
+pub(crate) fn certified() -> CertifiedKey<KeyPair> {
     generate_simple_self_signed(["localhost".to_owned()]).unwrap()
 }
 
-fn section(certified: &CertifiedKey<KeyPair>, more: &str) -> String {
+pub(crate) fn section(certified: &CertifiedKey<KeyPair>, more: &str) -> String {
     let (certificate, key) = (certified.cert.pem(), certified.signing_key.serialize_pem());
     format!("tls: {{ certificate: {certificate:?}, key: {key:?}{more} }}")
 }
@@ -51,7 +51,7 @@ fn load(upstream: SocketAddr, server: &str) -> config::Loaded {
 }
 
 /// A client that trusts one certificate, speaks these protocols, and may show who it is.
-async fn shake(
+pub(crate) async fn shake(
     address: SocketAddr,
     trusted: &CertifiedKey<KeyPair>,
     protocols: &[&str],
@@ -85,9 +85,9 @@ async fn ask(stream: &mut TlsStream<TcpStream>, path: &str) -> std::io::Result<S
     Ok(answer)
 }
 
-type Sender = http2::SendRequest<Full<Bytes>>;
+pub(crate) type Sender = http2::SendRequest<Full<Bytes>>;
 
-async fn http2_client(
+pub(crate) async fn http2_client(
     address: SocketAddr,
     trusted: &CertifiedKey<KeyPair>,
 ) -> (Sender, tokio::task::JoinHandle<hyper::Result<()>>) {
@@ -97,7 +97,7 @@ async fn http2_client(
     (sender, tokio::spawn(connection))
 }
 
-async fn get(sender: &mut Sender, uri: &str) -> Response<Incoming> {
+pub(crate) async fn get(sender: &mut Sender, uri: &str) -> Response<Incoming> {
     let request = Request::get(uri).body(Full::default()).unwrap();
     soon("an answer", sender.send_request(request)).await.unwrap()
 }

@@ -114,6 +114,13 @@ pub(in crate::config) static SERVER: Keys = Keys {
             Duration(1, HOUR),
             "How long a client may take none of what is written to it. Default `30s`.",
         ),
+        key(
+            "answers_limit",
+            Size(1, 1 << 40),
+            "How much is held at once of long answers that clients have not taken yet, of all together; those up to 64 KiB do not \
+             count. When there is more, who has taken nothing for the longest is cut off, and not only after `write_timeout`, \
+             but after a thirtieth of it at the earliest: whoever reads is not. Default `128MiB`.",
+        ),
         key("tls", Section(&SERVER_TLS), "TLS with clients. Default: none."),
         key("auth", Section(&SERVER_AUTH), "Tokens that other servers give to clients. Default: none."),
         key(

@@ -45,6 +45,8 @@ pub struct ListenerSettings {
     pub header_timeout: Duration,
     /// How long a client may take none of what is written to it.
     pub write_timeout: Duration,
+    /// How many bytes are held of long answers at once that clients have not taken, of all together.
+    pub answers_limit_bytes: usize,
     /// How long requests in flight are waited for when the server stops.
     pub drain: Duration,
     /// How often the files of the configuration are looked at; never where this is zero.
@@ -69,10 +71,19 @@ impl Default for ListenerSettings {
             connection_limit: 4096,
             header_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(30),
+            // Eight of the longest: a reply of `reply_limit`, as text and as structure.
+            answers_limit_bytes: 128 << 20,
             // Less than the 30 s that Kubernetes gives a pod.
             drain: Duration::from_secs(20),
             watch: Duration::from_secs(1),
         }
+    }
+}
+
+impl ListenerSettings {
+    /// How soon a client is to take something of its answer where others need the room.
+    pub fn taken_within(&self) -> Duration {
+        self.write_timeout / 30
     }
 }
 
@@ -127,6 +138,7 @@ struct Server {
     watch: u64,
     header_timeout: u64,
     write_timeout: u64,
+    answers_limit: usize,
     name: String,
     title: Option<String>,
     instructions: Option<String>,
@@ -233,7 +245,7 @@ fn defaults() -> Layer {
     let (listener, door, mcp) =
         (ListenerSettings::default(), DoorSettings::default(), McpSettings::default());
     let origins = door.allowed_origins.into_iter().map(Value::from).collect();
-    let values: [(&str, ValueKind); 19] = [
+    let values: [(&str, ValueKind); 20] = [
         (LISTEN, listener.listen.to_string().into()),
         ("server.allowed_origins", ValueKind::Array(origins)),
         ("server.cache_limit", integer(Store::LIMIT_BYTES_DEFAULT as u128)),
@@ -246,6 +258,7 @@ fn defaults() -> Layer {
         ("server.streams", integer(mcp.stream_limit as u128)),
         ("server.header_timeout", integer(listener.header_timeout.as_millis())),
         ("server.write_timeout", integer(listener.write_timeout.as_millis())),
+        ("server.answers_limit", integer(listener.answers_limit_bytes as u128)),
         ("server.name", mcp.server_name.into()),
         ("server.page_size", integer(mcp.page_size as u128)),
         ("server.resume", integer(mcp.resume.patience.as_millis())),
@@ -269,6 +282,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             connection_limit: server.connections,
             header_timeout: Duration::from_millis(server.header_timeout),
             write_timeout: Duration::from_millis(server.write_timeout),
+            answers_limit_bytes: server.answers_limit,
             drain: Duration::from_millis(server.drain),
             watch: Duration::from_millis(server.watch),
         },

@@ -156,6 +156,11 @@ fn defaults_are_those_that_the_table_names() {
         (&keys::SERVER, "drain", format!("`{}`", millis(listener.drain))),
         (&keys::SERVER, "connections", listener.connection_limit.to_string()),
         (&keys::SERVER, "header_timeout", format!("`{}`", millis(listener.header_timeout))),
+        (
+            &keys::SERVER,
+            "answers_limit",
+            format!("`{}`", units::show_size(listener.answers_limit_bytes as u64)),
+        ),
         (&keys::SERVER, "page_size", mcp.page_size.to_string()),
         (&keys::SERVER, "resume", format!("`{}`", millis(mcp.resume.patience))),
         (&keys::SERVER, "watch", format!("`{}`", millis(listener.watch))),

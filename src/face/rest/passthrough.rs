@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use super::{answer, refuse};
 use crate::{
     face::{
-        Arrival, caller_of, came_by,
+        Arrival, HandedThrough, caller_of, came_by,
         door::{BodyError, is_coded},
         guard::Guard,
         span_of,
@@ -62,6 +62,7 @@ pub(super) async fn hand_through(
                 None => standing.bound(Body::new(body)),
             });
             response.headers_mut().append(header::VIA, VIA);
+            HandedThrough::mark(&mut response);
             let status = response.status();
             span.number("http.response.status_code", status.as_u16());
             if status.is_client_error() || status.is_server_error() {

@@ -98,6 +98,15 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "src/face/door/held.rs::what_is_held_of_all_bodies_has_a_limit_and_short_ones_always_have_room",
         ],
     ),
+    (
+        "C15",
+        &[
+            "tests/it/untaken.rs::who_takes_nothing_of_long_answers_makes_room",
+            "tests/it/untaken.rs::over_http_2_they_make_room_too",
+            "src/serve/crowd.rs::who_takes_nothing_of_long_answers_for_the_longest_makes_room",
+            "src/serve/untaken.rs::a_long_answer_counts_until_it_is_written",
+        ],
+    ),
     ("A1", &["tests/it/clients.rs::who_shows_nothing_is_told_how_and_nothing_else"]),
     (
         "A2",

@@ -1,0 +1,89 @@
+//! Clients that ask for long answers and take nothing of them.
+
+use http_body_util::BodyExt;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+};
+
+use crate::{
+    support::{Program, Scripted, reply, soon},
+    tls::{certified, get, http2_client, section},
+};
+
+const REQUEST: &[u8] = b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// More than twice that is answered, as it comes as text and as structure: more than any system keeps for a connection.
+const REPLY_BYTES: usize = 7 << 20;
+
+const LEFT: &str = "takes nothing of a long answer";
+
+/// Room for less than one of its answers; `write_timeout` alone would take longer than anybody waits here.
+async fn start(more: &str) -> (Program, Scripted) {
+    let text = format!("{{\"text\":\"{}\"}}", "a".repeat(REPLY_BYTES));
+    let upstream = Scripted::answering(reply("200 OK", "application/json", &text)).await;
+    let config = format!(
+        "server: {{ listen: '127.0.0.1:0', write_timeout: 30s, answers_limit: 8MiB{more} }}
+admin: {{ listen: 'off' }}
+log: {{ level: debug }}
+upstreams: {{ old: 'http://{}' }}
+routes: {{ get_thing: {{ description: x, request: GET old/thing, rest: GET /thing }} }}
+",
+        upstream.address
+    );
+    (Program::start(&config, &[]).await, upstream)
+}
+
+/// Somebody who has asked, and for whom the system keeps little.
+async fn asking(program: &Program) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(program.address).await.unwrap();
+    stream.write_all(REQUEST).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn who_takes_nothing_of_long_answers_makes_room() {
+    let (mut program, _upstream) = start("").await;
+    let mut crowd = Vec::new();
+    for _ in 0..3 {
+        crowd.push(asking(&program).await);
+    }
+    let reading = async {
+        let mut client = program.connect().await;
+        for _ in 0..3 {
+            client.write(REQUEST).await;
+            assert!(client.read(false).await.text().len() > 2 * REPLY_BYTES, "who reads has it all");
+        }
+    };
+    soon("long answers", reading).await;
+    // One that is alone is let be, so the last may stay.
+    program.tells(LEFT, 2).await;
+    program.tells("long answers are not taken", 1).await;
+    let mut cut_off = 0;
+    for left in crowd {
+        let mut taken = Vec::new();
+        let _ = soon("what is left", left.take(2 * REPLY_BYTES as u64).read_to_end(&mut taken)).await;
+        cut_off += usize::from(taken.len() < 2 * REPLY_BYTES);
+    }
+    assert!(cut_off >= 2, "{cut_off}");
+}
+
+/// A client of HTTP/2 leaves answers while its connection is well, and needs only one to leave many.
+#[tokio::test]
+async fn over_http_2_they_make_room_too() {
+    let certified = certified();
+    let (mut program, _upstream) = start(&format!(", {}", section(&certified, ""))).await;
+    let (mut sender, connection) = http2_client(program.address, &certified).await;
+    let uri = "https://localhost/thing";
+    let left = [get(&mut sender, uri).await, get(&mut sender, uri).await];
+    let _ended = soon("the end of the connection", connection).await.unwrap();
+    program.tells(LEFT, 1).await;
+    for response in left {
+        response.into_body().collect().await.unwrap_err();
+    }
+    let (mut sender, _connection) = http2_client(program.address, &certified).await;
+    let body = get(&mut sender, uri).await.into_body();
+    assert!(soon("an answer", body.collect()).await.unwrap().to_bytes().len() > 2 * REPLY_BYTES);
+}
