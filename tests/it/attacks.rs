@@ -200,6 +200,7 @@ async fn bodies_that_do_not_end_keep_nobody_out() {
     }
     let said = soon("that there is no room", crowd.join_next()).await.unwrap().unwrap();
     assert_eq!(said.status, 503, "{}", said.text());
+    assert_eq!(said.header("retry-after").as_deref(), Some("2"));
     assert_eq!(soon("a short call", proxy.call("get_thing", "{}")).await.told(), "well");
     crowd.shutdown().await;
     let padded = format!("{}{{}}", " ".repeat(150 << 10));
@@ -220,11 +221,16 @@ async fn bodies_count_until_their_calls_are_answered() {
     let second = async {
         upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
         let second = proxy.call("get_thing", &long).await;
+        let headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
+        let by_mcp = proxy.ask("POST /mcp", &headers, &long).await;
         gate.open();
-        second
+        [second, by_mcp]
     };
-    let (first, second) = tokio::join!(first, second);
-    assert_eq!((first.told().as_str(), second.status), ("well", 503));
+    let (first, turned_away) = tokio::join!(first, second);
+    assert_eq!(first.told(), "well");
+    for said in turned_away {
+        assert_eq!((said.status, said.header("retry-after").as_deref()), (503, Some("2")), "{}", said.text());
+    }
 }
 
 /// Two million numbers of four megabytes would take a hundred and fifty in memory.

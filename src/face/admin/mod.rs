@@ -251,7 +251,11 @@ impl Admin {
     async fn try_out(&self, headers: &HeaderMap, body: Body) -> Response<Body> {
         let body = match self.door.read(headers, body).await {
             Ok(body) => body,
-            Err(refused) => return error(refused.status(), &refused.to_string()),
+            Err(refused) => {
+                let mut response = error(refused.status(), &refused.to_string());
+                refused.tell(response.headers_mut());
+                return response;
+            }
         };
         let attempt = match Attempt::decode(&body) {
             Ok(attempt) => attempt,

@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
@@ -33,6 +33,9 @@ use crate::observe::{MeterSource, Reading, Words};
 
 const REFUSED_HOST: &str = "host";
 const REFUSED_ORIGIN: &str = "origin";
+
+/// When to come back with a body for which there is no room.
+const AGAIN_AFTER_SECONDS: u64 = 2;
 
 /// What the door lets in. Made by [`DoorSettings::default`] it serves this machine only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,6 +146,16 @@ impl BodyError {
             Self::Crowded => StatusCode::SERVICE_UNAVAILABLE,
             Self::Coded => StatusCode::NOT_IMPLEMENTED,
             Self::CutOff(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    /// Says when to come back, where that helps.
+    pub fn tell(&self, response: &mut HeaderMap) {
+        match self {
+            Self::Crowded => {
+                response.insert(header::RETRY_AFTER, HeaderValue::from(AGAIN_AFTER_SECONDS));
+            }
+            Self::TooLong { .. } | Self::Slow { .. } | Self::Coded | Self::CutOff(_) => {}
         }
     }
 }

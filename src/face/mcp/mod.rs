@@ -55,6 +55,7 @@ mod vouched;
 use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::{Request, Response, StatusCode, request::Parts};
 use tokio::time::sleep;
 
@@ -150,13 +151,20 @@ impl Mcp {
         head: &mut Parts,
         body: Body,
     ) -> Result<Body, Response<Body>> {
-        let body = self.door.read(&head.headers, body).await;
-        let body = body.map_err(|error| answer::turned_away(head, error.status(), &error))?;
+        let body = self.read(head, body).await?;
         match vouched.sender_of(head, &body) {
             Some(caller) => self.door.guard.let_in(head, caller),
             None => self.ask_who(head).await?,
         }
         Ok(Body::from(body))
+    }
+
+    async fn read(&self, head: &Parts, body: Body) -> Result<Bytes, Response<Body>> {
+        self.door.read(&head.headers, body).await.map_err(|error| {
+            let mut response = answer::turned_away(head, error.status(), &error);
+            error.tell(response.headers_mut());
+            response
+        })
     }
 
     async fn ask_who(&self, head: &mut Parts) -> Result<(), Response<Body>> {
@@ -254,9 +262,9 @@ impl Mcp {
             Ok(form) => form,
             Err(unfit) => return answer::turned_away(&head, unfit.status(), &unfit),
         };
-        let body = match self.door.read(&head.headers, body).await {
+        let body = match self.read(&head, body).await {
             Ok(body) => body,
-            Err(error) => return answer::turned_away(&head, error.status(), &error),
+            Err(turned_away) => return turned_away,
         };
         let protocol = Arc::clone(&self.protocol);
         let resumables = Arc::clone(&protocol.resumables);

@@ -242,7 +242,15 @@ pub(super) fn unread(error: &DecodeError) -> Response<Body> {
             error.status(),
             &json!({ "error": DecodeError::INVALID_JSON, "details": { "reason": what } }),
         ),
-        _ => self::error(error.status(), &error.to_string()),
+        DecodeError::Body(body) => {
+            let mut response = self::error(error.status(), &error.to_string());
+            body.tell(response.headers_mut());
+            response
+        }
+        DecodeError::MediaType { .. }
+        | DecodeError::NotAnObject { .. }
+        | DecodeError::Query
+        | DecodeError::Twice { .. } => self::error(error.status(), &error.to_string()),
     }
 }
 
