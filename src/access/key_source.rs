@@ -19,9 +19,9 @@ use tokio::time::{Instant, timeout};
 use tower::Service;
 use tracing::{info, warn};
 
-use super::{Denied, jwk::KeyList, jws::Jws};
+use super::{AskedFor, Denied, jwk::KeyList, jws::Jws};
 use crate::{
-    observe::Chain,
+    observe::{Chain, Span, Ticket},
     route::{HttpRequest, Under},
     upstream::{
         Ask, Coming, Due,
@@ -60,10 +60,13 @@ pub(super) struct KeySet(Arc<Shared>);
 
 struct Shared {
     /// Asks for the next list, where there may be another.
-    server: Option<Box<dyn Fn() -> Listing + Send + Sync>>,
+    server: Option<Box<Server>>,
     held: ArcSwapOption<Held>,
     asking: Mutex<Asking>,
 }
+
+/// What asks for a list, for a request of that name.
+type Server = dyn Fn(Ticket) -> Listing + Send + Sync;
 
 /// What is on its way from a server.
 type Listing = Pin<Box<dyn Future<Output = Result<KeyList, String>> + Send>>;
@@ -107,29 +110,28 @@ impl KeySet {
             }
             KeySource::Server { server, path_and_query } => {
                 let (server, path) = (HttpUpstream::new((**server).clone()), path_and_query.clone());
-                Self::asking(move || Box::pin(list_of(server.clone(), path.clone())))
+                Self::asking(move |ticket| Box::pin(list_of(server.clone(), path.clone(), ticket)))
             }
         }
     }
 
-    fn asking(server: impl Fn() -> Listing + Send + Sync + 'static) -> Self {
-        let server: Box<dyn Fn() -> Listing + Send + Sync> = Box::new(server);
+    fn asking(server: impl Fn(Ticket) -> Listing + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared {
-            server: Some(server),
+            server: Some(Box::new(server)),
             held: ArcSwapOption::empty(),
             asking: Mutex::default(),
         }))
     }
 
     /// The list in force, if there is one. Where it is not new any more, the next is asked for, and nobody waits.
-    pub(super) fn current(&self) -> Option<Arc<Held>> {
+    pub(super) fn current(&self, asked_for: AskedFor<'_>) -> Option<Arc<Held>> {
         let held = self.0.held.load_full()?;
         if self.0.server.is_none() {
             return Some(held);
         }
         let age = held.since.elapsed();
         if age >= REFRESHED_AFTER {
-            let _ = self.0.ask();
+            let _ = self.0.ask(asked_for);
         }
         (age < KEPT_FOR).then_some(held)
     }
@@ -139,18 +141,22 @@ impl KeySet {
     /// # Errors
     ///
     /// [`Denied::Unchecked`] where there is none.
-    pub(super) async fn for_token(&self, token: &Jws<'_>) -> Result<Arc<Held>, Denied> {
-        let held = self.current();
+    pub(super) async fn for_token(
+        &self,
+        token: &Jws<'_>,
+        asked_for: AskedFor<'_>,
+    ) -> Result<Arc<Held>, Denied> {
+        let held = self.current(asked_for);
         if let Some(held) = &held
             && held.keys.knows(token)
         {
             return Ok(Arc::clone(held));
         }
-        if let Some(coming) = self.0.ask() {
+        if let Some(coming) = self.0.ask(asked_for) {
             // Whether it brought a list is seen below.
             let _ = coming.answer().await;
         }
-        self.current().ok_or(Denied::Unchecked)
+        self.current(asked_for).ok_or(Denied::Unchecked)
     }
 }
 
@@ -159,8 +165,9 @@ impl Shared {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for the list, unless it is too early for that. It goes on when nobody waits any more.
-    fn ask(self: &Arc<Self>) -> Option<Coming<()>> {
+    /// Asks for the list, unless it is too early for that. It goes on when nobody waits any more. What the log says of it
+    /// has the name of the request that caused it, the first of several.
+    fn ask(self: &Arc<Self>, asked_for: AskedFor<'_>) -> Option<Coming<()>> {
         let server = self.server.as_ref()?;
         let mut asking = self.asking();
         if let Some(coming) = asking.coming.as_ref().filter(|coming| coming.is_under_way()) {
@@ -170,13 +177,16 @@ impl Shared {
             return None;
         }
         asking.asked = Some(Instant::now());
-        let (shared, listing) = (Arc::clone(self), server());
+        let ticket = Ticket::new(asked_for(), Span::default());
+        let (shared, listing) = (Arc::clone(self), server(ticket.clone()));
         let coming = Coming::of(async move {
             match timeout(ANSWER_TIMEOUT, listing).await {
-                Ok(Ok(keys)) => shared.hold(keys),
-                Ok(Err(why)) => warn!(%why, "the keys that tokens are checked with could not be had"),
+                Ok(Ok(keys)) => shared.hold(keys, &ticket),
+                Ok(Err(why)) => {
+                    warn!(request_id = ticket.request_id(), %why, "the keys that tokens are checked with could not be had")
+                }
                 Err(_) => {
-                    warn!(after = ?ANSWER_TIMEOUT, "the keys that tokens are checked with did not come in time")
+                    warn!(request_id = ticket.request_id(), after = ?ANSWER_TIMEOUT, "the keys that tokens are checked with did not come in time")
                 }
             }
         });
@@ -184,23 +194,32 @@ impl Shared {
         Some(coming)
     }
 
-    fn hold(&self, keys: KeyList) {
+    fn hold(&self, keys: KeyList, ticket: &Ticket) {
         let before = self.held.load_full();
         let is_same = before.as_ref().is_some_and(|before| before.keys == keys);
         let number = before.map_or(0, |before| before.number) + u64::from(!is_same);
         if !is_same {
-            info!(?keys, "there are other keys that tokens are checked with");
+            info!(
+                request_id = ticket.request_id(),
+                ?keys,
+                "there are other keys that tokens are checked with"
+            );
         }
         self.held.store(Some(Arc::new(Held { keys, number, since: Instant::now() })));
     }
 }
 
-async fn list_of(mut server: HttpUpstream, path_and_query: PathAndQuery) -> Result<KeyList, String> {
+async fn list_of(
+    mut server: HttpUpstream,
+    path_and_query: PathAndQuery,
+    ticket: Ticket,
+) -> Result<KeyList, String> {
     let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     let request =
         HttpRequest { under: Under::Root, method: Method::GET, path_and_query, headers, body: Bytes::new() };
-    let ask = Ask::new(request.into(), LIST_LIMIT_BYTES, Due::after(ANSWER_TIMEOUT), true);
+    let mut ask = Ask::new(request.into(), LIST_LIMIT_BYTES, Due::after(ANSWER_TIMEOUT), true);
+    ask.ticket = ticket;
     let reply = server.call(ask).await.map_err(|error| Chain(&error).to_string())?;
     if !reply.status.is_success() {
         return Err(format!("the server answers {}", reply.status));
@@ -221,7 +240,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::access::jws::Algorithm;
+    use crate::{access::jws::Algorithm, observe::RequestId};
 
     fn keys(id: &str) -> KeyList {
         let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
@@ -243,7 +262,7 @@ mod tests {
     fn server(answers: Vec<Option<KeyList>>) -> (KeySet, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
-        let set = KeySet::asking(move || {
+        let set = KeySet::asking(move |_| {
             let answer = answers.get(count.fetch_add(1, Ordering::Relaxed)).cloned().flatten();
             Box::pin(async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -254,7 +273,7 @@ mod tests {
     }
 
     async fn knows(set: &KeySet, id: &str) -> Result<bool, Denied> {
-        set.for_token(&token(id)).await.map(|held| held.keys.knows(&token(id)))
+        set.for_token(&token(id), &RequestId::next).await.map(|held| held.keys.knows(&token(id)))
     }
 
     #[tokio::test(start_paused = true)]
@@ -304,7 +323,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_says_nothing_is_not_waited_for_without_end() {
-        let set = KeySet::asking(|| Box::pin(std::future::pending()));
+        let set = KeySet::asking(|_| Box::pin(std::future::pending()));
         let begun = Instant::now();
         assert_eq!(knows(&set, "a").await, Err(Denied::Unchecked));
         assert_eq!(begun.elapsed(), ANSWER_TIMEOUT);

@@ -18,6 +18,7 @@ mod token;
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
 use crate::{
+    observe::RequestId,
     route::Scopes,
     tls::{ClientCertificate, ServerTls},
     upstream::Client,
@@ -116,6 +117,9 @@ pub enum Denied {
     Unchecked,
 }
 
+/// Tells by which name the log knows the request for which somebody is to be identified.
+pub type AskedFor<'a> = &'a (dyn Fn() -> RequestId + Sync);
+
 /// What is longer is nothing that anybody gives to clients.
 const SECRET_LIMIT_BYTES: usize = 16 << 10;
 
@@ -177,12 +181,17 @@ impl Access {
         has_same_roots && self.settings.are_certainly(settings)
     }
 
-    /// Who a caller is.
+    /// Who a caller is. What is said in the log of what has to be asked for that has the name of the request.
     ///
     /// # Errors
     ///
     /// [`Denied`].
-    pub async fn identify(&self, shown: Shown<'_>, now: SystemTime) -> Result<Identified, Denied> {
+    pub async fn identify(
+        &self,
+        shown: Shown<'_>,
+        now: SystemTime,
+        asked_for: AskedFor<'_>,
+    ) -> Result<Identified, Denied> {
         match shown {
             Shown::Nothing => Err(Denied::Unknown),
             Shown::Secret(secret) if !secret.is_readable() => {
@@ -190,7 +199,7 @@ impl Access {
             }
             Shown::Secret(secret) => match self.keys.find(secret, now) {
                 Err(_) if !self.issuers.is_empty() && secret.is_like_a_token() => {
-                    self.bearer(secret, now).await
+                    self.bearer(secret, now, asked_for).await
                 }
                 found => found,
             },
@@ -205,14 +214,19 @@ impl Access {
     }
 
     /// Whose token it is.
-    async fn bearer(&self, secret: Secret<'_>, now: SystemTime) -> Result<Identified, Denied> {
-        if let Some(found) = self.issuers.iter().find_map(|issuer| issuer.remembers(secret, now)) {
+    async fn bearer(
+        &self,
+        secret: Secret<'_>,
+        now: SystemTime,
+        asked_for: AskedFor<'_>,
+    ) -> Result<Identified, Denied> {
+        if let Some(found) = self.issuers.iter().find_map(|issuer| issuer.remembers(secret, now, asked_for)) {
             return Ok(found);
         }
         let token = Jws::parse(secret.0)?;
         let issuer = self.issuers.iter().find(|issuer| issuer.is_named_by(&token));
         match issuer {
-            Some(issuer) => issuer.identify(secret, &token, now).await,
+            Some(issuer) => issuer.identify(secret, &token, now, asked_for).await,
             None => Err(Denied::Invalid("the token is of an issuer that is not known here")),
         }
     }

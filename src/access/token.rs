@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use super::{
-    Denied, Identified, Secret,
+    AskedFor, Denied, Identified, Secret,
     jws::{Algorithm, Jws},
     key_source::{KeySet, KeySource},
 };
@@ -98,12 +98,17 @@ impl Issuer {
     }
 
     /// Whose token it is, as far as that was found before and holds still.
-    pub(super) fn remembers(&self, secret: Secret<'_>, now: SystemTime) -> Option<Identified> {
+    pub(super) fn remembers(
+        &self,
+        secret: Secret<'_>,
+        now: SystemTime,
+        asked_for: AskedFor<'_>,
+    ) -> Option<Identified> {
         let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
         if remembered.is_empty() {
             return None;
         }
-        let number = self.keys.current()?.number;
+        let number = self.keys.current(asked_for)?.number;
         let digest = sha256(secret.0.as_bytes());
         let good = remembered.get(&digest)?;
         (good.number == number && now < good.until)
@@ -120,13 +125,14 @@ impl Issuer {
         secret: Secret<'_>,
         token: &Jws<'_>,
         now: SystemTime,
+        asked_for: AskedFor<'_>,
     ) -> Result<Identified, Denied> {
         if !self.settings.algorithms.contains(&token.algorithm) {
             return Err(Denied::Invalid("the token is signed in a way that is not taken here"));
         }
         // What it says is looked at first: nobody is asked for keys over a token that is none of ours.
         let (client, until) = self.client_of(&token.claims, now)?;
-        let held = self.keys.for_token(token).await?;
+        let held = self.keys.for_token(token, asked_for).await?;
         if !held.keys.knows(token) {
             return Err(Denied::Invalid("the token is signed with a key that is not known"));
         }

@@ -107,7 +107,7 @@ impl Guard {
     pub async fn identify(&self, head: &mut Parts) -> Result<(), TurnedAway> {
         let Some(access) = self.access() else { return Ok(()) };
         let found = match shown(head) {
-            Ok(shown) => access.identify(shown, SystemTime::now()).await,
+            Ok(shown) => access.identify(shown, SystemTime::now(), &|| RequestId::of_request(head)).await,
             Err(unclear) => Err(unclear),
         };
         let found = found.map_err(|denied| TurnedAway { challenge: access.challenge(&denied), denied })?;

@@ -84,7 +84,7 @@ impl Standing {
             return if client.is_none() { Ok(None) } else { Err(Fallen::Changed) };
         };
         let shown = Kept::shown(kept.as_ref(), certificate.as_deref()).map_err(Fallen::Denied)?;
-        let found = access.identify(shown, now).await.map_err(Fallen::Denied)?;
+        let found = access.identify(shown, now, &|| self.request_id.clone()).await.map_err(Fallen::Denied)?;
         let is_as_before =
             |before: &Arc<Client>| *before == found.client && before.scopes() == found.client.scopes();
         if !client.is_some_and(is_as_before) {

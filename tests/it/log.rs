@@ -1,9 +1,12 @@
 //! What an operator reads.
 
 use glossator::access::KeyHash;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{Program, Scripted, reply};
+use crate::{
+    support::{Program, Scripted, reply},
+    tokens::{ISSUER, Login, RESOURCE, claims},
+};
 
 fn config(upstream: &Scripted) -> String {
     format!(
@@ -186,6 +189,30 @@ async fn whatever_is_said_of_a_call_on_its_way_has_its_name() {
     assert!(place("the upstream will be asked again") < place("upstream gave no usable reply"));
     let call = with(&log, "request_id", "first").into_iter().find(|line| line["message"] == "call").unwrap();
     assert_eq!(call["attempts"], 2, "{call}");
+}
+
+/// Of what is asked of another server before it is known whose call it is.
+#[tokio::test]
+async fn what_is_said_of_keys_has_the_name_of_the_request_that_they_were_asked_for() {
+    let login = Login::new();
+    let jwks = Scripted::answering(reply("200 OK", "application/json", &login.jwks())).await;
+    let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    for (at, message) in [
+        ("127.0.0.1:1".to_owned(), "the keys that tokens are checked with could not be had"),
+        (jwks.address.to_string(), "there are other keys that tokens are checked with"),
+    ] {
+        let auth = format!(
+            "auth: {{ resource: {RESOURCE}, tokens: {{ issuer: {ISSUER}, jwks: 'http://{at}/jwks' }} }}"
+        );
+        let text = config(&upstream).replace("server: {", &format!("server: {{ {auth},"));
+        let program = Program::start(&format!("{text}defaults: {{ scopes: [read] }}\n"), &[]).await;
+        let shown = format!("Authorization: Bearer {}", login.by_edwards(&claims(json!({}))));
+        program.connect().await.ask("POST /tools/get_thing", &["X-Request-Id: mine", &shown], "").await;
+        let log = program.log().await;
+        let ids: Vec<&Value> =
+            with(&log, "message", message).iter().map(|line| &line["request_id"]).collect();
+        assert_eq!(ids, ["mine"], "{log:?}");
+    }
 }
 
 #[tokio::test]
