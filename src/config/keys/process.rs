@@ -76,7 +76,7 @@ pub(in crate::config) static SERVER: Keys = Keys {
             "bodies_limit",
             Size(1, 1 << 40),
             "How much is held of request bodies at once, of all clients together, beyond the first 16 KiB of each; what comes \
-             beyond that is answered 503. There is always room for one of `body_limit`. Default `64MiB`.",
+             beyond that is answered 503 with `Retry-After`. There is always room for one of `body_limit`. Default `64MiB`.",
         ),
         key(
             "body_timeout",
