@@ -39,6 +39,20 @@ EOF
     echo 'unqualified-search-registries = ["docker.io"]' >"$CONTAINERS_REGISTRIES_CONF"
 }
 
+# A bridge takes the lowest address of its ports, so it has another one whenever a container comes or goes, and those that
+# know the old one get no answer for seconds. udev keeps it as it is, on machines that have that; here this does.
+keep_addresses() {
+    local index name told=:
+    ip -o monitor link | while IFS=': ' read -r index name _; do
+        case $told$name in
+            *":$index:"*) ;;
+            *:podman*)
+                told+=$index:
+                ip link set "$name" address "$(cat "/sys/class/net/$name/address")" || true ;;
+        esac
+    done
+}
+
 # It has no syslog to tell of names, and says so every time.
 podman() { command podman --log-level=error "$@" 2> >(grep -v 'connect to syslog' >&2); }
 
