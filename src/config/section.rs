@@ -145,11 +145,16 @@ impl<'s, 'f> Section<'s, 'f> {
     /// A duration in the range of the key.
     pub(super) fn duration(&self, name: &'static str) -> Option<Duration> {
         let node = self.get(name)?;
-        let Some(Takes::Duration(least, most)) = self.takes(name) else { return None };
-        match read_duration(&measure_text(node), least, most) {
+        match self.duration_as(name, &measure_text(node))? {
             Ok(duration) => Some(duration),
             Err(error) => self.unit_error(node, error),
         }
+    }
+
+    /// The same of a text that has come there from outside.
+    pub(super) fn duration_as(&self, name: &'static str, text: &str) -> Option<Result<Duration, UnitError>> {
+        let Some(Takes::Duration(least, most)) = self.takes(name) else { return None };
+        Some(read_duration(text, least, most))
     }
 
     /// A size in bytes, in the range of the key.

@@ -1,6 +1,12 @@
 //! `tls` of `server`: who we are to clients, and whom we let in.
 
-use super::{keys::SERVER_TLS, report::Report, secret::Environment, section::Section, upstreams::tls::pem};
+use super::{
+    keys::SERVER_TLS,
+    report::Report,
+    secret::{self, Environment},
+    section::Section,
+    upstreams::tls::pem,
+};
 use crate::{
     face::mcp::PeerAddress,
     tls::{ClientRoots, ClientTls, ClientTlsOptions, Identity, ServerTls, ServerTlsOptions, TlsError},
@@ -38,6 +44,24 @@ pub(super) fn read(
     (tls, known.ok())
 }
 
+/// Whether nobody may come without a certificate.
+fn is_required(section: &Section<'_, '_>, environment: &Environment) -> bool {
+    let variable = section.get("client_certificate").and_then(|node| Some((node, node.as_text()?)));
+    let Some((node, text)) = variable.filter(|(_, text)| text.contains("${")) else {
+        return section.word("client_certificate") != Some("optional");
+    };
+    let found = secret::expand(section.report, environment, node.span, text).map(|expanded| expanded.text);
+    match found.as_deref().map(str::trim) {
+        Some("optional") => false,
+        Some("required") | None => true,
+        Some(_) => {
+            let message = "with its variables put in, `client_certificate` is not what it takes";
+            section.report.error(node.span, message, "look at the variables: write `required` or `optional`");
+            true
+        }
+    }
+}
+
 fn own(section: &Section<'_, '_>, environment: &Environment) -> Option<ServerTls> {
     let report = section.report;
     section.required("certificate", "write `certificate: file:/etc/glossator/tls.crt`");
@@ -45,7 +69,7 @@ fn own(section: &Section<'_, '_>, environment: &Environment) -> Option<ServerTls
     let pem = |name| pem(section, environment, name);
     let (certificates, key, client_roots) = (pem("certificate"), pem("key"), pem("client_ca"));
     let (certificates, key, client_roots) = (certificates??, key??, client_roots?);
-    let required = section.word("client_certificate") != Some("optional");
+    let required = is_required(section, environment);
     if let (Some(entry), None) = (section.entry("client_certificate"), &client_roots) {
         let help = "write `client_ca`, the roots that vouch for clients, or leave it out";
         report.error(entry.key.span, "`client_certificate` has no effect without `client_ca`", help);

@@ -1,5 +1,7 @@
 //! `auth` of `server`: whose tokens are taken, and what clients are told of where they are given.
 
+use std::time::Duration;
+
 use super::{
     keys::{SERVER_AUTH, TLS, TOKENS},
     node::{Kind, Node},
@@ -104,7 +106,7 @@ fn token(
         section.missing("the tokens have no audience".to_owned(), help);
     }
     let keys = keys(&section, environment);
-    let algorithms = algorithms(&section);
+    let algorithms = algorithms(&section, environment);
     let scope_claim = match section.text_node("scope_claim") {
         Some((node, text)) => outside(report, environment, node, text)?,
         None => TokenSettings::SCOPE_CLAIM_DEFAULT.to_owned(),
@@ -114,17 +116,37 @@ fn token(
         audiences,
         keys: keys?,
         algorithms,
-        leeway: section.duration("leeway").unwrap_or(TokenSettings::LEEWAY_DEFAULT),
+        leeway: leeway(&section, environment).unwrap_or(TokenSettings::LEEWAY_DEFAULT),
         scope_claim,
     })
 }
 
-fn algorithms(section: &Section<'_, '_>) -> Vec<Algorithm> {
+fn leeway(section: &Section<'_, '_>, environment: &Environment) -> Option<Duration> {
+    let node = section.get("leeway")?;
+    let Some(text) = node.as_text().filter(|text| text.contains("${")) else {
+        return section.duration("leeway");
+    };
+    let text = outside(section.report, environment, node, text)?;
+    let read = section.duration_as("leeway", &text)?;
+    if read.is_err() {
+        let message = "with its variables put in, `leeway` is not what it takes";
+        section.report.error(
+            node.span,
+            message,
+            "look at the variables: write a duration up to `5m`, such as `30s`",
+        );
+    }
+    read.ok()
+}
+
+fn algorithms(section: &Section<'_, '_>, environment: &Environment) -> Vec<Algorithm> {
     let Some(texts) = section.texts("algorithms") else { return TokenSettings::ALGORITHMS_DEFAULT.to_vec() };
     if texts.is_empty() {
         section.missing("`algorithms` is empty: no token could be taken".to_owned(), "name one: `[RS256]`");
     }
-    let read = |(node, text): (&Node, &str)| {
+    let read = |(node, written): (&Node, &str)| {
+        let expanded = secret::expand(section.report, environment, node.span, written)?;
+        let text = expanded.text.trim();
         let found = Algorithm::named(text);
         if found.is_none() {
             let known = super::suggest::listed(Algorithm::ALL.iter().map(|one| one.as_str()));
@@ -135,7 +157,11 @@ fn algorithms(section: &Section<'_, '_>) -> Vec<Algorithm> {
                 }
                 _ => format!("write one of {known}"),
             };
-            section.report.error(node.span, format!("`{text}` is not taken for a signature"), help);
+            let message = match expanded.foreign {
+                true => "with its variables put in, it is not taken for a signature".to_owned(),
+                false => format!("`{text}` is not taken for a signature"),
+            };
+            section.report.error(node.span, message, help);
         }
         found
     };

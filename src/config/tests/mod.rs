@@ -142,6 +142,16 @@ routes:
 }
 
 #[test]
+fn how_tokens_are_taken_may_come_from_outside() {
+    let auth = "server: { auth: { tokens: { issuer: 'https://a.test', audience: me, jwks: 'https://a.test/keys', \
+                algorithms: ['${NONE:-RS512}', '${NONE:-PS256}'], leeway: '${NONE:-7s}' } } }";
+    let loaded = loaded(&format!("{auth}\ndefaults: {{ scopes: [] }}\n{MINIMAL}"));
+    let tokens = loaded.access.unwrap().tokens;
+    assert_eq!(tokens[0].algorithms, [crate::access::Algorithm::Rs512, crate::access::Algorithm::Ps256]);
+    assert_eq!(tokens[0].leeway, Duration::from_secs(7));
+}
+
+#[test]
 fn defaults_are_those_that_the_table_names() {
     let loaded = loaded(MINIMAL);
     let (listener, door, mcp) = (&loaded.listener, &loaded.door, &loaded.mcp);
