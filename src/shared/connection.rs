@@ -161,8 +161,9 @@ impl Reader {
     /// Hands on what comes, until nothing does, or what comes is no reply.
     async fn run(mut self) {
         let mut buffer = BytesMut::new();
+        let mut reader = resp::Reader::new(self.limit_bytes, self.limit_bytes + LIST_SLACK_BYTES);
         loop {
-            match resp::next(&mut buffer, self.limit_bytes) {
+            match reader.next(&mut buffer) {
                 Ok(Some(Value::Push(items))) => {
                     if !self.pushed(items) {
                         return;
@@ -173,7 +174,6 @@ impl Reader {
                     // Who does not wait any more misses nothing.
                     let _ = answer.send(value);
                 }
-                Ok(None) if buffer.len() > self.limit_bytes + LIST_SLACK_BYTES => return,
                 Ok(None) => {
                     buffer.reserve(READ_BYTES);
                     match self.from.read_buf(&mut buffer).await {

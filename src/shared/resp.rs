@@ -48,107 +48,170 @@ pub(super) fn write(words: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// Takes the next value off the front of what has come; `None` where there is not all of it yet.
-///
-/// # Errors
-///
-/// [`Malformed`]; then nothing that follows can be understood either.
-pub(super) fn next(buffer: &mut BytesMut, limit_bytes: usize) -> Result<Option<Value>, Malformed> {
-    let mut reader = Reader { bytes: buffer, at: 0, limit_bytes };
-    match reader.value(0) {
-        Ok(value) => {
-            let at = reader.at;
-            buffer.advance(at);
-            Ok(Some(value))
-        }
-        Err(Stop::Incomplete) => Ok(None),
-        Err(Stop::Malformed) => Err(Malformed),
-    }
-}
-
-enum Stop {
-    Incomplete,
-    Malformed,
-}
-
-struct Reader<'b> {
-    bytes: &'b [u8],
-    at: usize,
+/// Reads values as they come. What has come is looked at once, however small the parts are in which a list comes.
+#[derive(Debug)]
+pub(super) struct Reader {
+    /// How long one text may be.
     limit_bytes: usize,
+    /// How long a value may be, with all that is in it.
+    whole_limit_bytes: usize,
+    /// The lists that have begun and not ended, each in the one before.
+    open: Vec<List>,
+    /// The text of which the length has come.
+    block: Option<Block>,
+    /// How much has been read of the value.
+    read_bytes: usize,
 }
 
-impl Reader<'_> {
-    fn value(&mut self, depth: usize) -> Result<Value, Stop> {
-        if depth > DEPTH_LIMIT {
-            return Err(Stop::Malformed);
-        }
-        let line = self.line()?;
-        let (kind, rest) = line.split_first().ok_or(Stop::Malformed)?;
-        match kind {
-            b'+' | b',' | b'(' => Ok(Value::Bytes(Bytes::copy_from_slice(rest))),
-            b'-' => Ok(Value::Error(String::from_utf8_lossy(rest).into_owned())),
-            b':' => number(rest).map(Value::Number),
-            b'#' => Ok(Value::Number(i64::from(rest == b"t"))),
-            b'_' => Ok(Value::Nothing),
-            b'$' | b'=' | b'!' => {
-                let length = number(rest)?;
-                if length < 0 {
-                    return Ok(Value::Nothing);
+#[derive(Debug)]
+struct List {
+    is_push: bool,
+    missing: usize,
+    items: Vec<Value>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    is_error: bool,
+    length: usize,
+}
+
+/// What is read at once.
+enum Part {
+    Value(Value),
+    List(List),
+    Block(Block),
+}
+
+impl Reader {
+    pub(super) fn new(limit_bytes: usize, whole_limit_bytes: usize) -> Self {
+        Self { limit_bytes, whole_limit_bytes, open: Vec::new(), block: None, read_bytes: 0 }
+    }
+
+    /// Takes what is understood off the front of what has come, up to the end of a value; `None` where there is not all of
+    /// it yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`]; then nothing that follows can be understood either.
+    pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Value>, Malformed> {
+        while let Some(part) = self.part(buffer)? {
+            let value = match part {
+                Part::Block(block) => {
+                    self.block = Some(block);
+                    continue;
                 }
-                let (is_error, length) =
-                    (*kind == b'!', usize::try_from(length).map_err(|_| Stop::Malformed)?);
-                let bytes = self.block(length)?;
-                Ok(match is_error {
-                    true => Value::Error(String::from_utf8_lossy(bytes).into_owned()),
-                    false => Value::Bytes(Bytes::copy_from_slice(bytes)),
-                })
+                Part::List(list) if list.missing > 0 => {
+                    self.open.push(list);
+                    continue;
+                }
+                Part::List(list) => list.whole(),
+                Part::Value(value) => value,
+            };
+            if let Some(whole) = self.put(value) {
+                self.read_bytes = 0;
+                return Ok(Some(whole));
             }
-            b'*' | b'~' | b'>' | b'%' => {
-                let count = number(rest)?;
-                if count < 0 {
-                    return Ok(Value::Nothing);
-                }
-                let times = if *kind == b'%' { 2 } else { 1 };
-                let is_push = *kind == b'>';
-                let count = usize::try_from(count).map_err(|_| Stop::Malformed)?;
-                if count > ITEM_LIMIT {
-                    return Err(Stop::Malformed);
-                }
-                let items = (0..count * times).map(|_| self.value(depth + 1)).collect::<Result<_, _>>()?;
-                Ok(if is_push { Value::Push(items) } else { Value::List(items) })
-            }
-            _ => Err(Stop::Malformed),
         }
+        match self.read_bytes + buffer.len() > self.whole_limit_bytes {
+            true => Err(Malformed),
+            false => Ok(None),
+        }
+    }
+
+    /// Puts a value where it belongs; gives it back, or the list that is whole with it, where that is nowhere.
+    fn put(&mut self, mut value: Value) -> Option<Value> {
+        while let Some(list) = self.open.last_mut() {
+            list.items.push(value);
+            list.missing -= 1;
+            if list.missing > 0 {
+                return None;
+            }
+            value = self.open.pop()?.whole();
+        }
+        Some(value)
+    }
+
+    fn part(&mut self, buffer: &mut BytesMut) -> Result<Option<Part>, Malformed> {
+        if let Some(block) = self.block {
+            let Some(text) = self.text(buffer, block)? else { return Ok(None) };
+            self.block = None;
+            return Ok(Some(Part::Value(text)));
+        }
+        if self.open.len() > DEPTH_LIMIT {
+            return Err(Malformed);
+        }
+        let Some(line) = self.line(buffer)? else { return Ok(None) };
+        let (kind, rest) = line.split_first().ok_or(Malformed)?;
+        let value = match kind {
+            b'+' | b',' | b'(' => Value::Bytes(Bytes::copy_from_slice(rest)),
+            b'-' => Value::Error(String::from_utf8_lossy(rest).into_owned()),
+            b':' => Value::Number(number(rest)?),
+            b'#' => Value::Number(i64::from(rest == b"t")),
+            b'_' => Value::Nothing,
+            b'$' | b'=' | b'!' => match length(rest)? {
+                Some(length) if length > self.limit_bytes => return Err(Malformed),
+                Some(length) => return Ok(Some(Part::Block(Block { is_error: *kind == b'!', length }))),
+                None => Value::Nothing,
+            },
+            b'*' | b'~' | b'>' | b'%' => match length(rest)? {
+                Some(count) if count > ITEM_LIMIT => return Err(Malformed),
+                Some(count) => {
+                    let missing = if *kind == b'%' { 2 * count } else { count };
+                    return Ok(Some(Part::List(List { is_push: *kind == b'>', missing, items: Vec::new() })));
+                }
+                None => Value::Nothing,
+            },
+            _ => return Err(Malformed),
+        };
+        Ok(Some(Part::Value(value)))
     }
 
     /// Up to the next end of a line, which is taken too.
-    fn line(&mut self) -> Result<Box<[u8]>, Stop> {
-        let rest = &self.bytes[self.at..];
-        let seen = &rest[..rest.len().min(LINE_LIMIT_BYTES)];
+    fn line(&mut self, buffer: &mut BytesMut) -> Result<Option<BytesMut>, Malformed> {
+        let seen = &buffer[..buffer.len().min(LINE_LIMIT_BYTES)];
         match seen.windows(2).position(|pair| pair == b"\r\n") {
             Some(end) => {
-                self.at += end + 2;
-                Ok(rest[..end].into())
+                let line = buffer.split_to(end);
+                buffer.advance(2);
+                self.read_bytes += end + 2;
+                Ok(Some(line))
             }
-            None if rest.len() >= LINE_LIMIT_BYTES => Err(Stop::Malformed),
-            None => Err(Stop::Incomplete),
+            None if buffer.len() >= LINE_LIMIT_BYTES => Err(Malformed),
+            None => Ok(None),
         }
     }
 
-    /// So many bytes, and the end of a line behind them.
-    fn block(&mut self, length: usize) -> Result<&[u8], Stop> {
-        if length > self.limit_bytes {
-            return Err(Stop::Malformed);
-        }
-        let rest = &self.bytes[self.at..];
-        let block = rest.get(..length + 2).ok_or(Stop::Incomplete)?;
-        self.at += length + 2;
-        block.strip_suffix(b"\r\n").ok_or(Stop::Malformed)
+    /// A text, and the end of a line behind it.
+    fn text(&mut self, buffer: &mut BytesMut, block: Block) -> Result<Option<Value>, Malformed> {
+        let Some(whole) = buffer.get(..block.length + 2) else { return Ok(None) };
+        let text = whole.strip_suffix(b"\r\n").ok_or(Malformed)?;
+        let value = match block.is_error {
+            true => Value::Error(String::from_utf8_lossy(text).into_owned()),
+            false => Value::Bytes(Bytes::copy_from_slice(text)),
+        };
+        buffer.advance(block.length + 2);
+        self.read_bytes += block.length + 2;
+        Ok(Some(value))
     }
 }
 
-fn number(bytes: &[u8]) -> Result<i64, Stop> {
-    std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).ok_or(Stop::Malformed)
+impl List {
+    fn whole(self) -> Value {
+        if self.is_push { Value::Push(self.items) } else { Value::List(self.items) }
+    }
+}
+
+/// How long something is, or how many there are; nothing where it is less than none, which is null.
+fn length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    match number(bytes)? {
+        ..0 => Ok(None),
+        length => usize::try_from(length).map(Some).map_err(|_| Malformed),
+    }
+}
+
+fn number(bytes: &[u8]) -> Result<i64, Malformed> {
+    std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).ok_or(Malformed)
 }
 
 #[cfg(test)]
@@ -160,7 +223,7 @@ mod tests {
     #[track_caller]
     fn check(text: &[u8], expected: Result<Option<Value>, Malformed>) {
         let mut buffer = BytesMut::from(text);
-        assert_eq!(next(&mut buffer, 10), expected);
+        assert_eq!(Reader::new(10, 10_000).next(&mut buffer), expected);
     }
 
     fn bytes(text: &'static str) -> Value {
@@ -200,20 +263,59 @@ mod tests {
         let mut written = Vec::new();
         write(&[b"SET", b"a", b"\r\n"], &mut written);
         assert_eq!(written, b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\n\r\n\r\n");
-        let mut buffer = BytesMut::new();
+        let (mut buffer, mut reader) = (BytesMut::new(), Reader::new(10, 100));
         for (index, byte) in written.iter().enumerate() {
             buffer.extend_from_slice(&[*byte]);
-            let found = next(&mut buffer, 10).unwrap();
+            let found = reader.next(&mut buffer).unwrap();
             assert_eq!(found.is_some(), index + 1 == written.len());
         }
         assert!(buffer.is_empty());
     }
 
+    #[test]
+    fn a_list_is_taken_off_as_it_comes_and_counts_on() {
+        let (mut buffer, mut reader) = (BytesMut::new(), Reader::new(10, 40));
+        for part in [&b"*4\r\n$3\r\n"[..], b"one\r\n", b"*1\r\n:2\r\n", b"$5\r\nthr"] {
+            buffer.extend_from_slice(part);
+            assert_eq!(reader.next(&mut buffer), Ok(None));
+        }
+        assert_eq!(&*buffer, b"thr", "the rest is not looked at again");
+        buffer.extend_from_slice(b"ee\r\n");
+        assert_eq!(reader.next(&mut buffer), Ok(None));
+        let mut whole = buffer.clone();
+        whole.extend_from_slice(b"_\r\n+next\r\n");
+        let list = vec![bytes("one"), Value::List(vec![Value::Number(2)]), bytes("three"), Value::Nothing];
+        assert_eq!(reader.next(&mut whole), Ok(Some(Value::List(list))));
+        assert_eq!(reader.next(&mut whole), Ok(Some(bytes("next"))));
+        buffer.extend_from_slice(b"*1\r\n+not the end\r");
+        assert_eq!(Reader::new(10, 10).next(&mut buffer), Err(Malformed), "it is too long as a whole");
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(text in "([*$>:%+-][0-9]{0,2}\r\n|[a-z\r\n]){0,12}", limit in 0..20_usize) {
-            let mut buffer = BytesMut::from(text.as_bytes());
-            while let Ok(Some(_)) = next(&mut buffer, limit) {}
+            let read = |parts: &[&[u8]]| {
+                let (mut buffer, mut reader, mut found) = (BytesMut::new(), Reader::new(limit, 50), Vec::new());
+                for part in parts {
+                    buffer.extend_from_slice(part);
+                    loop {
+                        let next = reader.next(&mut buffer);
+                        let is_last = !matches!(next, Ok(Some(_)));
+                        if next != Ok(None) {
+                            found.push(next);
+                        }
+                        if is_last {
+                            break;
+                        }
+                    }
+                    if let Some(Err(Malformed)) = found.last() {
+                        return found;
+                    }
+                }
+                found
+            };
+            let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+            prop_assert_eq!(read(&[text.as_bytes()]), read(&bytes), "in whatever parts it comes");
         }
     }
 }
