@@ -252,7 +252,7 @@ impl Collector {
     /// Sends a request, several times where that may help. Gives how many of its parts were not taken after all; `None`
     /// when nothing was.
     async fn send(&mut self, body: Bytes, attempts: u32, mut stopped: watch::Receiver<bool>) -> Option<u64> {
-        let mut pause = BACKOFF;
+        let (mut pause, mut is_last) = (BACKOFF, false);
         for attempt in 1..=attempts {
             let error = match self.send_once(body.clone()).await {
                 Ok(accepted) => {
@@ -267,13 +267,13 @@ impl Collector {
                 Err(error) => error,
             };
             self.failed(&error);
-            if attempt == attempts || !error.is_passing() {
+            if attempt == attempts || is_last || !error.is_passing() {
                 break;
             }
             tokio::select! {
                 () = sleep(pause) => {}
                 // There is no time left to wait in; it is tried once more.
-                () = stop(&mut stopped) => {}
+                () = stop(&mut stopped) => is_last = true,
             }
             pause *= 2;
         }

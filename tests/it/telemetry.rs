@@ -278,6 +278,21 @@ async fn what_waits_to_be_sent_is_sent_when_the_process_ends() {
     std::fs::remove_file(file).unwrap();
 }
 
+/// As often as that were waited for, it would end much later.
+#[tokio::test]
+async fn what_was_not_taken_is_sent_once_more_when_the_process_ends() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let collector = Scripted::answering(reply("503 No", "text/plain", "")).await;
+    let (program, file) = start(&upstream, "", &to(&collector)).await;
+    program.connect().await.ask("GET /ask/1", &[], "").await;
+    collector.until("the first time", |state| state.asked.len() == 1).await;
+    program.terminate();
+    let (status, told) = program.ended().await;
+    assert!(status.success(), "{told}");
+    assert_eq!(collector.state().asked.len(), 2, "{told}");
+    std::fs::remove_file(file).unwrap();
+}
+
 #[tokio::test]
 async fn meters_are_sent_by_the_names_that_everybody_knows() {
     let (upstream, collector) =
