@@ -89,13 +89,9 @@ impl<S: Answers + Clone + Send + 'static> Coalesce<S> {
         ask.due = ask.due.for_everybody();
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
-        let (flights, landed) = (self.flights.clone(), key.clone());
-        let reply = Coming::of(async move {
-            let result = inner.call(ask).await;
-            // Who comes from now on asks anew.
-            flights.under_way().remove(&landed);
-            result
-        });
+        // It is found until the last of those who wait has its reply, and may have kept it: who comes in between would
+        // find it nowhere, and ask again.
+        let reply = Coming::of(async move { inner.call(ask).await });
         let flight = Arc::new(Flight { key: key.clone(), flights: self.flights.clone(), reply });
         under_way.insert(key, Arc::downgrade(&flight));
         flight
@@ -192,6 +188,22 @@ mod tests {
         assert!(one.is_err() && other.is_err());
         tokio::task::yield_now().await;
         assert_eq!(inside.count(), 0);
+        assert!(service.flights.under_way().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_that_has_come_and_was_not_taken_yet_is_for_who_comes_then() {
+        let script = crate::policy::mock::Script::new([failed(), failed()]);
+        let service = coalesce(script.clone());
+        let mut first = std::pin::pin!(call(&service, ask(SECOND)));
+        timeout(Duration::ZERO, first.as_mut()).await.unwrap_err();
+        while script.asked() == 0 {
+            tokio::task::yield_now().await;
+        }
+        tokio::task::yield_now().await;
+        call(&service, ask(SECOND)).await.unwrap_err();
+        assert_eq!((script.asked(), service.flights.joined.get()), (1, 1));
+        first.await.unwrap_err();
         assert!(service.flights.under_way().is_empty());
     }
 
