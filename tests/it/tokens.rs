@@ -72,7 +72,7 @@ impl Login {
     }
 }
 
-pub(crate) fn now() -> u64 {
+fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
