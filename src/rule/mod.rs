@@ -6,7 +6,8 @@
 //! [`ExitPattern`]); `finding` runs its extractors
 //! ([`extract`]: bytes to a value, typed by [`Fields`]). `success` makes the structure ([`Jq`]), holds it to the
 //! [`OutputSchema`], shortens it ([`Limit`]) and shows it ([`ContentTemplate`]); `failure` makes a tool error, of what an
-//! MCP server calls one `told` does, and `verdict` of what no rule looked for. [`Redaction`] is the one way out for the
+//! MCP server calls one `told` does, and `verdict` of what no rule looked for, without the
+//! upstream's `insides`. [`Redaction`] is the one way out for the
 //! words of errors. `names` are what [`Template`]s see.
 //! [`look()`] asks questions of a reply that is no result yet. A [`Stop`] ends what nobody waits for.
 //!
@@ -23,6 +24,7 @@ mod failure;
 mod fields;
 mod filters;
 mod finding;
+mod insides;
 mod jq;
 mod limit;
 mod look;

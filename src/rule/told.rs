@@ -4,10 +4,11 @@ use serde_json::Value;
 
 use super::{
     extract::{MCP_MEDIA_TYPE, Verdict},
+    insides::safe_words,
     reading::Reading,
     redaction::Redaction,
     rules::Translator,
-    verdict::{CODE_META_KEY, marked, safe_words},
+    verdict::{CODE_META_KEY, marked},
 };
 use crate::tool::{Block, Content, Fault, Outcome, Text, ToolResult};
 

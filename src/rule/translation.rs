@@ -9,6 +9,7 @@ use super::{
     content::ContentTemplate,
     exit::end_in_words,
     finding::Finding,
+    insides::redacted,
     jq::JqError,
     matcher::Captures,
     reading::Reading,
@@ -18,7 +19,7 @@ use super::{
     stop::Stop,
     success::SuccessRule,
     trace::{Trace, held_words},
-    verdict::{self, capped, marked, redacted},
+    verdict::{self, capped, marked},
 };
 use crate::{
     reply::Reply,

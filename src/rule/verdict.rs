@@ -1,13 +1,14 @@
 //! What a reply means when no rule looked for it: errors told so that a model can act on them, and nothing of
 //! the upstream's insides with them.
 
-use std::sync::LazyLock;
-
 use http::StatusCode;
-use regex::{Captures, Regex};
 use serde_json::{Map, Value};
 
-use super::{reading::Reading, rules::Translator};
+use super::{
+    insides::{looks_internal, redacted},
+    reading::Reading,
+    rules::Translator,
+};
 use crate::{
     reply::{End, Reply},
     tool::{Fault, ToolResult},
@@ -179,65 +180,6 @@ fn safe_text(text: &str) -> Option<String> {
     (!text.is_empty() && !markup && !looks_internal(text)).then(|| redacted(text))
 }
 
-/// A text with addresses, paths and credentials replaced; a stack trace is replaced as a whole.
-pub(super) fn safe_words(text: &str) -> String {
-    const NOT_SHOWN: &str = "The service failed. What it said of it is not for clients.";
-    if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted(text) }
-}
-
-/// Stack traces of the common languages, and control characters.
-fn looks_internal(text: &str) -> bool {
-    static TRACE: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(
-            r#"(?m)^\s+at \S+[.(:]|Traceback \(most recent call last\)|File "[^"]+", line \d+|Exception in thread|panicked at |^goroutine \d+ \[|\bat [\w.$<>]+\([\w.]+:\d+\)|Stack trace:|^#\d+ +\S+\(|stack backtrace:|SQLSTATE\[|ORA-\d{5}"#,
-        )
-        .expect("the pattern is fixed and tested")
-    });
-    TRACE.is_match(text) || text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
-}
-
-/// The text with addresses, file paths and credentials replaced.
-pub(super) fn redacted(text: &str) -> String {
-    static PARTS: LazyLock<[(Regex, &str); 4]> = LazyLock::new(|| {
-        let compiled = |pattern: &str| Regex::new(pattern).expect("the pattern is fixed and tested");
-        [
-            (
-                compiled(concat!(
-                    r#"(?i)(?:\bauthorization["']?\s*[=:]\s*)?\b(?:bearer|basic)\s+[\w.~+/=\-]{6,}"#,
-                    r#"|["']?[\w\-]*(?:passw(?:or)?d|passwd|\bpass|pwd|secret|token|api[_-]?key|private[_-]?key"#,
-                    r#"|access[_-]?key|session[_-]?id|cookie|authorization|credential)[\w\-]*["']?\s*[=:]\s*"#,
-                    r#"["']?[^\s"',;]+"#,
-                    r#"|\beyJ[\w\-]{8,}(?:\.[\w\-]*){0,2}|\bAKIA[0-9A-Z]{12,}|\bgh[a-z]_\w{16,}|\bsk-[\w\-]{16,}"#,
-                )),
-                "[credential]",
-            ),
-            (
-                compiled(concat!(
-                    // A time is no host with a port, and stays.
-                    r"(?i)(?<time>\b\d{4,6}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2})?)",
-                    r"|\b[a-z][a-z0-9+.\-]*://[^\s<>]+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",
-                    r"|\b(?:localhost|[\w\-]*[a-z][\w\-]*(?:\.[\w\-]+)*):\d{2,5}\b",
-                    r"|\b[\w\-]+(?:\.[\w\-]+)*\.(?:local|internal|svc|lan|cluster)\b|\b[\w\-]+(?:\.[\w\-]+)+ port \d+",
-                    r"|\[[0-9a-f:]*:[0-9a-f:]+\](?::\d+)?|\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}\b",
-                    r"|\b[0-9a-f]{1,4}::[0-9a-f:]*[0-9a-f]\b|\\\\[\w.\-]+\\[^\s]+",
-                )),
-                "[address]",
-            ),
-            (compiled(r"(^|[\s(=\['`:,])(?:~?/[\w.@+\-]+){2,}/?"), "$1[path]"),
-            (compiled(r"\b[A-Za-z]:\\[^\s]+"), "[path]"),
-        ]
-    });
-    let mut text = text.to_owned();
-    // In this order, or the path inside an address would be replaced on its own.
-    text = PARTS[0].0.replace_all(&text, PARTS[0].1).into_owned();
-    let kept = |found: &Captures<'_>| found.name("time").map_or(PARTS[1].1, |time| time.as_str()).to_owned();
-    text = PARTS[1].0.replace_all(&text, |found: &Captures<'_>| kept(found)).into_owned();
-    for (pattern, replacement) in &PARTS[2..] {
-        text = pattern.replace_all(&text, *replacement).into_owned();
-    }
-    text.replace("\"[path]", "[path]")
-}
-
 /// At most `limit_bytes` of a text, cut between characters and marked.
 pub(super) fn capped(text: &str, limit_bytes: usize) -> String {
     const MARK: &str = " […]";
@@ -254,65 +196,6 @@ pub(super) fn capped(text: &str, limit_bytes: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn check(text: &str, expected: &str) {
-        assert_eq!(redacted(text), expected);
-    }
-
-    #[test]
-    fn addresses_paths_and_credentials_are_replaced() {
-        check("no route to 10.0.0.7:5432", "no route to [address]");
-        let time = "a time such as `2026-11-21T09:30:00Z` or 2026-11-21t09:30+01:00";
-        check(&format!("{time} at db-1:5432"), &format!("{time} at [address]"));
-        check("see http://db.internal:9000/x?y=1 for more", "see [address] for more");
-        check("cannot open /var/www/app/config.php", "cannot open [path]");
-        check("cannot open C:\\inetpub\\app.config now", "cannot open [path] now");
-        check("db-1.prod.svc refused", "[address] refused");
-        check("login failed: password=hunter2, user=bob", "login failed: [credential], user=bob");
-        check("sent Authorization: Bearer abcdef123456", "sent [credential]");
-        check("connect to localhost:9000 failed", "connect to [address] failed");
-        check("redis at [::1]:6379 and fe80::1 refused", "redis at [address] and [address] refused");
-        check("db.prod.example.com port 5432 refused", "[address] refused");
-        check("see \\\\fileserver\\share\\x", "see [address]");
-        check("AWS_SECRET_ACCESS_KEY=abc client_secret=foo", "[credential] [credential]");
-        check(r#"{"private_key": "zzz"}"#, r#"{[credential]"}"#);
-        check(
-            "key AKIAABCDEFGHIJKLMNOP, token eyJhbGciOiJIUzI1NiJ9.e30.x",
-            "key [credential], token [credential]",
-        );
-    }
-
-    #[test]
-    fn ordinary_messages_are_left_alone() {
-        for text in [
-            "no such city: Oslo",
-            "date must be YYYY-MM-DD, and/or a zip code",
-            "at least 3 characters, found 2",
-            "version 1.2.3 is too old",
-            "the ratio is 3/4 at 12:30",
-            "the token is invalid",
-            "your session is closed since 12:30:45",
-            "Ungültige Stadt",
-        ] {
-            check(text, text);
-            assert!(!looks_internal(text), "{text}");
-        }
-    }
-
-    #[test]
-    fn traces_are_seen() {
-        for text in [
-            "boom\n    at com.example.Weather.get(Weather.java:42)",
-            "Traceback (most recent call last):\n  File \"/app.py\", line 3",
-            "TypeError: x\n    at Object.<anonymous> (/srv/app.js:1:7)",
-            "thread 'main' panicked at src/main.rs:1",
-            "goroutine 1 [running]:",
-            "SQLSTATE[42S02]: Base table not found",
-        ] {
-            assert!(looks_internal(text), "{text}");
-        }
-    }
 
     #[test]
     fn a_long_text_is_cut_between_characters() {

@@ -123,7 +123,7 @@ impl Redaction {
     pub fn told(&self, text: &str, limit_bytes: usize) -> String {
         let hidden = self.capped(text, Self::LONGEST_TOLD);
         let line = hidden.split_whitespace().collect::<Vec<_>>().join(" ");
-        capped(&super::verdict::safe_words(&line), limit_bytes)
+        capped(&super::insides::safe_words(&line), limit_bytes)
     }
 
     /// At most about so many bytes of a text, what matches replaced, and cut at white space so that no address in it is

@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc, sync::LazyLock};
 use minijinja::{Environment, Error, UndefinedBehavior, Value, value::Kwargs};
 use regex::Regex;
 
-use super::{filters, verdict::safe_words};
+use super::{filters, insides::safe_words};
 
 pub(super) use bounds::Budget;
 use bounds::{FUEL, LimitedText, LookedUp, refuse_too_deep};

@@ -1,0 +1,213 @@
+//! What of an upstream's insides no client sees in an error's words: stack traces, and addresses, paths and credentials.
+
+use std::{net::Ipv6Addr, ops::Range, sync::LazyLock};
+
+use regex::{Captures, Regex};
+
+/// A text with addresses, paths and credentials replaced; a stack trace is replaced as a whole.
+pub(super) fn safe_words(text: &str) -> String {
+    const NOT_SHOWN: &str = "The service failed. What it said of it is not for clients.";
+    if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted(text) }
+}
+
+/// Stack traces of the common languages, and control characters.
+pub(super) fn looks_internal(text: &str) -> bool {
+    static TRACE: LazyLock<Regex> = LazyLock::new(|| {
+        compiled(concat!(
+            r#"(?m)^\s+at \S+[.(:]|Traceback \(most recent call last\)|File "[^"]+", line \d+|Exception in thread"#,
+            r#"|panicked at |^goroutine \d+ \[|\bat [\w.$<>]+\([\w.]+:\d+\)|\bat [\w.`<>]+\([^()]*\) in \S+:line \d+"#,
+            r#"|Stack trace:|^#\d+ +\S+\(|stack backtrace:|\S+\.rb:\d+:in [`']|SQLSTATE\[|ORA-\d{5}"#,
+        ))
+    });
+    TRACE.is_match(text) || text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
+}
+
+/// The text with addresses, file paths and credentials replaced.
+pub(super) fn redacted(text: &str) -> String {
+    static CREDENTIALS: LazyLock<Regex> = LazyLock::new(|| {
+        compiled(concat!(
+            r"(?i)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*-----|\z)",
+            // All cookies of the line, and of an unusual scheme what stands behind it.
+            r#"|\b(?:set-)?cookie["']?:\s*[^\r\n]+|\bauthorization["']?\s*[=:]\s*["']?[a-z][\w\-]*\s+[^\s"',;]+"#,
+            r#"|\b(?:bearer|basic)\s+[\w.~+/=\-]{6,}"#,
+            r#"|["']?[\w\-]*(?:passw(?:or)?d|passwd|\bpass|pwd|secret|token|api[_-]?key|private[_-]?key"#,
+            r#"|access[_-]?key|session[_-]?id|cookie|authorization|credential)[\w\-]*["']?\s*[=:]\s*"#,
+            r#"(?:"[^"\r\n]+|'[^'\r\n]+|[^\s"',;]+)"#,
+            r"|\beyJ[\w\-]{8,}(?:\.[\w\-]*){0,2}|\bA[KS]IA[0-9A-Z]{12,}|\bgh[a-z]_\w{16,}|\bgithub_pat_\w{16,}",
+            r"|\b(?:glpat|xox[a-z])-[\w\-]{8,}|\bAIza[\w\-]{16,}|\b[rs]k_(?:live|test)_\w{8,}|\bnpm_\w{16,}",
+            r"|\bsk-[\w\-]{16,}",
+        ))
+    });
+    static ADDRESSES: LazyLock<Regex> = LazyLock::new(|| {
+        compiled(concat!(
+            // A time is no host with a port, and stays.
+            r"(?i)(?<time>\b\d{4,6}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2})?)",
+            r"|\b[a-z][a-z0-9+.\-]*://[^\s<>]+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",
+            r"|\b(?:localhost|[\w\-]*[a-z][\w\-]*(?:\.[\w\-]+)*):\d{2,5}\b",
+            r"|\b[\w\-]+(?:\.[\w\-]+)*\.(?:local|internal|svc|lan|cluster)\b|\b[\w\-]+(?:\.[\w\-]+)+ port \d+",
+            r"|\[[0-9a-f:]*:[0-9a-f:]+\](?::\d+)?|\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}\b",
+            r"|\\\\[\w.\-]+\\[^\s]+",
+        ))
+    });
+    static PATHS: LazyLock<Regex> = LazyLock::new(|| {
+        compiled(concat!(
+            r#"(^|[\s(=\['"`:,])(?:(?:~[a-z_]?[\w\-]*|\.{1,2})(?:/[\w.@+\-]+)+|(?:/[\w.@+\-]+){2,})/?"#,
+            r"|\b[A-Za-z]:\\[^\s]+",
+        ))
+    });
+    // In this order, or the path inside an address would be replaced on its own.
+    let text = CREDENTIALS.replace_all(text, "[credential]");
+    let text = without_ipv6(&text);
+    let kept = |found: &Captures<'_>| found.name("time").map_or("[address]", |time| time.as_str()).to_owned();
+    let text = ADDRESSES.replace_all(&text, |found: &Captures<'_>| kept(found));
+    PATHS.replace_all(&text, "$1[path]").replace("\"[path]", "[path]")
+}
+
+/// Addresses of IP version 6 that are shortened, which no pattern tells from times and names of C++ and Ruby; those in
+/// brackets aside.
+fn without_ipv6(text: &str) -> String {
+    static WORD: LazyLock<Regex> = LazyLock::new(|| compiled(r"[\w:.]*::[\w:.]*(?:%[\w\-]+)?"));
+    let replaced = WORD.replace_all(text, |found: &Captures<'_>| {
+        let word = &found[0];
+        match ipv6_in(word) {
+            Some(place) => format!("{}[address]{}", &word[..place.start], &word[place.end..]),
+            None => word.to_owned(),
+        }
+    });
+    // Brackets, and a port behind them, go with what was in them.
+    static BRACKETS: LazyLock<Regex> = LazyLock::new(|| compiled(r"\[\[address\]\](?::\d+)?"));
+    BRACKETS.replace_all(&replaced, "[address]").into_owned()
+}
+
+/// Where in a word an address stands: all of it, or what is behind a colon, as in `host:fe80::1`.
+fn ipv6_in(word: &str) -> Option<Range<usize>> {
+    let (address, _zone) = word.split_once('%').unwrap_or((word, ""));
+    let trimmed = address.trim_end_matches('.');
+    let zone_end = if trimmed.len() == address.len() { word.len() } else { trimmed.len() };
+    let starts = std::iter::once(0).chain(trimmed.match_indices(':').map(|(colon, _)| colon + 1));
+    for start in starts {
+        // What is behind the colon before `::` is two colons too few, and no address of its own.
+        let candidates =
+            [(trimmed, zone_end), (trimmed.strip_suffix(':').unwrap_or(trimmed), trimmed.len() - 1)];
+        for (candidate, end) in candidates {
+            let Some(part) = candidate.get(start..) else { continue };
+            if part.contains("::") && part != "::" && part.parse::<Ipv6Addr>().is_ok() {
+                return Some(start..end);
+            }
+        }
+    }
+    None
+}
+
+fn compiled(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("the pattern is fixed and tested")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(redacted(text), expected);
+    }
+
+    #[test]
+    fn addresses_paths_and_credentials_are_replaced() {
+        check("no route to 10.0.0.7:5432", "no route to [address]");
+        let time = "a time such as `2026-11-21T09:30:00Z` or 2026-11-21t09:30+01:00";
+        check(&format!("{time} at db-1:5432"), &format!("{time} at [address]"));
+        check("see http://db.internal:9000/x?y=1 for more", "see [address] for more");
+        check("cannot open /var/www/app/config.php", "cannot open [path]");
+        check("cannot open C:\\inetpub\\app.config now", "cannot open [path] now");
+        check("db-1.prod.svc refused", "[address] refused");
+        check("login failed: password=hunter2, user=bob", "login failed: [credential], user=bob");
+        check("sent Authorization: Bearer abcdef123456", "sent [credential]");
+        check("connect to localhost:9000 failed", "connect to [address] failed");
+        check("redis at [::1]:6379 and fe80::1 refused", "redis at [address] and [address] refused");
+        check("db.prod.example.com port 5432 refused", "[address] refused");
+        check("see \\\\fileserver\\share\\x", "see [address]");
+        check("AWS_SECRET_ACCESS_KEY=abc client_secret=foo", "[credential] [credential]");
+        check(r#"{"private_key": "zzz"}"#, r#"{[credential]"}"#);
+        check(
+            "key AKIAABCDEFGHIJKLMNOP, token eyJhbGciOiJIUzI1NiJ9.e30.x",
+            "key [credential], token [credential]",
+        );
+    }
+
+    #[test]
+    fn the_whole_of_an_address_is_replaced() {
+        for address in [
+            "2001:db8::1",
+            "::1",
+            "::ffff:10.0.0.1",
+            "fe80::1%eth0",
+            "[2001:db8::1]:80",
+            "[::1]",
+            "2001:0db8:0000:0000:0000:ff00:0042:8329",
+        ] {
+            check(&format!("no route to {address}."), "no route to [address].");
+        }
+        check("no route to host:2001:db8::1: timed out", "no route to host:[address]: timed out");
+        check("2001:db8::/32 is not ours", "[address]/32 is not ours");
+    }
+
+    #[test]
+    fn the_whole_of_a_path_is_replaced() {
+        for path in ["../../etc/passwd", "./conf/db.ini", "~/.ssh/id_rsa", "~app/run", "\"/etc/shadow\""] {
+            let left = if path.starts_with('"') { "[path]\"" } else { "[path]" };
+            check(&format!("cannot open {path}"), &format!("cannot open {left}"));
+        }
+    }
+
+    #[test]
+    fn the_whole_of_a_credential_is_replaced() {
+        for credential in [
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\n-----END RSA PRIVATE KEY-----",
+            "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF",
+            "Cookie: session=abcdef; user=bob",
+            "Authorization: Digest abcdef0123456789",
+            "glpat-abcdefghij1234567890",
+            "xoxb-1234567890-abcdef",
+            "AIzaSyA-1234567890abcdefghijklmnopqrstu",
+        ] {
+            check(&format!("it was {credential}"), "it was [credential]");
+        }
+        check(r#"password="two words", user=bob"#, r#"[credential]", user=bob"#);
+    }
+
+    #[test]
+    fn ordinary_messages_are_left_alone() {
+        for text in [
+            "no such city: Oslo",
+            "date must be YYYY-MM-DD, and/or a zip code",
+            "at least 3 characters, found 2",
+            "version 1.2.3 is too old",
+            "the ratio is 3/4 at 12:30",
+            "the token is invalid",
+            "your session is closed since 12:30:45",
+            "Ungültige Stadt",
+            "use std::string, Foo::Bar or Abc::Error",
+            "one of ... or .. or ~5 per minute",
+        ] {
+            check(text, text);
+            assert!(!looks_internal(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn traces_are_seen() {
+        for text in [
+            "boom\n    at com.example.Weather.get(Weather.java:42)",
+            "Traceback (most recent call last):\n  File \"/app.py\", line 3",
+            "TypeError: x\n    at Object.<anonymous> (/srv/app.js:1:7)",
+            "thread 'main' panicked at src/main.rs:1",
+            "goroutine 1 [running]:",
+            "SQLSTATE[42S02]: Base table not found",
+            "System.Exception: x at Shop.Orders.Get(Int32 id) in C:\\shop\\Orders.cs:line 3",
+            "app.rb:3:in `find'",
+        ] {
+            assert!(looks_internal(text), "{text}");
+        }
+    }
+}
