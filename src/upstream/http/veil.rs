@@ -157,12 +157,28 @@ fn secrets_in(value: &HeaderValue) -> Vec<String> {
     secrets
 }
 
+/// How the names of headers end that carry a credential: `X-Api-Key`, `X-Auth`, `X-Session-Id`.
+const CREDENTIAL_ENDS: [&str; 12] = [
+    "key",
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "pass",
+    "auth",
+    "authorization",
+    "credential",
+    "credentials",
+    "session",
+    "session-id",
+];
+
 /// Whether a header of this name has a credential, whatever it says.
 fn is_credential(name: &HeaderName) -> bool {
     let name = name.as_str();
     *name == header::AUTHORIZATION
         || *name == header::COOKIE
-        || ["key", "token", "secret", "password"].iter().any(|end| name.ends_with(end))
+        || CREDENTIAL_ENDS.iter().any(|end| name.ends_with(end))
 }
 
 /// The forms in which a server may write a text: as it is, in JSON, in a URL, in HTML.
@@ -229,6 +245,7 @@ mod tests {
         for (name, value) in [
             ("authorization", "Basic bWU6Y29ycmVjdCBob3JzZSBiYXR0ZXJ5"),
             ("x-api-key", "0123456789abcdef0123"),
+            ("x-auth", "fedcba9876543210fedc"),
             ("x-tenant", "northern-lights-incorporated"),
         ] {
             let mut value = HeaderValue::from_static(value);
@@ -240,7 +257,7 @@ mod tests {
         check(&veil, 404, "no /T000/B000/XXXX/list here", "no /[redacted]/list here");
         check(&veil, 200, "correct horse battery", "[redacted]");
         check(&veil, 200, "Basic bWU6Y29ycmVjdCBob3JzZSBiYXR0ZXJ5", "Basic [redacted]");
-        check(&veil, 200, "0123456789abcdef0123", "[redacted]");
+        check(&veil, 200, "0123456789abcdef0123 fedcba9876543210fedc", "[redacted] [redacted]");
         check(&veil, 200, "northern-lights-incorporated", "northern-lights-incorporated");
         check(&veil, 404, "northern-lights-incorporated", "[redacted]");
         check(&veil, 404, "glossator-of-this-place", "glossator-of-this-place");
