@@ -15,6 +15,7 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
 use tokio::time::{Instant, sleep_until};
 
 use super::untaken::{Answers, Untaken};
@@ -35,7 +36,9 @@ struct Going {
     moved: Instant,
     /// Requests that were not answered to the end.
     open: usize,
-    /// Since when there is none: the last one ended, or the connection began.
+    /// Those of them whose bodies are waited for.
+    unfinished: usize,
+    /// Since when there is none, or none that has come as a whole.
     unasked: Instant,
     next: u64,
     /// Since when parts of answers wait to be taken, by the number of their request.
@@ -63,6 +66,7 @@ impl Activity {
         let going = Going {
             moved: now,
             open: 0,
+            unfinished: 0,
             unasked: now,
             next: 0,
             waiting: HashMap::new(),
@@ -132,10 +136,21 @@ impl Activity {
         going.unasked = Instant::now();
     }
 
-    /// Since when nothing is asked; nothing while something is.
+    /// The next part of a request's body is waited for, or no more.
+    fn waits_for_more(&self, waits: bool) {
+        let mut going = self.going();
+        if waits {
+            going.unfinished += 1;
+            going.unasked = Instant::now();
+        } else {
+            going.unfinished -= 1;
+        }
+    }
+
+    /// Since when nothing is asked; nothing while something is, and all of it has come.
     pub(super) fn unasked_since(&self) -> Option<Instant> {
         let going = self.going();
-        (going.open == 0).then_some(going.unasked)
+        (going.open <= going.unfinished).then_some(going.unasked)
     }
 
     /// Waits until nothing has gone on for `idle`, or a part of an answer was not taken for `untaken`.
@@ -191,6 +206,57 @@ impl Drop for Request {
         going.moved = Instant::now();
         going.unasked = going.moved;
         going.waiting.remove(&self.number);
+    }
+}
+
+/// The body of a request. While its next part is waited for the request counts as not made: the beginning of a body and
+/// then nothing would hold a place as long as a body may take.
+pub(super) struct Asking {
+    body: Incoming,
+    activity: Activity,
+    waits: bool,
+}
+
+impl Asking {
+    pub(super) fn new(body: Incoming, activity: Activity) -> Self {
+        Self { body, activity, waits: false }
+    }
+
+    /// Notes a change only: a body that has come with its head costs nothing here.
+    fn set_waits(&mut self, waits: bool) {
+        if self.waits != waits {
+            self.waits = waits;
+            self.activity.waits_for_more(waits);
+        }
+    }
+}
+
+impl http_body::Body for Asking {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        self.set_waits(frame.is_pending());
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// What is not read to its end is not waited for.
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.set_waits(false);
     }
 }
 

@@ -28,7 +28,7 @@ use tracing::debug;
 
 use super::{
     Answerer,
-    activity::Activity,
+    activity::{Activity, Asking},
     patience::Patient,
     untaken::{SHORT_BYTES, Way, counted},
 };
@@ -126,7 +126,7 @@ impl Serving {
             move |request: Request<Incoming>| {
                 asked.store(true, Ordering::Relaxed);
                 activity.asked();
-                let mut request = request.map(Body::new);
+                let mut request = request.map(|body| whole_or_asking(body, &activity));
                 name_host(&mut request);
                 request.extensions_mut().insert(Arc::clone(&arrival));
                 let (answering, activity) = (answer(&answerer, request), activity.clone());
@@ -178,7 +178,7 @@ impl Serving {
             let (answerer, activity) = (self.answerer.clone(), activity.clone());
             move |request: Request<Incoming>| {
                 let (open, activity) = (activity.request(), activity.clone());
-                let mut request = request.map(Body::new);
+                let mut request = request.map(|body| whole_or_asking(body, &activity));
                 name_host(&mut request);
                 request.extensions_mut().insert(Arc::clone(&arrival));
                 let answering = answer(&answerer, request);
@@ -218,6 +218,11 @@ impl Serving {
             debug!(peer = peer.map(display), error = %Chain(&error), "connection ended early");
         }
     }
+}
+
+/// A body as the faces read it, and watched where there is one.
+fn whole_or_asking(body: Incoming, activity: &Activity) -> Body {
+    if body.is_end_stream() { Body::empty() } else { Body::new(Asking::new(body, activity.clone())) }
 }
 
 /// Over HTTP/2 the host stands in the URI, and over HTTP/1.1 it may (RFC 9112, section 3.2.2); everybody else looks for it

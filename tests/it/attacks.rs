@@ -268,9 +268,12 @@ async fn who_sits_there_makes_room_for_who_asks() {
     let mut crowd = Vec::new();
     for number in 0..200 {
         let mut client = proxy.connect().await;
-        match number % 3 {
+        let begun = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
+        match number % 5 {
             0 => {}
             1 => client.write("POST /mcp HTTP/1.1\r\nHo").await,
+            2 => client.write(&format!("POST /tools/get_thing HTTP/1.1\r\n{begun}")).await,
+            3 => client.write(&format!("POST /mcp HTTP/1.1\r\n{begun}")).await,
             _ => assert_eq!(soon("a place", client.ask("GET /health", &[], "")).await.status, 200),
         }
         crowd.push(client);
@@ -290,7 +293,11 @@ async fn nobody_who_waits_for_an_answer_makes_room() {
     let mut calls = Vec::new();
     for number in 1..=4 {
         let mut client = proxy.connect().await;
-        client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").await;
+        let head = "POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+        client.write(&format!("{head}Content-Length: 2\r\n\r\n")).await;
+        // It comes in parts, as most bodies do.
+        client.write("{").await;
+        client.write("}").await;
         upstream.until("it is asked", |state| state.asked.len() == number).await;
         calls.push(client);
     }
