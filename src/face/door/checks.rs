@@ -230,9 +230,21 @@ fn are_of(rules: &[OriginRule], text: &str, origin: Option<&(String, HostAndPort
         OriginRule::Any => true,
         OriginRule::Null => text == "null",
         OriginRule::Origin { scheme, host } => {
-            origin.is_some_and(|(found, at)| found == scheme && host.covers(at))
+            origin.is_some_and(|(found, at)| found == scheme && is_origin(scheme, host, at))
         }
     })
+}
+
+/// Whether this is the origin that is named. Without a port it is that of its scheme, as in browsers: another port is another
+/// origin. Of this machine, where each program has a port, any is meant.
+fn is_origin(scheme: &str, named: &HostAndPort, found: &HostAndPort) -> bool {
+    let usual = match scheme {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => None,
+    };
+    let any_port = named.port.is_none() && LOOPBACK.contains(&named.host.as_str());
+    named.host == found.host && (any_port || named.port.or(usual) == found.port.or(usual))
 }
 
 /// The beginning of a URL that is its origin.

@@ -57,8 +57,16 @@ fn hosts_and_origins_can_be_allowed_by_name_or_altogether() {
     };
     check(&settings, "tools.example.com:443", Some("https://app.example.com"), true);
     check(&settings, "tools.example.com:443", Some("http://app.example.com"), false);
+    check(&settings, "tools.example.com:443", Some("https://app.example.com:443"), true);
+    check(&settings, "tools.example.com:443", Some("https://app.example.com:8443"), false);
     check(&settings, "tools.example.com:443", Some("https://tools.example.com:443"), true);
     check(&settings, "tools.example.com:80", None, false);
+    let by_port = DoorSettings {
+        allowed_origins: vec!["https://app.example.com:443".into(), "http://localhost".into()],
+        ..DoorSettings::default()
+    };
+    check(&by_port, "localhost", Some("https://app.example.com"), true);
+    check(&by_port, "localhost", Some("http://localhost:3000"), true);
     let open = DoorSettings {
         allowed_hosts: vec!["*".into()],
         allowed_origins: vec!["*".into()],
