@@ -182,29 +182,25 @@ impl Node {
         node
     }
 
-    /// Marks what stands under secret keys, and tells its places in the file. Below a key of `PLAIN` names are
-    /// the file's own words, not keys of settings.
+    /// Marks what stands under secret keys of a whole file, and tells its places in it.
     pub(super) fn mark_secrets(&mut self, ranges: &mut Vec<Range<usize>>) {
-        const PLAIN: [&str; 9] =
-            ["extract", "fields", "input", "output", "tests", "names", "rules", "with", "parameters"];
-        match &mut self.kind {
-            Kind::Map(entries) => {
-                for Entry { key, value } in entries {
-                    if PLAIN.contains(&key.text.as_str()) {
-                        continue;
-                    }
-                    // In the place of the hash of a key there may be the key itself, by mistake.
-                    let is_key = matches!(key.text.as_str(), "keys" | "hash");
-                    if is_key || super::secret::is_secret_name(&key.text) {
-                        value.hide(ranges);
-                    }
-                    if key.text == "auth" {
-                        value.hide_unknown(ranges);
-                    }
-                    value.mark_secrets(ranges);
+        /// Sections in which the keys are names that the file gives: one may be `auth`, and is no setting then.
+        const NAMED: [&str; 4] = ["upstreams", "routes", "clients", "prompts"];
+        let Kind::Map(entries) = &mut self.kind else { return self.mark_below(ranges) };
+        for entry in entries {
+            match &mut entry.value.kind {
+                Kind::Map(named) if NAMED.contains(&entry.key.text.as_str()) => {
+                    named.iter_mut().for_each(|named| named.value.mark_below(ranges));
                 }
+                _ => entry.mark_secrets(ranges),
             }
-            Kind::List(items) => items.iter_mut().for_each(|item| item.mark_secrets(ranges)),
+        }
+    }
+
+    fn mark_below(&mut self, ranges: &mut Vec<Range<usize>>) {
+        match &mut self.kind {
+            Kind::Map(entries) => entries.iter_mut().for_each(|entry| entry.mark_secrets(ranges)),
+            Kind::List(items) => items.iter_mut().for_each(|item| item.mark_below(ranges)),
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
         }
     }
@@ -228,6 +224,15 @@ impl Node {
         }
     }
 
+    /// All that stands in it, where a text was wanted and something else was written.
+    fn hide_all(&mut self, ranges: &mut Vec<Range<usize>>) {
+        match &mut self.kind {
+            Kind::Map(entries) => entries.iter_mut().for_each(|entry| entry.value.hide_all(ranges)),
+            Kind::List(items) => items.iter_mut().for_each(|item| item.hide_all(ranges)),
+            _ => self.hide(ranges),
+        }
+    }
+
     fn hide(&mut self, ranges: &mut Vec<Range<usize>>) {
         match &mut self.kind {
             Kind::Text(text) if super::secret::is_only_references(&text.text) => {}
@@ -238,6 +243,36 @@ impl Node {
             Kind::List(items) => items.iter_mut().for_each(|item| item.hide(ranges)),
             Kind::Nothing | Kind::Flag(_) | Kind::Map(_) => {}
         }
+    }
+}
+
+impl Entry {
+    /// Below a key of `PLAIN` names are the file's own words, not keys of settings.
+    fn mark_secrets(&mut self, ranges: &mut Vec<Range<usize>>) {
+        const PLAIN: [&str; 9] =
+            ["extract", "fields", "input", "output", "tests", "names", "rules", "with", "parameters"];
+        /// Settings that are texts and nothing else.
+        const WORDS: [&str; 5] = ["secret", "token", "password", "client_secret", "bearer"];
+        /// Sections in which nothing but settings stand.
+        const SETTINGS: [&str; 4] = ["server", "admin", "shared", "auth"];
+        let Self { key, value } = self;
+        let key = key.text.as_str();
+        if PLAIN.contains(&key) {
+            return;
+        }
+        // In the place of the hash of a key there may be the key itself, by mistake.
+        let is_key = matches!(key, "keys" | "hash");
+        if is_key || super::secret::is_secret_name(key) || super::suggest::nearest(key, WORDS).is_some() {
+            value.hide(ranges);
+        }
+        if let (Kind::Map(settings), true) = (&mut value.kind, SETTINGS.contains(&key)) {
+            let words = settings.iter_mut().filter(|setting| WORDS.contains(&setting.key.text.as_str()));
+            words.for_each(|setting| setting.value.hide_all(ranges));
+        }
+        if key == "auth" {
+            value.hide_unknown(ranges);
+        }
+        value.mark_below(ranges);
     }
 }
 

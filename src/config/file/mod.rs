@@ -166,7 +166,14 @@ impl<'r, 'f> Tree<'r, 'f> {
                 }
             }
             Event::Alias(id) => {
-                let cost = self.anchors.get(&id)?.cost;
+                let Some(cost) = self.anchors.get(&id).map(|anchored| anchored.cost) else {
+                    self.report.error(
+                        span,
+                        "the alias stands inside the value that it names, which would have no end",
+                        "write out what is meant here",
+                    );
+                    return None;
+                };
                 // Aliases nest what the parser's own limit does not see.
                 if self.open.len() + cost.depth > 2 * DEPTH_LIMIT {
                     self.report.error(span, TOO_DEEP.0, TOO_DEEP.1);
