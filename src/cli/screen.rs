@@ -1,8 +1,9 @@
 //! What a person sees.
 
-#![allow(clippy::print_stderr, reason = "the one place that writes to a terminal")]
-
-use std::io::{self, IsTerminal, Write};
+use std::{
+    fmt,
+    io::{self, IsTerminal, Write},
+};
 
 use crate::config::Problem;
 
@@ -54,17 +55,22 @@ impl Screen {
     /// Shows what is wrong with a configuration.
     pub(super) fn problems(&mut self, problems: &[Problem]) {
         for problem in problems {
-            eprintln!("{problem}");
+            to_stderr(format_args!("{problem}"));
         }
     }
 
     /// Says something beside the result.
     pub(super) fn remark(&mut self, text: &str) {
-        eprintln!("{text}");
+        to_stderr(format_args!("{text}"));
     }
 
     /// Says why a command did nothing.
     pub(super) fn complain(&mut self, text: &str) {
-        eprintln!("glossator: {text}");
+        to_stderr(format_args!("glossator: {text}"));
     }
+}
+
+/// Writes a line; as on standard output, a reader that has gone away is nobody's mistake.
+fn to_stderr(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -50,6 +50,23 @@ impl Drop for TemporaryFile {
     }
 }
 
+/// As with `glossator check 2>&1 | head`.
+#[test]
+fn a_reader_that_goes_away_changes_nothing() {
+    let bad = TemporaryFile::new("unread.yaml", "upstreams: 3\n");
+    for arguments in [&["check", "--config", bad.path()][..], &["schema"], &["explain", "nothing"]] {
+        let [out, err] = [(); 2].map(|()| {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            writer
+        });
+        let mut program = Command::new(env!("CARGO_BIN_EXE_glossator"));
+        let status = program.args(arguments).current_dir(ROOT).stdout(out).stderr(err).status().unwrap();
+        let expected = glossator(arguments).status;
+        assert_eq!(status, expected, "{arguments:?}");
+    }
+}
+
 /// Every sample configuration is good, and so are the examples in it.
 #[test]
 fn everything_in_config_is_good() {
