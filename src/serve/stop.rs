@@ -2,7 +2,10 @@
 
 use std::{future::Future, process, thread, time::Duration};
 
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
 use tracing::warn;
 
 use super::ServeError;
@@ -11,7 +14,7 @@ use crate::observe::log;
 /// A future that is ready on the first SIGTERM or Ctrl-C after this call.
 ///
 /// Who stopped the program once has said so: a second signal ends the process at once, and so does the first
-/// when the process is still there `patience` later.
+/// when the process is still there `patience` later. What comes [`TOGETHER`] with the first is no second one.
 ///
 /// # Errors
 ///
@@ -30,7 +33,16 @@ pub fn stop_signal(patience: Duration) -> Result<impl Future<Output = ()>, Serve
         signals.next().await;
         // Nobody who serves is left to be told: the process is about to end anyway.
         let _ = tell.send(());
-        match timeout(patience, signals.next()).await {
+        let first = Instant::now();
+        let second = async {
+            loop {
+                signals.next().await;
+                if first.elapsed() >= TOGETHER {
+                    break;
+                }
+            }
+        };
+        match timeout(patience, second).await {
             Ok(()) => warn!("told to stop twice: requests in flight are cut off"),
             Err(_) => warn!(after = ?patience, "something does not let the process end: it is ended"),
         }
@@ -45,6 +57,9 @@ pub fn stop_signal(patience: Duration) -> Result<impl Future<Output = ()>, Serve
         }
     })
 }
+
+/// Supervisors and wrappers hand on a signal that the process has got with its group already: `timeout`, `npx` on Ctrl-C.
+const TOGETHER: Duration = Duration::from_millis(500);
 
 /// As shells count a process that a signal ended: 128 and the number of SIGTERM.
 const ENDED_BY_SIGNAL: i32 = 128 + 15;

@@ -82,10 +82,18 @@ async fn the_second_signal_ends_the_program_at_once() {
     client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
     program.terminate();
+    // As from `timeout`, which tells the process and then its group.
+    program.terminate();
     let address = program.address;
     soon("the port is closed", async { while TcpStream::connect(address).await.is_ok() {} }).await;
     assert!(program.is_running(), "the call in flight was not waited for");
-    program.terminate();
+    soon("the second signal counts", async {
+        while program.is_running() {
+            program.terminate();
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     assert_eq!(program.ended().await.0.code(), Some(143));
 }
 
