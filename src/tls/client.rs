@@ -15,6 +15,7 @@ use tokio_rustls::TlsConnector;
 use super::{
     Identity, TlsError,
     pem::{self, MadeOf},
+    refused,
 };
 
 /// A connection to an upstream.
@@ -123,7 +124,7 @@ impl ClientTls {
     /// When it is somebody else, speaks no TLS, or goes.
     pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<ClientStream> {
         let server_name = self.server_name(host).map_err(io::Error::other)?;
-        TlsConnector::from(self.config.clone()).connect(server_name, stream).await
+        TlsConnector::from(self.config.clone()).connect(server_name, stream).await.map_err(refused::in_words)
     }
 
     /// Whether a connection agreed on HTTP/2.

@@ -8,6 +8,7 @@
 
 mod client;
 mod pem;
+mod refused;
 mod server;
 mod shown;
 
