@@ -32,7 +32,7 @@ use self::{
     cgi::{CgiSettings, CgiUpstream},
     command::{CommandSettings, CommandUpstream},
     http::{HttpSettings, HttpUpstream},
-    mcp::{McpSettings, McpUpstream},
+    mcp::{McpSettings, McpTransport, McpUpstream},
 };
 use crate::{
     observe::Ticket,
@@ -165,6 +165,20 @@ impl UpstreamSettings {
         match self {
             Self::Mcp(settings) => Some(settings),
             Self::Http(_) | Self::Command(_) | Self::Cgi(_) => None,
+        }
+    }
+
+    /// A pattern for what no error may tell of these settings; nothing where there is nothing to keep. It is itself not to
+    /// be shown.
+    pub fn secrets_pattern(&self) -> Option<String> {
+        match self {
+            Self::Http(settings) => settings.secrets_pattern(),
+            Self::Command(settings) => settings.program.secrets_pattern(),
+            Self::Cgi(settings) => settings.program.secrets_pattern(),
+            Self::Mcp(settings) => match &settings.transport {
+                McpTransport::Http(settings) => settings.secrets_pattern(),
+                McpTransport::Child(program) => program.secrets_pattern(),
+            },
         }
     }
 

@@ -169,8 +169,10 @@ impl Hunt {
                 let _ = stream.write_all(said.as_bytes()).await;
             }
         });
-        let variables =
-            ["SERVER", "KEY", "COOKIE", "PATH_KEY", "PASSWORD", "CLIENT", "BEARER", "TLS", "ADMIN", "STORE"];
+        let variables = [
+            "SERVER", "KEY", "COOKIE", "PATH_KEY", "PASSWORD", "CLIENT", "BEARER", "TLS", "ADMIN", "STORE",
+            "WORD",
+        ];
         let mut variables: Vec<(String, String)> =
             variables.map(|name| (format!("HUNT_{name}"), secret(&name.to_lowercase()))).into();
         let made = rcgen::generate_simple_self_signed(["client.test".to_owned()]).unwrap();
@@ -222,7 +224,16 @@ impl Hunt {
             writeln!(text, "  {name}: {{ url: 'http://{upstream_at}', {more}, {keys} }}").unwrap();
             upstreams.push(name);
         }
+        // Programs that tell all they know where nobody but the log should hear it.
+        let tells = "'env >&2; echo \"$0\" >&2; exit 3', '${HUNT_WORD}'], environment: { set: { A: '${HUNT_KEY}', B: ";
+        writeln!(text, "  program: {{ command: [sh, -c, {tells}'${{HUNT_COOKIE}}' }} }} }}").unwrap();
+        writeln!(text, "  child: {{ mcp: {{ command: [sh, -c, {tells}'${{HUNT_COOKIE}}' }} }} }} }}")
+            .unwrap();
         text += "routes:\n";
+        writeln!(text, "  program_fails: {{ description: x, request: RUN program }}").unwrap();
+        let told = "reply: { when: { exit: 3 }, error: '{{ stderr }}' }";
+        writeln!(text, "  program_told: {{ description: x, request: RUN program, {told} }}").unwrap();
+        writeln!(text, "  child_fails: {{ description: x, request: CALL child/any }}").unwrap();
         for upstream in &upstreams {
             for way in WAYS {
                 let rules = match way {
@@ -292,6 +303,13 @@ async fn no_client_and_no_log_is_told_a_secret() {
             look_through(&format!("the MCP answer of {tool}"), &(response.head.clone() + response.text()));
         }
     }
+    for tool in ["program_fails", "program_told", "child_fails"] {
+        let response = program.connect().await.ask(&format!("POST /tools/{tool}"), &[], "").await;
+        assert!(response.status >= 400, "{tool}: {}", response.text());
+        look_through(&format!("the answer of {tool}"), &(response.head.clone() + response.text()));
+    }
+    program.tells("the program failed", 2).await;
+    program.tells("wrote to its standard error", 3).await;
     for page in ["/tools", "/openapi.json", "/health", "/status", "/nothing"] {
         let response = program.connect().await.ask(&format!("GET {page}"), &[], "").await;
         look_through(page, &(response.head.clone() + response.text()));

@@ -220,7 +220,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     }
     if let Some(entry) = section.entry("annotations").filter(|_| !is_tool) {
         let help = "hints for a resource stand inside: `resource: { uri: …, annotations: … }`";
-        report.warning(entry.key.span, "`annotations` has no effect: this route is no tool", help);
+        report.warning(entry.key.span, "`annotations` has no effect: this route is not a tool", help);
     }
     let completions = input.as_ref().map(|input| completions(&section, around, input)).unwrap_or_default();
     if report.errors() > before {
@@ -270,7 +270,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         return None;
     }
     idle::warn_of_credentials(&section, entry, &request.template, upstream);
-    let own = upstream.and_then(|file| file.settings.http()?.secrets_pattern());
+    let own = upstream.and_then(|file| file.settings.secrets_pattern());
     let redaction = match own.and_then(|pattern| SecretPattern::new(&Pattern::compile(&pattern).ok()?).ok()) {
         Some(secrets) => redaction.and(Redaction::new(vec![secrets])),
         None => redaction,

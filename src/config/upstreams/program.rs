@@ -9,7 +9,7 @@ use crate::{
         keys::ENVIRONMENT,
         node::{Entry, Kind, Node},
         report::Report,
-        secret::{self, Environment},
+        secret::{self, Environment, Expanded},
         section::Section,
         source::Span,
         suggest,
@@ -30,7 +30,10 @@ pub(super) fn command(section: &Section<'_, '_>, environment: &Environment) -> O
         return None;
     };
     let words: Vec<_> = items.iter().map(|item| word(report, environment, item)).collect();
-    let mut words = words.into_iter().collect::<Option<Vec<_>>>()?.into_iter();
+    let words = words.into_iter().collect::<Option<Vec<_>>>()?;
+    let in_words: Vec<_> =
+        words.iter().skip(1).filter(|word| word.foreign).map(|word| word.text.clone()).collect();
+    let mut words = words.into_iter().map(|word| word.text);
     let Some(name) = words.next().filter(|name| !name.trim().is_empty()) else {
         report.error(node.span, "`command` names no program", help);
         return None;
@@ -38,7 +41,9 @@ pub(super) fn command(section: &Section<'_, '_>, environment: &Environment) -> O
     let around = Around::read(section, environment)?;
     let path = around.find(report, items[0].span, &name)?;
     let folder = around.folder.unwrap_or_else(|| Program::FOLDER_DEFAULT.into());
-    Some(Program { path, called: name, words: words.collect(), folder, environment: around.environment })
+    let Around { environment, mut secrets, .. } = around;
+    secrets.extend(in_words);
+    Some(Program { path, called: name, words: words.collect(), folder, environment, secrets })
 }
 
 /// Reads a CGI program: its path, and the keys beside it.
@@ -57,19 +62,20 @@ pub(super) fn cgi(section: &Section<'_, '_>, environment: &Environment) -> Optio
     let own = path.parent().map_or_else(|| Program::FOLDER_DEFAULT.into(), Path::to_owned);
     let called = path.to_string_lossy().into_owned();
     let folder = around.folder.unwrap_or(own);
-    Some(Program { path, called, words: Vec::new(), folder, environment: around.environment })
+    let Around { environment, secrets, .. } = around;
+    Some(Program { path, called, words: Vec::new(), folder, environment, secrets })
 }
 
 /// A word that is the same in every call.
-fn word(report: &Report<'_>, environment: &Environment, node: &Node) -> Option<String> {
+fn word(report: &Report<'_>, environment: &Environment, node: &Node) -> Option<Expanded> {
     let text = scalar(report, node, "a word of `command`")?;
     if text.contains("{{") {
         let help = "write what changes from call to call under `arguments` of the route's `request`";
         report.error(node.span, "the words of an upstream take no templates", help);
         return None;
     }
-    let text = secret::expand(report, environment, node.span, &text)?.text;
-    without_nul(report, node.span, text)
+    let Expanded { text, foreign } = secret::expand(report, environment, node.span, &text)?;
+    Some(Expanded { text: without_nul(report, node.span, text)?, foreign })
 }
 
 fn without_nul(report: &Report<'_>, span: Span, text: String) -> Option<String> {
@@ -84,6 +90,7 @@ fn without_nul(report: &Report<'_>, span: Span, text: String) -> Option<String> 
 struct Around {
     folder: Option<PathBuf>,
     environment: Vec<(String, String)>,
+    secrets: Vec<String>,
 }
 
 impl Around {
@@ -98,13 +105,13 @@ impl Around {
             }
             Some(folder)
         });
-        let variables = variables(section, environment)?;
+        let (variables, secrets) = variables(section, environment)?;
         let folder = match (folder, section.get("cwd")) {
             (Some(folder), _) => Some(folder?),
             (None, None) => None,
             (None, Some(_)) => return None,
         };
-        Some(Self { folder, environment: variables })
+        Some(Self { folder, environment: variables, secrets })
     }
 
     /// Where a program is: a path from the root on; or as it was written, where it is nowhere yet.
@@ -114,7 +121,7 @@ impl Around {
             let message = match std::fs::metadata(&path) {
                 Err(error) => format!("the program `{name}` {}", why(&error)),
                 Ok(metadata) if !is_program(&metadata) => {
-                    format!("`{name}` is no program that can be started")
+                    format!("`{name}` is not a program that can be started")
                 }
                 Ok(_) => return Some(path),
             };
@@ -156,14 +163,17 @@ fn absolute(report: &Report<'_>, span: Span, text: &str) -> Option<PathBuf> {
     let folder = report.files().folder(span).and_then(|folder| std::path::absolute(folder.join(path)).ok());
     if folder.is_none() {
         let message =
-            format!("`{text}` is no path from the root on, and there is no file it could lie beside");
+            format!("`{text}` is not an absolute path, and there is no file it could lie beside");
         report.error(span, message, "write it from the root on: `/usr/local/bin/report`");
     }
     folder
 }
 
-/// All that a program sees: `PATH` and a locale, what is allowed by name, and what is set.
-fn variables(section: &Section<'_, '_>, environment: &Environment) -> Option<Vec<(String, String)>> {
+type Variables = Vec<(String, String)>;
+
+/// All that a program sees: `PATH` and a locale, what is allowed by name, and what is set; and which of these values are
+/// secrets.
+fn variables(section: &Section<'_, '_>, environment: &Environment) -> Option<(Variables, Vec<String>)> {
     let report = section.report;
     let path = environment.get("PATH").filter(|path| !path.is_empty()).unwrap_or(PATH_DEFAULT);
     let mut variables =
@@ -173,14 +183,18 @@ fn variables(section: &Section<'_, '_>, environment: &Environment) -> Option<Vec
         None => variables.push((name.to_owned(), value)),
     };
     if section.get("environment").is_none() {
-        return Some(variables);
+        return Some((variables, Vec::new()));
     }
+    let mut secrets = Vec::new();
     let before = report.errors();
     let own = section.section("environment", &ENVIRONMENT)?;
     for (node, name) in own.texts("allow").unwrap_or_default() {
         if is_variable(report, node.span, name)
             && let Some(value) = environment.get(name)
         {
+            if secret::is_secret_name(name) {
+                secrets.push(value.to_owned());
+            }
             set(name, value.to_owned());
         }
     }
@@ -188,12 +202,15 @@ fn variables(section: &Section<'_, '_>, environment: &Environment) -> Option<Vec
         let is_good = is_variable(report, key.span, &key.text);
         let text = scalar(report, value, &format!("the variable `{}`", key.text))
             .and_then(|text| secret::expand_secret(report, environment, value.span, &text))
-            .and_then(|expanded| without_nul(report, value.span, expanded.text));
-        if let (true, Some(text)) = (is_good, text) {
+            .and_then(|Expanded { text, foreign }| Some((without_nul(report, value.span, text)?, foreign)));
+        if let (true, Some((text, foreign))) = (is_good, text) {
+            if foreign || secret::is_secret_name(&key.text) {
+                secrets.push(text.clone());
+            }
             set(&key.text, text);
         }
     }
-    (report.errors() == before).then_some(variables)
+    (report.errors() == before).then_some((variables, secrets))
 }
 
 fn is_variable(report: &Report<'_>, span: Span, name: &str) -> bool {
@@ -201,7 +218,7 @@ fn is_variable(report: &Report<'_>, span: Span, name: &str) -> bool {
         && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
     if !good {
         let nearest = suggest::nearest(name, ["HOME", "TZ", "LANG"]).unwrap_or("HOME");
-        let message = format!("`{name}` is no name of a variable");
+        let message = format!("`{name}` is not a variable name");
         report.error(span, message, format!("write letters, digits and `_`: `{nearest}`"));
     }
     good

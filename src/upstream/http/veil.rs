@@ -15,7 +15,7 @@ use super::{Address, AuthSettings, HttpSettings};
 use crate::reply::Reply;
 
 /// What stands in the place of a secret.
-const MARK: &str = "[redacted]";
+pub(in crate::upstream) const MARK: &str = "[redacted]";
 
 /// Texts that are replaced in replies: whole ones in every reply, and in errors also the beginnings of long ones, and
 /// short ones.
@@ -99,9 +99,15 @@ impl HttpSettings {
         let in_auth = self.auth.iter().flat_map(AuthSettings::texts);
         let others: Vec<_> = known_of(self).collect();
         let all: Vec<&str> = in_auth.chain(others.iter().map(|(secret, _)| &**secret)).collect();
-        let pattern = pattern_in_errors(all.into_iter());
-        (!pattern.is_empty()).then_some(pattern)
+        pattern_of(all.into_iter())
     }
+}
+
+/// A pattern for what no error may tell of these secrets; nothing where there is nothing to keep. It is itself not to be
+/// shown.
+pub(in crate::upstream) fn pattern_of<'s>(secrets: impl Iterator<Item = &'s str>) -> Option<String> {
+    let pattern = pattern_in_errors(secrets);
+    (!pattern.is_empty()).then_some(pattern)
 }
 
 type Known<'s> = (Cow<'s, str>, Certainty);

@@ -2,6 +2,7 @@
 
 use std::{io, time::Duration};
 
+use regex::Regex;
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt, BufReader},
     process::ChildStderr,
@@ -9,7 +10,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::route::UpstreamName;
+use crate::{route::UpstreamName, upstream::http::MARK};
 
 /// How much of a line of its standard error is logged.
 const LOGGED_BYTES: usize = 1000;
@@ -53,8 +54,9 @@ pub(super) async fn next_line(
     }
 }
 
-/// Logs what a child writes to its standard error, until it writes no more.
-pub(super) async fn log_errors(upstream: UpstreamName, errors: ChildStderr) {
+/// Logs what a child writes to its standard error, until it writes no more; without the secrets that it was given.
+pub(super) async fn log_errors(upstream: UpstreamName, errors: ChildStderr, secrets: Option<String>) {
+    let secrets = secrets.and_then(|pattern| Regex::new(&pattern).ok());
     let mut errors = BufReader::new(errors);
     let (mut since, mut lines) = (Instant::now(), 0_u32);
     while let Ok(Some(Line::Whole(line) | Line::Cut(line))) = next_line(&mut errors, LOGGED_BYTES).await {
@@ -66,6 +68,10 @@ pub(super) async fn log_errors(upstream: UpstreamName, errors: ChildStderr) {
         }
         lines = lines.saturating_add(1);
         let line = plain(&line);
+        let line = match &secrets {
+            Some(secrets) => secrets.replace_all(&line, MARK).into_owned(),
+            None => line,
+        };
         if lines <= LOGGED_LINES && !line.is_empty() {
             info!(%upstream, line, "the server wrote to its standard error");
         }

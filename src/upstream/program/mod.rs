@@ -30,16 +30,17 @@ pub struct Program {
     pub folder: PathBuf,
     /// All the variables it sees. Their values may be secrets.
     pub environment: Vec<(String, String)>,
+    /// What of its words and variables no error and no log may tell.
+    pub secrets: Vec<String>,
 }
 
-/// Variables by name only: a value may be a secret.
+/// Variables by name only, and no words: a value may be a secret.
 impl fmt::Debug for Program {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let variables: Vec<&str> = self.environment.iter().map(|(name, _)| name.as_str()).collect();
         formatter
             .debug_struct("Program")
             .field("path", &self.path)
-            .field("words", &self.words)
             .field("folder", &self.folder)
             .field("environment", &variables)
             .finish_non_exhaustive()
@@ -57,7 +58,12 @@ impl Program {
         let path = path.into();
         let called = path.to_string_lossy().into_owned();
         let folder = Path::new(Self::FOLDER_DEFAULT).to_owned();
-        Self { path, called, words: Vec::new(), folder, environment: Vec::new() }
+        Self { path, called, words: Vec::new(), folder, environment: Vec::new(), secrets: Vec::new() }
+    }
+
+    /// A pattern for what no error and no log may tell of it.
+    pub(in crate::upstream) fn secrets_pattern(&self) -> Option<String> {
+        super::http::pattern_of(self.secrets.iter().map(String::as_str))
     }
 
     /// As it is to be started, with pipes for all it says and with more words and variables.

@@ -184,7 +184,7 @@ impl ChildLink {
         };
         let (name, mut told) = (self.name.clone(), is_over.subscribe());
         tokio::spawn(write(pipes.input, messages, is_over.subscribe()));
-        tokio::spawn(pipe::log_errors(name.clone(), pipes.errors));
+        tokio::spawn(pipe::log_errors(name.clone(), pipes.errors, self.program.secrets_pattern()));
         let watchman = Watchman {
             name: name.clone(),
             doubt,
