@@ -36,7 +36,7 @@ enum Material {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAKeyList {
     /// It is no JSON object with `keys`.
-    #[error("it is no JSON object with a list `keys`")]
+    #[error("it is not a JSON object with a list `keys`")]
     NotJson,
     /// It has more than anybody signs with.
     #[error("it lists more than {} keys", KeyList::LIMIT)]

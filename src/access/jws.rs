@@ -89,7 +89,7 @@ impl<'a> Jws<'a> {
     ///
     /// [`Denied::Invalid`] for what is no token, or none that could be taken.
     pub(super) fn parse(token: &'a str) -> Result<Self, Denied> {
-        const BROKEN: Denied = Denied::Invalid("the token is no signed JWT");
+        const BROKEN: Denied = Denied::Invalid("the token is not a signed JWT");
         let (message, signature) = token.rsplit_once('.').ok_or(BROKEN)?;
         let (header, claims) = message.split_once('.').ok_or(BROKEN)?;
         let object = |part: &str| -> Option<Map<String, Value>> {
@@ -168,9 +168,9 @@ mod tests {
         refused(&token(&json!({ "alg": "ES256", "crit": ["b64"], "b64": false }), "{}"), "critical");
         refused(&token(&json!({ "alg": "ES256", "crit": [] }), "{}"), "critical");
         refused(&token(&json!({ "alg": "ES256", "typ": "logout+jwt" }), "{}"), "type");
-        refused(&token(&json!({ "alg": "ES256", "kid": 7 }), "{}"), "no signed JWT");
-        refused(&token(&json!({ "alg": "ES256", "kid": "k".repeat(300) }), "{}"), "no signed JWT");
-        refused(&token(&json!({ "alg": "ES256" }), "[]"), "no signed JWT");
+        refused(&token(&json!({ "alg": "ES256", "kid": 7 }), "{}"), "not a signed JWT");
+        refused(&token(&json!({ "alg": "ES256", "kid": "k".repeat(300) }), "{}"), "not a signed JWT");
+        refused(&token(&json!({ "alg": "ES256" }), "[]"), "not a signed JWT");
         for broken in ["", ".", "..", "a.b", "a.b.c.d", "{}.{}.x", "e30.e30.", "e30.e30=.e30"] {
             assert!(Jws::parse(broken).is_err(), "{broken}");
         }

@@ -104,7 +104,9 @@ pub struct Secret<'a>(pub &'a str);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// It shows nothing.
-    #[error("who calls? send a key or a token as `Authorization: Bearer …`, or a key as `X-API-Key`")]
+    #[error(
+        "a credential is needed: send a key or a token as `Authorization: Bearer …`, or a key as `X-API-Key`"
+    )]
     Unknown,
     /// It shows too much, or in a way that can be read in two ways.
     #[error("{0}")]
@@ -194,9 +196,9 @@ impl Access {
     ) -> Result<Identified, Denied> {
         match shown {
             Shown::Nothing => Err(Denied::Unknown),
-            Shown::Secret(secret) if !secret.is_readable() => {
-                Err(Denied::Invalid("the key or token is too long, or has characters that none has"))
-            }
+            Shown::Secret(secret) if !secret.is_readable() => Err(Denied::Invalid(
+                "the key or token is too long, or has characters that do not belong in one",
+            )),
             Shown::Secret(secret) => match self.keys.find(secret, now) {
                 Err(_) if !self.issuers.is_empty() && secret.is_like_a_token() => {
                     self.bearer(secret, now, asked_for).await

@@ -22,7 +22,7 @@ pub(super) struct ImportArguments {
 
 #[derive(Debug, Subcommand)]
 enum From {
-    /// Of an OpenAPI 3.0 or 3.1 document, in JSON or YAML
+    /// From an OpenAPI 3.0 or 3.1 document, in JSON or YAML
     Openapi(OpenapiArguments),
 }
 

@@ -27,7 +27,7 @@ use crate::{
 };
 use screen::Screen;
 
-/// Puts a legacy server's plain replies into MCP tool results.
+/// Turns a legacy server's plain replies into MCP tool results.
 #[derive(Debug, Parser)]
 #[command(name = "glossator", version, args_conflicts_with_subcommands = true)]
 struct CommandLine {
@@ -39,24 +39,24 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve (also what is done without a command)
+    /// Serve; this is the default
     Run(run::RunArguments),
-    /// Speak MCP on standard input and output, with a client that starts its servers itself
+    /// Speak MCP on standard input and output, for clients that start their servers themselves
     Stdio(stdio::StdioArguments),
-    /// Answer one request of a web server that speaks CGI (RFC 3875), and end
+    /// Answer one request of a web server over CGI (RFC 3875), then exit
     Cgi(cgi::CgiArguments),
-    /// Serve in front of a small legacy server that comes along; nothing else is needed
+    /// Serve in front of a small built-in legacy server; nothing else is needed
     Demo(demo::DemoArguments),
-    /// Tell everything that is wrong with a configuration, each with its place and a way out
+    /// Report everything that is wrong with a configuration, with its place and how to fix it
     Check(check::CheckArguments),
-    /// Run the examples that stand in the routes
+    /// Run the examples in the routes
     Test(test::TestArguments),
-    /// Show step by step what becomes of one reply
+    /// Show step by step how one reply becomes a result
     Explain(explain::ExplainArguments),
     /// Propose a route from recorded replies
     #[command(visible_alias = "init")]
     Infer(infer::InferArguments),
-    /// Write routes for an API that has a description
+    /// Write routes for an API from its description
     Import(import::ImportArguments),
     /// Make a key for a client, and its hash for the configuration
     Key(key::KeyArguments),

@@ -24,10 +24,10 @@ pub(super) struct TestArguments {
     config: ConfigArgument,
     /// Only examples whose name has this in it; names are `ROUTE/EXAMPLE`, an example without a name is its number
     filter: Option<String>,
-    /// Only the examples of this route; may be said several times
+    /// Only the examples of this route; may be given several times
     #[arg(long = "route", value_name = "ROUTE")]
     routes: Vec<String>,
-    /// Write what is found into the files, in the place of what the examples expect; read the difference. Where more than
+    /// Write the actual results into the files, in place of the expected ones; review the difference. Where more than
     /// single values differ, comments inside that `expect` are lost
     #[arg(long)]
     update: bool,

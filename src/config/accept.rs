@@ -31,7 +31,7 @@ pub fn accept(text: &str, acceptance: &Acceptance) -> Result<String, String> {
     let before = read(text).ok_or("the file can't be read")?;
     let example =
         find(&before, acceptance).ok_or("its place in the file can't be told: is it written by an alias?")?;
-    let entries = example.as_map().ok_or("it is no map")?;
+    let entries = example.as_map().ok_or("it is not a map")?;
     let expected = with_expect(&before.to_json(), acceptance).ok_or("its place in the file can't be told")?;
     let value = Value::Object(acceptance.expect.clone());
     let entry = entries.iter().find(|entry| entry.key.text == "expect");

@@ -151,7 +151,7 @@ fn key(
         Err(error) => {
             let help = match error {
                 NotAHash::Unnamed => {
-                    "`glossator key` makes a key and its hash, and `glossator key --stdin` hashes one; the key itself does not belong into the file"
+                    "`glossator key` makes a key and its hash, and `glossator key --stdin` hashes one; the key itself does not belong in the file"
                 }
                 NotAHash::Digits { .. } => "copy the whole hash, as `glossator key` prints it",
             };

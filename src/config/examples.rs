@@ -184,7 +184,7 @@ fn given(section: &Section<'_, '_>, answerer: Answerer) -> Option<Reply> {
                 headers.insert(header::CONTENT_TYPE, value);
             }
             Err(_) => {
-                report.error(node.span, "this is no value of a header", "write `text/plain; charset=utf-8`")
+                report.error(node.span, "this is not a header value", "write `text/plain; charset=utf-8`")
             }
         }
     }
@@ -196,10 +196,10 @@ fn given(section: &Section<'_, '_>, answerer: Answerer) -> Option<Reply> {
             }
             (Err(_), _) => report.error(
                 key.span,
-                format!("`{}` is no name of a header", key.text),
+                format!("`{}` is not a header name", key.text),
                 "write letters, digits and `-`",
             ),
-            (_, Err(_)) => report.error(value.span, "this is no value of a header", "leave line breaks out"),
+            (_, Err(_)) => report.error(value.span, "this is not a header value", "leave line breaks out"),
         }
     }
     let body = match (section.get("body"), section.text_node("body_base64")) {

@@ -79,7 +79,7 @@ fn compiled(report: &Report<'_>, node: &Node, what: &str, ends: Ends) -> Option<
                 "the syntax is that of the `regex` crate; in YAML, single quotes leave backslashes alone"
             };
             let place = mark_of(text).map_or(node.span, |at| character_in(report, node, text, at));
-            report.error(place, format!("{what} is no regular expression: {error}"), help);
+            report.error(place, format!("{what} is not a regular expression: {error}"), help);
             None
         }
     }
@@ -98,7 +98,7 @@ pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str, captures: &[Strin
             let message = error.to_string();
             let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
             let place = at.map_or(node.span, |at| character_in(report, node, text, at - 1));
-            report.error(place, format!("{what} is no jq filter: {message}"), help);
+            report.error(place, format!("{what} is not a jq filter: {message}"), help);
             None
         }
     }
@@ -142,7 +142,7 @@ pub(super) fn template(report: &Report<'_>, node: &Node, what: &str, names: &[&s
             let span = line_of(report, node, error.line);
             let help =
                 "`{{ name }}` puts a value in, `{% if … %}` chooses, `{{ x | default('y') }}` stands in";
-            report.error(span, format!("{what} is no template: {error}"), help);
+            report.error(span, format!("{what} is not a template: {error}"), help);
             return None;
         }
     };

@@ -21,7 +21,7 @@ pub(super) fn read(section: &Section<'_, '_>) -> Option<Reply> {
     };
     let Some(folder) = report.files().folder(node.span) else {
         let help = "write the reply under `body`";
-        report.error(node.span, "a configuration that is no file has no files beside it", help);
+        report.error(node.span, "a configuration that is not a file has no files beside it", help);
         return None;
     };
     match bytes(&folder.join(name)) {
@@ -34,7 +34,7 @@ pub(super) fn read(section: &Section<'_, '_>) -> Option<Reply> {
             .and_then(|recording| recording.choose(choice.as_ref()))
             .map_err(|error| {
                 let help = "keep what `curl -i` prints, the body alone, or a HAR file";
-                report.error(node.span, format!("the recording is no reply: {error}"), help);
+                report.error(node.span, format!("the recording is not a reply: {error}"), help);
             })
             .ok(),
     }
@@ -44,7 +44,7 @@ fn bytes(path: &Path) -> Result<Bytes, String> {
     let metadata = std::fs::metadata(path).map_err(|error| why(&error))?;
     // A pipe would be waited for, and a device has no end.
     if !metadata.is_file() {
-        return Err("is no file".to_owned());
+        return Err("is not a file".to_owned());
     }
     let mut bytes = Vec::new();
     File::open(path)

@@ -217,7 +217,7 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &Asked) -> Option<Map
     for name in required.into_iter().flatten().filter_map(Value::as_str) {
         if plain && !open && !names().any(|known| known == name) {
             let place = entry.value.get("required").unwrap_or(&entry.value).span;
-            let message = format!("`{name}` is required, and is no property of `input`");
+            let message = format!("`{name}` is required, and is not a property of `input`");
             let help = suggest::help(name, "its properties", names());
             report.error(super::language::words_in(report, place, name), message, help);
         }

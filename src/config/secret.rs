@@ -182,7 +182,7 @@ fn contents_of(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
     };
     if !Path::new(path).is_absolute() {
         return refuse(
-            format!("`{path}` is no absolute path"),
+            format!("`{path}` is not an absolute path"),
             "write it from the root on: `file:/run/secrets/token`",
         );
     }
@@ -342,7 +342,7 @@ mod tests {
         check("${TOKEN} ${CITY", Err("never closed"));
         check("${TO KEN}", Err("name of an environment variable"));
         check("file:/nowhere/at/all", Err("is not there"));
-        check("file:relative", Err("no absolute path"));
+        check("file:relative", Err("not an absolute path"));
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl<'s, 'f> Section<'s, 'f> {
 
     /// The entry of a key.
     pub(super) fn entry(&self, name: &'static str) -> Option<&'s Entry> {
-        debug_assert!(self.keys.get(name).is_some(), "`{name}` is no key of {}", self.keys.of);
+        debug_assert!(self.keys.get(name).is_some(), "`{name}` is not a key of {}", self.keys.of);
         #[cfg(test)]
         self.asked.borrow_mut().insert(name);
         self.node.as_map()?.iter().find(|entry| entry.key.text == name)

@@ -73,7 +73,7 @@ pub(super) fn check(key: &Key, value: &ValueKind) -> Result<(), UnitError> {
             help: "write what clients shall call this server, or leave it out".into(),
         }),
         ("peer", ValueKind::String(text)) if PeerAddress::parse(text).is_none() => Err(UnitError {
-            message: "`peer` is no address over HTTP".to_owned(),
+            message: "`peer` is not an HTTP address".to_owned(),
             help: "write `http://HOST:PORT`, or the same with `https://`, as other replicas reach this one"
                 .into(),
         }),

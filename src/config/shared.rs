@@ -123,9 +123,9 @@ fn address(report: &Report<'_>, environment: &Environment, node: &Node) -> Optio
         }
     };
     let message = if expanded.foreign {
-        format!("with its variables put in, this is no address of a store: {error}")
+        format!("with its variables put in, this is not an address of a store: {error}")
     } else {
-        format!("this is no address of a store: {error}")
+        format!("this is not an address of a store: {error}")
     };
     report.error(node.span, message, help);
     None

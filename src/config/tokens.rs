@@ -178,7 +178,7 @@ fn keys(section: &Section<'_, '_>, environment: &Environment) -> Option<KeySourc
     let text = expanded.text.trim();
     if written.starts_with("file:") || text.starts_with('{') {
         if let Some(entry) = section.entry("tls") {
-            report.error(entry.key.span, "`tls` has no effect: `jwks` is no server", "leave it out");
+            report.error(entry.key.span, "`tls` has no effect: `jwks` is not a server", "leave it out");
         }
         let refuse = |error: crate::access::NotAKeyList| {
             let help = "name a JWK set: `{\"keys\": [{\"kty\": \"RSA\", …}]}`";
@@ -188,7 +188,7 @@ fn keys(section: &Section<'_, '_>, environment: &Environment) -> Option<KeySourc
     }
     let Ok(url) = text.parse::<TokenUrl>() else {
         let help = "write `https://HOST/PATH`, or `file:/path`";
-        report.error(node.span, "`jwks` is no URL that keys can be asked for at", help);
+        report.error(node.span, "`jwks` is not a URL that keys can be asked for at", help);
         return None;
     };
     let tls = match (url.address.is_tls(), own_tls) {

@@ -64,7 +64,7 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Opti
             let name = key.text.parse::<http::HeaderName>().map_err(|_| {
                 report.error(
                     key.span,
-                    format!("`{}` is no name of a header", key.text),
+                    format!("`{}` is not a header name", key.text),
                     "write letters, digits and `-`",
                 );
             });

@@ -173,7 +173,7 @@ impl Draft<'_> {
             return None;
         }
         let sure = if samples > 1 { Sure::Sure } else { Sure::Likely };
-        let why = format!("{samples} of {samples} successes have it; a page of another type is no report");
+        let why = format!("{samples} of {samples} successes have it; a page of another type is not a report");
         Some((first.to_string(), Finding { part: "when".into(), value: first.into(), sure, why }))
     }
 

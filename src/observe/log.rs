@@ -32,7 +32,7 @@ pub enum LogFormat {
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The filter can't be read.
-    #[error("`{filter}` is no log filter")]
+    #[error("`{filter}` is not a log filter")]
     Filter {
         /// As written.
         filter: String,

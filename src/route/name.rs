@@ -8,7 +8,7 @@ pub struct UpstreamName(Arc<str>);
 
 /// A text that is no upstream's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no name for an upstream: 1 to 64 ASCII letters, digits, `_` or `-` are")]
+#[error("`{0}` is not a name for an upstream: 1 to 64 ASCII letters, digits, `_` or `-` are")]
 pub struct UpstreamNameError(String);
 
 impl UpstreamName {

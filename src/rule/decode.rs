@@ -16,7 +16,7 @@ pub struct Charset(&'static Encoding);
 /// A name that is no charset.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no charset; `utf-8`, `iso-8859-1`, `windows-1252` and the other labels of the WHATWG Encoding Standard are"
+    "`{0}` is not a charset; `utf-8`, `iso-8859-1`, `windows-1252` and the other labels of the WHATWG Encoding Standard are"
 )]
 pub struct CharsetError(String);
 

@@ -40,7 +40,9 @@ pub enum OutputSchemaError {
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// It points to its own root, which wrapping moves.
-    #[error("`$ref: \"#\"` can't be used in a schema whose root is no object; put the part under `$defs`")]
+    #[error(
+        "`$ref: \"#\"` can't be used in a schema whose root is not an object; put the part under `$defs`"
+    )]
     RootReference,
 }
 

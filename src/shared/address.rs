@@ -29,10 +29,10 @@ pub enum StoreAddressError {
     #[error("it has no host")]
     Host,
     /// The port is none.
-    #[error("its port is no number from 1 to 65535")]
+    #[error("its port is not a number from 1 to 65535")]
     Port,
     /// What is behind the host is no number.
-    #[error("what is behind the host is no number of a database")]
+    #[error("what is behind the host is not a database number")]
     Database,
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Value {
 
 /// What came is no reply, or more than is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("what the store says is no RESP, or longer than is read")]
+#[error("what the store says is not RESP, or longer than is read")]
 pub(super) struct Malformed;
 
 /// How deep lists may be in lists.

@@ -289,7 +289,7 @@ async fn the_worked_example_runs_what_is_there() {
         call("find_lines", json!({"pattern": "[", "text": text}))
             .await
             .told()
-            .contains("no basic regular expression")
+            .contains("not a basic regular expression")
     );
 }
 

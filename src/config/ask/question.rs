@@ -31,7 +31,7 @@ pub(super) fn one(
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let begins_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if !begins_well || !name.chars().all(good) || name.len() > 64 {
-        let message = format!("`{name}` is no name for an answer");
+        let message = format!("`{name}` is not a name for an answer");
         report.error(
             place,
             message,

@@ -158,7 +158,7 @@ fn written(report: &Report<'_>, entry: &Entry) -> Option<Written> {
         Ok(path) => Some((path, node.span)),
         Err(error) => {
             let help = "write a name, or a path such as `disk.0.size`; a name with dots inside goes in double quotes";
-            report.error(node.span, format!("`from` is no path: {error}"), help);
+            report.error(node.span, format!("`from` is not a path: {error}"), help);
             None
         }
     });

@@ -38,7 +38,7 @@ fn header<'n>(report: &Report<'_>, names: impl Iterator<Item = &'n Node>, place:
         if name != "status" && name.parse::<http::HeaderName>().is_err() {
             report.error(
                 node.span,
-                format!("`{name}` is no name of a header"),
+                format!("`{name}` is not a header name"),
                 "write letters, digits and `-`: `X-Request-Id`",
             );
             return None;

@@ -84,7 +84,7 @@ fn css(report: &Report<'_>, node: &Node, what: &str) -> Option<CssSelector> {
         Err(error) => {
             let place = language::character_in(report, node, text, error.at);
             let help = "write `h1`, `#state`, `table.report td:nth-child(2)`, `a[href^=\"/host\"]`";
-            report.error(place, format!("{what} is no CSS selector: {error}"), help);
+            report.error(place, format!("{what} is not a CSS selector: {error}"), help);
             None
         }
     }

@@ -58,7 +58,7 @@ pub(super) fn read(report: &Report<'_>, entry: &crate::config::node::Entry) -> O
             good = false;
         }
         if matches!(extractor.kind, ExtractorKind::Mcp(_)) {
-            let message = "`mcp` reads a whole result, which may be an error, and is no part of one";
+            let message = "`mcp` reads a whole result, which may be an error, and is not part of one";
             report.error(entry.value.span, message, "let it stand alone, in a rule of its own");
             good = false;
         }

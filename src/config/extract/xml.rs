@@ -72,7 +72,7 @@ fn path(section: &Section<'_, '_>, name: &'static str, prefixes: &Prefixes) -> O
             let place = language::character_in(section.report, node, text, error.at);
             let help =
                 "write names of elements from the root on: `report/item`, `Envelope/Body/*`, `//item/@id`";
-            section.report.error(place, format!("`{name}` is no path: {error}"), help);
+            section.report.error(place, format!("`{name}` is not a path: {error}"), help);
             Some(None)
         }
     }

@@ -66,7 +66,7 @@ impl Takes {
 impl Listed {
     pub(super) fn read(tool: &RawValue) -> Result<Self, &'static str> {
         let Ok(members) = serde_json::from_str::<Map<String, Value>>(tool.get()) else {
-            return Err("a tool of its list is left out: it is no object");
+            return Err("a tool of its list is left out: it is not an object");
         };
         match members.get("name").and_then(Value::as_str).map(str::to_owned) {
             Some(name) if !name.is_empty() => Ok(Self { name, members }),

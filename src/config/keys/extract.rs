@@ -159,7 +159,7 @@ pub(in crate::config) static CSV: Keys = Keys {
         ),
         key("columns", NAMES, "Names of the columns, where no line has them."),
         key("skip", Count(0, 100_000), "How many lines come before the table. Default 0."),
-        key("comment", Text, "The character that a line begins with which is no row: `\"#\"`."),
+        key("comment", Text, "The character that a line begins with which is not a row: `\"#\"`."),
         key("quote", Text, "The character that cells are put in quotes with, or `none`. Default `\"`."),
         key("trim", Flag, "Whether white space at both ends of a cell is left out. Default `false`."),
         key("uneven", Word(UNEVEN), UNEVEN_MEANS),

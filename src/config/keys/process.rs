@@ -32,7 +32,7 @@ pub(in crate::config) static FILE: Keys = Keys {
         key(
             "passthrough",
             Either(&[Text, Section(&PASSTHROUGH)]),
-            "The upstream that gets every path which is no route, unchanged.",
+            "The upstream that gets every path which is not a route, unchanged.",
         ),
         key("routes", Map(&Section(&ROUTE)), "The tools, by name."),
         key("prompts", Map(&Section(&PROMPT)), "The prompts, by name."),
@@ -43,7 +43,7 @@ pub(in crate::config) static PASSTHROUGH: Keys = Keys {
     of: "`passthrough`",
     id: "passthrough",
     list: &[
-        key("upstream", Text, "Who gets what is no route."),
+        key("upstream", Text, "Who gets what is not a route."),
         key(
             "idle_timeout",
             Duration(1, 24 * HOUR),

@@ -46,7 +46,7 @@ pub(in crate::config) static ROUTE: Keys = Keys {
         key(
             "wrap",
             Word(&["always", "older"]),
-            "Which clients get a value that is no object as `{\"result\": …}`. Default `always`.",
+            "Which clients get a value that is not an object as `{\"result\": …}`. Default `always`.",
         ),
         key("reply", REPLY, "What replies mean: rules, of which the first that holds is taken."),
         key(

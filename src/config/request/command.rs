@@ -54,7 +54,7 @@ impl Reader<'_, '_> {
             return refuse("a request in a line takes no templates".into(), in_the_map);
         }
         if let Some(quote) = word.chars().find(|character| matches!(character, '"' | '\'')) {
-            let message = format!("`{quote}` is no quote here: words are what stands between blanks");
+            let message = format!("`{quote}` is not a quote here: words are what stands between blanks");
             return refuse(message, in_the_map);
         }
         let (mut rest, mut parts, mut names) = (word, Vec::new(), Vec::new());
@@ -182,7 +182,7 @@ impl Reader<'_, '_> {
         if self.is_command(upstream) != Some(false) {
             return Some(());
         }
-        let message = format!("the upstream `{upstream}` is no command, and can't be run");
+        let message = format!("the upstream `{upstream}` is not a command, and can't be run");
         self.report.error(place, message, format!("write `GET {upstream}/path`"));
         None
     }

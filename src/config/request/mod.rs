@@ -147,8 +147,8 @@ impl Reader<'_, '_> {
         if is_command {
             return self.command(&section, upstream);
         }
-        self.refuse(&section, &command::KEYS, upstream.as_ref(), "is no command");
-        self.refuse(&section, &[tool::KEY], upstream.as_ref(), "is no MCP server");
+        self.refuse(&section, &command::KEYS, upstream.as_ref(), "is not a command");
+        self.refuse(&section, &[tool::KEY], upstream.as_ref(), "is not an MCP server");
         let target = section.required("path", "write `path: /forecast/{city}`").and_then(|node| {
             let text = section::text_of(report, node, "`path`")?;
             self.target(node, text)

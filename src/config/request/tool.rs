@@ -106,7 +106,7 @@ impl Reader<'_, '_> {
         if self.is_server(upstream) != Some(false) {
             return Some(());
         }
-        let message = format!("the upstream `{upstream}` is no MCP server, and has no tools");
+        let message = format!("the upstream `{upstream}` is not an MCP server, and has no tools");
         let help = format!("write `GET {upstream}/path`; or `mcp` in the place of `url` at the upstream");
         self.report.error(place, message, help);
         None

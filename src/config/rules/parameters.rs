@@ -26,7 +26,7 @@ pub(super) struct Parameter<'n> {
 /// Reads the parameters that rules declare.
 pub(super) fn declared<'n>(report: &Report<'_>, entries: &'n [Entry]) -> Vec<Parameter<'n>> {
     for entry in entries.iter().filter(|entry| !NAME.is_match(&entry.key.text)) {
-        let message = format!("`{}` is no name of a parameter", entry.key.text);
+        let message = format!("`{}` is not a parameter name", entry.key.text);
         report.error(entry.key.span, message, "write letters, digits and `_`, a letter first");
     }
     let default = |node: &'n Node| (!matches!(node.kind, Kind::Nothing)).then_some(node);

@@ -70,7 +70,7 @@ impl<'a> Variables<'a, '_> {
         let (name, argument) = ("OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG");
         let word = self.get(name)?;
         let Ok(sampling) = word.parse::<Sampling>() else {
-            let message = format!("`{word}` is passed over: it is no sampler that is known here");
+            let message = format!("`{word}` is passed over: it is not a sampler that is known here");
             self.pass_over(name, message, &format!("write one of `{}`", Sampling::WORDS.join("`, `")));
             return None;
         };
@@ -80,7 +80,7 @@ impl<'a> Variables<'a, '_> {
         let Some(text) = self.get(argument) else { return Some(sampling) };
         let ratio = text.parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
         if ratio.is_none() {
-            let message = format!("`{text}` is passed over: it is no number from 0 to 1");
+            let message = format!("`{text}` is passed over: it is not a number from 0 to 1");
             self.pass_over(argument, message, "write `0.1` for one trace of ten");
         }
         Some(sampling.with_ratio(ratio.unwrap_or(1.0)))
@@ -90,7 +90,7 @@ impl<'a> Variables<'a, '_> {
         let text = self.get(name)?;
         let millis = text.parse().ok().filter(|millis| *millis > 0).map(Duration::from_millis);
         if millis.is_none() {
-            let message = format!("`{text}` is passed over: it is no number of milliseconds");
+            let message = format!("`{text}` is passed over: it is not a number of milliseconds");
             self.pass_over(name, message, "write `5000` for five seconds");
         }
         millis
@@ -127,7 +127,7 @@ impl<'a> Variables<'a, '_> {
                 }
                 _ => self.pass_over(
                     name,
-                    "a part of it is passed over: it is no header",
+                    "a part of it is passed over: it is not a header",
                     "write `key=value,key=value`",
                 ),
             }

@@ -184,7 +184,7 @@ pub(super) fn address(
                 Ok(_) if !expanded.foreign && !text.contains("://") => format!("write `http://{text}`"),
                 _ => "write `http://HOST:PORT`, with a port from 1 to 65535".to_owned(),
             };
-            ("is no URL that can be reached".to_owned(), help)
+            ("is not a URL that can be reached".to_owned(), help)
         }
     };
     report.error(node.span, format!("{subject} {message}"), help);

@@ -176,7 +176,7 @@ fn token_url(report: &Report<'_>, environment: &Environment, node: &Node, text: 
                 AddressError::Credentials => "leave them out; `client_id` and `client_secret` say who asks",
                 _ => "write `https://HOST/PATH`",
             };
-            report.error(node.span, "`token_url` is no URL that a token can be asked for at", help);
+            report.error(node.span, "`token_url` is not a URL that a token can be asked for at", help);
             return None;
         }
     };

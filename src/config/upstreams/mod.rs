@@ -209,7 +209,7 @@ pub(super) fn header_name(report: &Report<'_>, text: &str, span: Span) -> Option
     let Ok(name) = text.parse::<HeaderName>() else {
         report.error(
             span,
-            format!("`{text}` is no name of a header"),
+            format!("`{text}` is not a header name"),
             "write letters, digits and `-`: `X-Request-Id`",
         );
         return None;

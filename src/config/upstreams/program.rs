@@ -162,8 +162,7 @@ fn absolute(report: &Report<'_>, span: Span, text: &str) -> Option<PathBuf> {
     }
     let folder = report.files().folder(span).and_then(|folder| std::path::absolute(folder.join(path)).ok());
     if folder.is_none() {
-        let message =
-            format!("`{text}` is not an absolute path, and there is no file it could lie beside");
+        let message = format!("`{text}` is not an absolute path, and there is no file it could lie beside");
         report.error(span, message, "write it from the root on: `/usr/local/bin/report`");
     }
     folder

@@ -95,8 +95,7 @@ enum Place<'p> {
 }
 
 /// What is said to pages that are not ours.
-const FOREIGN_PAGE: &str =
-    "pages of other servers have nothing to do here; is this our own, name its host in `admin.allowed_hosts`";
+const FOREIGN_PAGE: &str = "pages of other origins may not use this port; if this is its own page, name the host in `admin.allowed_hosts`";
 
 /// What is said where there is nothing.
 const NOTHING_HERE: &str = "operators find their page at `/`, and `/healthz`, `/readyz`, `/metrics`, `/status`, `/config`, `/routes`, `/history`, \

@@ -176,7 +176,7 @@ impl Given {
             (None, Some(text)) => {
                 let text: String = text.split_ascii_whitespace().collect();
                 base64::Engine::decode(&base64::prelude::BASE64_STANDARD, text)
-                    .map_err(|error| format!("`body_base64` is no Base64: {error}"))?
+                    .map_err(|error| format!("`body_base64` is not Base64: {error}"))?
                     .into()
             }
             (None, None) => Bytes::new(),
@@ -261,7 +261,7 @@ mod tests {
         check(r#"{"rule": "", "given": {"headers": [["a b", "c"]]}}"#, "can't be sent");
         check(r#"{"rule": "", "given": {"headers": [["a", "b\nc"]]}}"#, "can't be sent");
         check(r#"{"rule": "", "given": {"body": "", "body_base64": ""}}"#, "not both");
-        check(r#"{"rule": "", "given": {"body_base64": "!"}}"#, "no Base64");
+        check(r#"{"rule": "", "given": {"body_base64": "!"}}"#, "not Base64");
         check(r#"{"rule": "", "given": {"exit": "boom"}}"#, "`exit`");
     }
 

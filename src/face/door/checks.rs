@@ -45,9 +45,7 @@ pub enum Refused {
         found: Quoted,
     },
     /// From a page of another origin that sends no `Origin`, as for an image: HTTP 403.
-    #[error(
-        "web pages of other origins have nothing to ask here; allow theirs with `server.allowed_origins`"
-    )]
+    #[error("web pages of other origins may not call this server; allow them with `server.allowed_origins`")]
     Page,
 }
 

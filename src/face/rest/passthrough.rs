@@ -97,7 +97,7 @@ fn tell_of_trace(span: &Span, parts: &mut Parts, upstream: &Passthrough) {
 /// What can't be handed through, and why.
 fn unfit(parts: &Parts) -> Option<(StatusCode, String)> {
     if parts.method == Method::CONNECT {
-        return Some((StatusCode::NOT_IMPLEMENTED, "this is no tunnel: `CONNECT` is not possible".into()));
+        return Some((StatusCode::NOT_IMPLEMENTED, "this is not a tunnel: `CONNECT` is not possible".into()));
     }
     if !parts.uri.path().starts_with('/') {
         return Some((StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".into()));

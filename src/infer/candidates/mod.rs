@@ -130,7 +130,7 @@ fn of_shown_lines(sorted: &Sorted<'_>, sources: &[&str]) -> Vec<Candidate> {
 fn last_resort(sorted: &Sorted<'_>) -> Candidate {
     let is_binary = sorted.texts.is_none() && !sorted.successes.is_empty();
     let (extract, why) = match is_binary {
-        true => (json!("binary"), "the samples are no text"),
+        true => (json!("binary"), "the samples are not text"),
         false => (json!("text"), "nothing else reads every sample: the whole text"),
     };
     Candidate { is_last_resort: true, is_block: is_binary, ..Candidate::likely(extract, why) }

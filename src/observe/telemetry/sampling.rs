@@ -15,7 +15,7 @@ pub struct Sampling {
 
 /// A text that is no sampler.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no sampler")]
+#[error("`{0}` is not a sampler")]
 pub struct SamplingError(String);
 
 impl Default for Sampling {

@@ -70,7 +70,7 @@ impl Form {
         if let Some(name) = required.iter().find(|name| !properties.contains_key(**name)) {
             return Err(wrong(
                 "/required",
-                format!("`{name}` is required, and is no field of the form"),
+                format!("`{name}` is required, and is not a field of the form"),
                 HELP,
             ));
         }

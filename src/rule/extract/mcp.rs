@@ -140,7 +140,7 @@ impl Mcp {
 
 fn answered(message: &JsonText) -> Result<Answered, String> {
     if !message.is_object() {
-        return Err("expected an MCP tool result, found JSON that is no object".to_owned());
+        return Err("expected an MCP tool result, found JSON that is not an object".to_owned());
     }
     let Message { result, error, content, structured } = read(message.as_str())?;
     let result = match (content.or(structured), result, error) {
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn what_is_no_tool_result_is_told() {
-        check("[1]", Err("found JSON that is no object"));
+        check("[1]", Err("found JSON that is not an object"));
         check(r#"{"tools": []}"#, Err("found JSON without `content`"));
         check(r#"{"result": {"tools": []}}"#, Err("a result without `content`"));
         check(r#"{"content": [5, {"type": "text", "text": "1"}]}"#, Err("JSON of another kind"));

@@ -72,7 +72,7 @@ fn from_jq(value: &Val, depth: usize, left: &mut usize) -> Result<Value, JqError
             let mut map = serde_json::Map::with_capacity(members.len());
             for (key, value) in members.iter() {
                 let Val::TStr(key) = key else {
-                    return Err(JqError::new("gave an object with a key that is no string"));
+                    return Err(JqError::new("gave an object with a key that is not a string"));
                 };
                 map.insert(String::from_utf8_lossy(key).into_owned(), from_jq(value, depth + 1, left)?);
             }

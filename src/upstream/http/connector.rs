@@ -45,7 +45,7 @@ impl Connector {
     pub(super) fn new(settings: &HttpSettings, address: &Address, at: Option<SocketAddr>) -> Self {
         let way = match (address.socket(), at, &settings.tls) {
             (Some(socket), ..) => Way::Socket(socket.into()),
-            (None, None, _) => unreachable!("what is no socket has a number"),
+            (None, None, _) => unreachable!("what is not a socket has a number"),
             (None, Some(at), Some(tls)) => {
                 let protocols: &[&[u8]] = match settings.protocol {
                     Protocol::Auto => &[b"h2", b"http/1.1"],

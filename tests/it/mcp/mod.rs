@@ -271,7 +271,7 @@ fn routes(upstream: &UpstreamName) -> Vec<Route> {
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
-        other => panic!("{other} is no object"),
+        other => panic!("{other} is not an object"),
     }
 }
 

@@ -21,7 +21,7 @@ routes:
       - extract: { pairs: { fields: { Temp: number } } }
         content: [{ text: "{{ structured.Temp }} °C for {{ args.days | default(1) }}" }, { as: json }]
   get_media:
-    description: All that is no text.
+    description: All that is not text.
     request: GET old/picture
     reply:
       content:
@@ -62,7 +62,7 @@ prompts:
           - text: "{% if args.tone %}Be {{ args.tone }}.{% endif %}"
       - assistant: "It is"
   media:
-    description: Shows what is no text.
+    description: Shows what is not text.
     messages:
       - user: [{ route: get_media }]
       - user:

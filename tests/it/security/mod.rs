@@ -87,7 +87,7 @@ fn every_promise_has_its_tests_and_every_test_its_promise() {
             missing.push(*proof);
         }
     }
-    assert!(missing.is_empty(), "these are no tests: {missing:#?}");
+    assert!(missing.is_empty(), "these are not tests: {missing:#?}");
 }
 
 /// Whether a test of that name stands in a file, and is run.

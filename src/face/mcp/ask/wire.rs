@@ -119,7 +119,7 @@ pub(super) fn answer(question: &Question, result: Value) -> Result<Answer, Unfit
                     Some(Value::Object(content)) => Ok(Answer::Accepted(content)),
                     _ => Ok(Answer::Accepted(Map::new())),
                 },
-                (Some("accept"), Some(_)) => Err(wrong("has a `content` that is no object")),
+                (Some("accept"), Some(_)) => Err(wrong("has a `content` that is not an object")),
                 (Some(_) | None, _) => {
                     Err(wrong("has no `action`, which is `accept`, `decline` or `cancel`"))
                 }

@@ -29,7 +29,7 @@ pub enum GrokError {
     #[error("`{0}` can't be the name of a capture")]
     CaptureName(String),
     /// A type that there is none of.
-    #[error("`{0}` is no type of a capture")]
+    #[error("`{0}` is not a type of capture")]
     UnknownType(String),
     /// A pattern that has itself in it.
     #[error("pattern `{0}` has itself in it")]
@@ -38,7 +38,7 @@ pub enum GrokError {
     #[error("the pattern is longer than {limit} bytes once those that it names are put in", limit = GrokPatterns::LENGTH_LIMIT_BYTES)]
     TooLong,
     /// The whole is no regular expression.
-    #[error("once those that it names are put in, the pattern is no regular expression: {0}")]
+    #[error("once those that it names are put in, the pattern is not a regular expression: {0}")]
     Pattern(#[from] PatternError),
 }
 

@@ -52,7 +52,7 @@ impl std::str::FromStr for Zone {
                 DateTimeParser::new().parse_pieces(&probe).ok().and_then(|pieces| pieces.to_numeric_offset());
             return offset
                 .map(|offset| Self(offset.to_time_zone()))
-                .ok_or_else(|| format!("`{text}` is no offset from UTC"));
+                .ok_or_else(|| format!("`{text}` is not an offset from UTC"));
         }
         TimeZone::get(text).map(Self).map_err(|_| format!("there is no time zone `{text}`"))
     }

@@ -83,7 +83,7 @@ impl Shared {
         let no_token = |found| CredentialError::NoTokenInFile { path: self.path.clone(), found };
         let bytes = bytes_of(&self.path)
             .map_err(|source| CredentialError::File { path: self.path.clone(), source })?
-            .ok_or_else(|| no_token("is no file"))?;
+            .ok_or_else(|| no_token("is not a file"))?;
         if bytes.len() as u64 > LIMIT_BYTES {
             return Err(no_token("is longer than 16 KiB"));
         }
@@ -182,6 +182,6 @@ mod tests {
             assert!(found.contains(words) && !found.contains("two"), "{found}");
         }
         let folder = TokenFile::new(std::env::temp_dir());
-        assert!(told(&folder).await.contains("is no file"));
+        assert!(told(&folder).await.contains("is not a file"));
     }
 }

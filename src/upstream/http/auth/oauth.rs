@@ -160,12 +160,12 @@ fn granted(reply: &Reply) -> Result<Granted, CredentialError> {
         return none(if answer.is_object() {
             "without `access_token`"
         } else {
-            "with something that is no JSON object"
+            "with something that is not a JSON object"
         });
     };
     let kind = answer.get("token_type").and_then(Value::as_str).unwrap_or("Bearer");
     if !kind.eq_ignore_ascii_case("bearer") {
-        return none("with a token that is no bearer token");
+        return none("with a token that is not a bearer token");
     }
     let Ok(token) = BearerToken::new(token) else {
         return none("with a token that no header can have");
@@ -279,9 +279,9 @@ mod tests {
         check(400, r#"{"error": "s3cr3t"}"#, Err("status 400 Bad Request and an error that is not"));
         check(500, "s3cr3t", Err("no error named"));
         check(200, r#"{"error": "invalid_scope"}"#, Err("`invalid_scope`"));
-        check(200, "s3cr3t", Err("no JSON object"));
+        check(200, "s3cr3t", Err("not a JSON object"));
         check(200, r#"{"token": "s3cr3t"}"#, Err("without `access_token`"));
-        check(200, r#"{"access_token": "s3cr3t", "token_type": "mac"}"#, Err("no bearer token"));
+        check(200, r#"{"access_token": "s3cr3t", "token_type": "mac"}"#, Err("not a bearer token"));
         check(200, "{\"access_token\": \"s3cr3t\\nX: y\"}", Err("no header can have"));
         for life in ["0", "-1", "\"soon\"", "[]"] {
             let body = format!(r#"{{"access_token": "s3cr3t", "expires_in": {life}}}"#);

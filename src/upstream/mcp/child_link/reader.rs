@@ -91,7 +91,7 @@ impl Reader {
         self.garbage = self.garbage.saturating_add(1);
         if self.garbage <= GARBAGE_LOGGED {
             let line = pipe::plain(&line[..line.len().min(200)]);
-            warn!(upstream = %self.name, line, "the program wrote a line that is no message: it is passed over");
+            warn!(upstream = %self.name, line, "the program wrote a line that is not a message: it is passed over");
         }
     }
 
