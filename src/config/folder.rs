@@ -80,7 +80,7 @@ pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     // A pipe would be waited for, and a device has no end.
     if !metadata.is_dir() {
         return Err(refuse(
-            "this is neither a file nor a folder".to_owned(),
+            "the configuration is neither a file nor a folder".to_owned(),
             "name a file or a folder with `--config PATH`",
         ));
     }

@@ -19,7 +19,7 @@ const OVERLONG: [(&[u8], u8); 6] = [
 ///
 /// `..%2Fx` is one segment by the letter (RFC 3986, section 2.2), and nginx, as others do, decodes it before it looks for
 /// `..`; so it is read here in every way in which it is read elsewhere: decoded once and again, cut at `\` as well as at
-/// `/`, without what follows a `;`, and to the end at a zero byte, where C ends it.
+/// `/`, without what follows a `;`, a `?` or a `#`, and to the end at a zero byte, where C ends it.
 pub fn leads_out(path: &str) -> bool {
     if !path.contains('%') && !path.contains("..") {
         return false;
@@ -40,7 +40,7 @@ pub fn leads_out(path: &str) -> bool {
 
 fn goes_up(path: &[u8]) -> bool {
     let is_up = |segment: &[u8]| {
-        let name = segment.split(|&byte| byte == b';').next().unwrap_or_default();
+        let name = segment.split(|byte| matches!(byte, b';' | b'?' | b'#')).next().unwrap_or_default();
         name.trim_ascii() == b".."
     };
     path.contains(&0) || path.split(|byte| matches!(byte, b'/' | b'\\')).any(is_up)
@@ -76,6 +76,8 @@ mod tests {
             "/a\\..\\b",
             "/a/..;x=1/b",
             "/a/..%3Bx/b",
+            "/a/..%3Fx/b",
+            "/a/..%2523",
             "/a/%252e%252e%252fb",
             "/a/..%252fb",
             "/a/%c0%ae%c0%ae/b",
@@ -98,6 +100,7 @@ mod tests {
             "/a..b/c",
             "/a/...",
             "/a/..b/b..",
+            "/a/what%3F/b",
             "/group%2Fproject/file%20name.tar.gz",
             "/100%25/a%2Fb",
             "/a/.well-known/b",

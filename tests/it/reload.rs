@@ -113,7 +113,7 @@ async fn sighup_puts_a_good_file_in_force_and_tells_of_a_bad_one() {
     std::fs::remove_file(&file).unwrap();
     program.signal("HUP");
     let told = program.tells("the old one stays in force", 2).await;
-    assert!(told.contains("there is no such file or folder"), "{told}");
+    assert!(told.contains("the configuration is not there"), "{told}");
     assert_eq!(tools(&mut client).await, ["b"]);
     assert!(program.is_running());
 }

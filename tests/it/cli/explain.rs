@@ -64,7 +64,7 @@ fn what_is_said_of_a_reply_must_be_of_use() {
     assert_eq!(
         told(&whole),
         "`--status` takes the place of what the recording says, which is 200 OK\n\
-         `--type` takes the place of what the recording says, which is not a media type\n"
+         `--type` takes the place of what the recording says, which is no media type\n"
     );
 }
 
