@@ -27,6 +27,8 @@ def arguments(name, words):
 
 
 def valid(where, document):
+    if document["apiVersion"].startswith("monitoring.coreos.com/"):
+        return    # not of Kubernetes itself
     try:
         kubernetes_validate.validate(document, "1.31", strict=True)
         why = None
@@ -155,10 +157,9 @@ with helm.Chart.load(chart_folder) as chart:
         chart.validate_schema(values)
         files = chart.render(values, name="weather", namespace="prod")
         made = [d for name, text in files.items() if not name.endswith("NOTES.txt") for d in yaml.safe_load_all(text) if d]
+        (out / f"helm-{example}.rendered.yaml").write_text(yaml.safe_dump_all(made))
         report(f"helm, {example}: what it is made of", {d["kind"] for d in made} == kinds, [d["kind"] for d in made])
         for document in made:
-            if document["apiVersion"].startswith("monitoring.coreos.com/"):
-                continue    # not of Kubernetes itself
             valid(f"helm, {example}", document)
         of = {d["kind"]: d for d in made if not d["metadata"]["name"].endswith("-operators")}
         pod = of["Deployment"]["spec"]["template"]
@@ -191,6 +192,15 @@ with helm.Chart.load(chart_folder) as chart:
         labels = pod["metadata"]["labels"].items()
         selectors = [of["Deployment"]["spec"]["selector"]["matchLabels"], of["Service"]["spec"]["selector"]]
         report(f"helm, {example}: selectors meet the pod's labels", all(s.items() <= labels for s in selectors), selectors)
+    # As few values as there can be, and every value otherwise than it is by itself.
+    otherwise = yaml.safe_load((root / "tests/deploy/values.yaml").read_text())
+    untouched = [name for name, value in otherwise.items() if value == chart.values.get(name)]
+    report("helm: otherwise means every value", set(otherwise) | {"files"} == set(chart.values) and not untouched, untouched)
+    for name, values in {"as it is": {"files": {"glossator.yaml": "routes: {}"}}, "otherwise": otherwise}.items():
+        chart.validate_schema(values)
+        for text in chart.render(values, name="weather", namespace="prod").values():
+            for document in yaml.safe_load_all(text) if text.lstrip().startswith(("apiVersion", "#")) else []:
+                valid(f"helm, {name}", document)
     for wrong, values in {
         "a key that is none": {"files": {"a.yaml": ""}, "replicaCount": 3},
         "a port that is none": {"files": {"a.yaml": ""}, "service": {"port": 0}},

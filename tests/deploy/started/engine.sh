@@ -123,7 +123,7 @@ EOF
 # may_do_nothing NAME CONTAINER: what the kernel holds of its first process.
 may_do_nothing() {
     local process state
-    process=$(podman inspect -f '{{.State.Pid}}' "$2")
+    process=$(podman inspect -f '{{.State.Pid}}' "$2") && [ "$process" != 0 ] || { fail "$1: runs"; return; }
     state=$(tr -s '\t\n' '  ' <"/proc/$process/status")
     case $state in
         *" Uid: 65532 65532 65532 65532 "*) pass "$1: runs as nobody" ;;
