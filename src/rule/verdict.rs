@@ -93,6 +93,7 @@ fn sentence_for(reading: &Reading<'_>, status: StatusCode) -> String {
         return format!("The upstream answered with status {status}, which is no answer.");
     }
     let when = match retry_after(reading.reply()) {
+        Some(1) => "in 1 second".to_owned(),
         Some(seconds) => format!("in {seconds} seconds"),
         None => "later".to_owned(),
     };
@@ -109,7 +110,9 @@ fn message_of(reading: &Reading<'_>, translator: &Translator) -> (Option<String>
     if let Some(json) = reading.json() {
         return match json {
             Value::Object(members) => {
-                (message_in(members).map(|text| redacted(&begun(&text))), code_in(members))
+                // Of one long word nothing is left: it is cut where a word ends.
+                let message = message_in(members).map(|text| redacted(&begun(&text)));
+                (message.filter(|text| !text.trim().is_empty()), code_in(members))
             }
             Value::String(text) => (safe_text(&begun(text)), None),
             _ => (None, None),
