@@ -57,6 +57,9 @@ pub enum WatchError {
     /// There are [`WATCHED_LIMIT`] others.
     #[error("as many resources as can be are watched already ({WATCHED_LIMIT}); try again later")]
     TooMany,
+    /// Its client has subscribed to as many as one may.
+    #[error("this session has subscribed to as many resources as one may; unsubscribe from some first")]
+    Enough,
 }
 
 /// Somebody wants to know when a resource changes, until this is dropped: then

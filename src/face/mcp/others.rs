@@ -33,7 +33,7 @@ impl Protocol {
             }
             Some(false) => {
                 self.subscribed.remove(session, uri);
-                Err(WatchError::TooMany)
+                Err(WatchError::Enough)
             }
         }
     }

@@ -88,7 +88,7 @@ pub(super) async fn subscribe(protocol: &Protocol, client: &Client<'_>) -> Resul
     }
     protocol.subscribe(session, &uri).await.map_err(|error| match error {
         WatchError::Unknown => Refusal::NoResource { uri: uri.clone(), why: error.to_string() },
-        WatchError::Unwatched | WatchError::TooLong | WatchError::TooMany => {
+        WatchError::Unwatched | WatchError::TooLong | WatchError::TooMany | WatchError::Enough => {
             Refusal::Params(error.to_string().into())
         }
     })?;

@@ -74,7 +74,7 @@ impl Subscribed {
             return Ok(());
         }
         if !session.has_room_for(uri) {
-            return Err(WatchError::TooMany);
+            return Err(WatchError::Enough);
         }
         let watching = if session.streams > 0 { Some(gateway.watch(uri)?) } else { None };
         session.resources.insert(uri.into(), Wanted { watching, is_known: false });
@@ -303,7 +303,7 @@ routes:
         for number in 0..SUBSCRIPTION_LIMIT {
             subscribed.add(&gateway, "listens", &format!("t://{number}")).unwrap();
         }
-        assert_eq!(subscribed.add(&gateway, "listens", "t://more"), Err(WatchError::TooMany));
+        assert_eq!(subscribed.add(&gateway, "listens", "t://more"), Err(WatchError::Enough));
         let long = |number: usize| format!("t://{number}{}", "x".repeat(WATCHED_URI_LIMIT_BYTES / 2));
         let taken =
             (0..SUBSCRIPTION_LIMIT).filter(|number| subscribed.add(&gateway, "long", &long(*number)).is_ok());

@@ -5,7 +5,7 @@ mod values;
 
 use std::{fmt, sync::Arc, sync::LazyLock};
 
-use minijinja::{Environment, Error, UndefinedBehavior, Value, value::Kwargs};
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, value::Kwargs};
 use regex::Regex;
 
 use super::{filters, insides::safe_words};
@@ -166,6 +166,7 @@ impl TemplateError {
 
     fn of(error: &Error, source: &str) -> Self {
         let message = match error.detail() {
+            _ if error.kind() == ErrorKind::OutOfFuel => format!("takes more than {FUEL} steps"),
             Some(detail) => format!("{}: {detail}", error.kind()),
             None => error.kind().to_string(),
         };
