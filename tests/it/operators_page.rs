@@ -329,6 +329,14 @@ async fn a_page_of_an_address_is_our_own_where_every_host_is_allowed() {
     ] {
         let headers = [("host", host), ("origin", origin)];
         assert_eq!(post(&everywhere, "/workbench", &headers, &attempt).await.0, expected, "{host} {origin}");
+        // What a page only reads, it reads without an `Origin`.
+        let read = async |path: &str| {
+            let request = Request::get(path).header("host", host).body(Body::empty()).unwrap();
+            everywhere.handle(request).await.status()
+        };
+        let is_named = !host.starts_with("evil");
+        assert_eq!(read("/config").await == 200, is_named, "{host}");
+        assert_eq!((read("/metrics").await.as_u16(), read("/readyz").await.as_u16()), (200, 200), "{host}");
     }
 }
 

@@ -97,6 +97,10 @@ enum Place<'p> {
 /// What is said to pages that are not ours.
 const FOREIGN_PAGE: &str = "pages of other origins may not use this port; if this is its own page, name the host in `admin.allowed_hosts`";
 
+/// What is said to a name that is one of any.
+const ANY_HOST: &str = "by this host name there are only probes and `/metrics`: name it in `admin.allowed_hosts`, set `admin.token`, or \
+                        ask by an address or as `localhost`";
+
 /// What is said where there is nothing.
 const NOTHING_HERE: &str = "operators find their page at `/`, and `/healthz`, `/readyz`, `/metrics`, `/status`, `/config`, `/routes`, `/history`, \
                             `/failures`, `/upstreams`, `/workbench` and `/reload`";
@@ -130,6 +134,11 @@ impl<'p> Place<'p> {
 
     fn is_for_probes(self) -> bool {
         matches!(self, Self::Health | Self::Ready)
+    }
+
+    /// Whether scrapers ask for it, by whatever name.
+    fn is_for_scrapers(self) -> bool {
+        matches!(self, Self::Metrics)
     }
 
     /// Whether there is nothing in it that is not the same everywhere.
@@ -205,6 +214,11 @@ impl Admin {
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
                 return response;
             }
+            // A page that has its name point here (DNS rebinding) says nothing of itself where it only reads.
+            let is_open = self.token.is_none() && !place.is_some_and(Place::is_for_scrapers);
+            if is_open && !self.door.knows_host(&head) {
+                return error(StatusCode::FORBIDDEN, ANY_HOST);
+            }
         }
         let Some(place) = place else {
             return error(StatusCode::NOT_FOUND, NOTHING_HERE);
@@ -215,7 +229,7 @@ impl Admin {
                 Place::Workbench => "GET, HEAD, POST",
                 _ => "GET, HEAD",
             };
-            let mut response = error(StatusCode::METHOD_NOT_ALLOWED, &format!("{allowed} is possible here"));
+            let mut response = error(StatusCode::METHOD_NOT_ALLOWED, &format!("use {allowed} here"));
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
             return response;
         }

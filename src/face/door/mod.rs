@@ -195,6 +195,11 @@ impl Door {
         admitted
     }
 
+    /// Whether a request was sent to a name that is let in by itself, or to an address, and not to one of any names.
+    pub fn knows_host(&self, head: &Parts) -> bool {
+        self.checks.load().check_host(&head.uri, &head.headers).is_ok_and(|host| host.is_some())
+    }
+
     fn try_admit(&self, head: &mut Parts) -> Result<Page, Refused> {
         let checks = self.checks.load();
         let host = checks.check_host(&head.uri, &head.headers)?;
