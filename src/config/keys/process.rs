@@ -69,7 +69,7 @@ pub(in crate::config) static SERVER: Keys = Keys {
         key(
             "allowed_origins",
             NAMES,
-            "Web pages that may call from a browser and read the answers (CORS), by their `Origin`: `https://app.example.com`, with the port where it has one, which may be left out of `http://localhost`; `*` for all. Default: none; of other machines' pages nothing is answered, and what is answered to those of this machine their browser does not let them read.",
+            "Web pages that may call from a browser and read the answers (CORS), by their `Origin`: `https://app.example.com`, with the port where it has one, which may be left out of `http://localhost`; `*` for all. Default: none; pages of other machines are refused, and those of this machine are answered, but their browser does not let them read it.",
         ),
         key("body_limit", Size(1, 1 << 30), "The longest request body. Default `4MiB`."),
         key(
