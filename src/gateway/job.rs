@@ -196,6 +196,7 @@ impl Following<'_> {
                     | UpstreamError::Deadline { .. }
                     | UpstreamError::AttemptDeadline { .. }
                     | UpstreamError::Busy { .. }
+                    | UpstreamError::CallerBusy { .. }
                     | UpstreamError::Resting { .. }
                     | UpstreamError::TooOften { .. }
                     | UpstreamError::Uncounted { .. }

@@ -120,6 +120,13 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
             "The service is busy with as many calls as it is given at a time. Nothing was sent; try again in a \
              few seconds.",
         ),
+        UpstreamError::CallerBusy { in_flight_limit, .. } => later(
+            Fault::TooOften { again_after: WHEN_BUSY },
+            format!(
+                "The service behind this tool is called too much at once: one caller may have {in_flight_limit} in flight. \
+                 Nothing was sent; try again when one of your calls has ended."
+            ),
+        ),
         UpstreamError::Resting { rest, .. } => later(
             Fault::Busy { again_after: *rest },
             format!(
@@ -190,6 +197,7 @@ pub(super) fn job_lost(error: &UpstreamError) -> ToolResult {
             Fault::Busy { again_after: WHEN_BUSY }
         }
         UpstreamError::Resting { rest, .. } => Fault::Busy { again_after: *rest },
+        UpstreamError::CallerBusy { .. } => Fault::TooOften { again_after: WHEN_BUSY },
         UpstreamError::TooOften { rest, .. } => Fault::TooOften { again_after: *rest },
         UpstreamError::ConnectDeadline { .. }
         | UpstreamError::Deadline { .. }
@@ -383,6 +391,7 @@ mod tests {
             too_often(Whose::Upstream, 100),
             UpstreamError::NotStarted { upstream: upstream(), source: source() },
             UpstreamError::NotCgi { upstream: upstream(), source: source() },
+            UpstreamError::CallerBusy { upstream: upstream(), in_flight_limit: 3 },
         ];
         let told: Vec<String> = errors.iter().map(|error| words(error, Effect::Harmless)).collect();
         for (index, sentence) in told.iter().enumerate() {

@@ -199,6 +199,7 @@ fn outcome_of(result: &Result<Reply, UpstreamError>) -> Outcome {
         // It was not asked. Were a token server's failure its own, it would be left alone when it could be asked again.
         Err(
             UpstreamError::Busy { .. }
+            | UpstreamError::CallerBusy { .. }
             | UpstreamError::Resting { .. }
             | UpstreamError::Credential { .. }
             | UpstreamError::TooOften { .. }

@@ -151,7 +151,8 @@ impl Guards {
 
     /// Whether some are for calls only: then calls take another way than what follows from them.
     pub fn are_for_calls(&self) -> bool {
-        self.caller_rate.is_some() || self.rate.is_some()
+        let is_for_each = self.caller_rate.is_some() || self.settings.caller_in_flight_limit.is_some();
+        is_for_each || self.rate.is_some()
     }
 
     /// How often each of them did something.
@@ -210,7 +211,7 @@ impl Guards {
         let once = ServiceBuilder::new()
             .option_layer(breaker)
             .option_layer(limit(rate, over))
-            .layer_fn(move |service| InFlight::new(service, gate.clone()))
+            .layer_fn(move |service| InFlight::new(service, gate.clone(), over))
             .option_layer(attempt)
             .layer_fn(move |service| Measured::new(service, to.clone(), attempts.clone()))
             .service(upstream);

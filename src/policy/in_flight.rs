@@ -1,18 +1,19 @@
-//! Keeps the number of calls at a time to what an upstream can bear.
+//! Keeps the number of calls at a time to what an upstream can bear, and those of one caller to its part of them.
 
 use std::{
-    sync::Arc,
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
 };
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::Service;
 
-use super::{Answers, Count, PolicySettings};
+use super::{Answers, Count, Over, PolicySettings};
 use crate::{
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, PendingReply, UpstreamError},
+    upstream::{Ask, Caller, PendingReply, UpstreamError},
 };
 
 /// Lets a number of calls through at a time. A few more wait for a place, in order and not for long; the rest
@@ -21,6 +22,7 @@ use crate::{
 pub struct InFlight<S> {
     inner: S,
     gate: Arc<Gate>,
+    over: Over,
 }
 
 /// The places of one upstream, for whatever is asked of it: calls and what is passed through.
@@ -31,12 +33,34 @@ pub struct Gate {
     places: Arc<Semaphore>,
     seats: Arc<Semaphore>,
     busy: Count,
+    callers: Option<Callers>,
+}
+
+/// How many places and seats each caller has. There are never more callers than places and seats.
+#[derive(Debug, Clone)]
+struct Callers {
+    limit: usize,
+    inside: Arc<Mutex<HashMap<Caller, usize>>>,
+}
+
+/// A place of one caller, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    _permit: OwnedSemaphorePermit,
+    _of_caller: Option<OfCaller>,
+}
+
+#[derive(Debug)]
+struct OfCaller {
+    callers: Callers,
+    caller: Caller,
 }
 
 impl<S> InFlight<S> {
-    /// Puts the layer round a service that asks the gate's upstream.
-    pub fn new(inner: S, gate: Arc<Gate>) -> Self {
-        Self { inner, gate }
+    /// Puts the layer round a service that asks the gate's upstream. What has begun is not turned away for what else its
+    /// caller does.
+    pub fn new(inner: S, gate: Arc<Gate>, over: Over) -> Self {
+        Self { inner, gate, over }
     }
 }
 
@@ -45,7 +69,9 @@ impl Gate {
     pub fn new(upstream: UpstreamName, settings: PolicySettings, busy: Count) -> Self {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         let (places, seats) = (semaphore(settings.in_flight_limit), semaphore(settings.waiting_limit));
-        Self { upstream, settings, places, seats, busy }
+        let limit = settings.caller_in_flight_limit;
+        let callers = limit.map(|limit| Callers { limit, inside: Arc::default() });
+        Self { upstream, settings, places, seats, busy, callers }
     }
 
     /// How many are inside, and how many wait.
@@ -57,8 +83,19 @@ impl Gate {
         (taken(&self.places, in_flight_limit), taken(&self.seats, waiting_limit))
     }
 
-    /// Finds a place, or waits for one. Dropping the future leaves the queue.
-    pub(super) async fn enter(&self) -> Result<OwnedSemaphorePermit, UpstreamError> {
+    /// Finds a place for a caller, or waits for one, where it has not as many as it may. Dropping the future leaves the queue.
+    pub(super) async fn enter(&self, caller: &Caller) -> Result<Place, UpstreamError> {
+        let of_caller = match &self.callers {
+            None => None,
+            Some(callers) => callers.enter(caller).map_err(|in_flight_limit| {
+                self.busy.add();
+                UpstreamError::CallerBusy { upstream: self.upstream.clone(), in_flight_limit }
+            })?,
+        };
+        Ok(Place { _permit: self.place().await?, _of_caller: of_caller })
+    }
+
+    async fn place(&self) -> Result<OwnedSemaphorePermit, UpstreamError> {
         if let Ok(place) = self.places.clone().try_acquire_owned() {
             return Ok(place);
         }
@@ -77,6 +114,38 @@ impl Gate {
     }
 }
 
+impl Callers {
+    /// Another one of a caller. Who is the only one has no others to leave room for.
+    fn enter(&self, caller: &Caller) -> Result<Option<OfCaller>, usize> {
+        if matches!(caller, Caller::Only) {
+            return Ok(None);
+        }
+        let mut inside = self.inside();
+        let count = inside.entry(caller.clone()).or_default();
+        if *count >= self.limit {
+            return Err(self.limit);
+        }
+        *count += 1;
+        Ok(Some(OfCaller { callers: self.clone(), caller: caller.clone() }))
+    }
+
+    fn inside(&self) -> MutexGuard<'_, HashMap<Caller, usize>> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for OfCaller {
+    fn drop(&mut self) {
+        let mut inside = self.callers.inside();
+        if let Some(count) = inside.get_mut(&self.caller) {
+            *count -= 1;
+            if *count == 0 {
+                inside.remove(&self.caller);
+            }
+        }
+    }
+}
+
 impl<S: Answers + Clone + Send + 'static> Service<Ask> for InFlight<S> {
     type Response = Reply;
     type Error = UpstreamError;
@@ -90,9 +159,12 @@ impl<S: Answers + Clone + Send + 'static> Service<Ask> for InFlight<S> {
         // The service that was polled ready is the one to call; its clone waits for the next call.
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
-        let gate = self.gate.clone();
+        let (gate, over) = (self.gate.clone(), self.over);
         Box::pin(async move {
-            let _place = gate.enter().await?;
+            let _place = match over {
+                Over::TurnedAway => gate.enter(&ask.caller).await?,
+                Over::Waits => gate.enter(&Caller::Only).await?,
+            };
             inner.call(ask).await
         })
     }
@@ -123,7 +195,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_is_let_in_one_waits_and_the_next_is_turned_away_at_once() {
-        let service = InFlight::new(answering_after(SECOND, &Inside::default()), gate());
+        let service = InFlight::new(answering_after(SECOND, &Inside::default()), gate(), Over::TurnedAway);
         let begun = tokio::time::Instant::now();
         let (first, second, third) =
             tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)), async {
@@ -141,7 +213,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_too_long_is_turned_away() {
-        let service = InFlight::new(answering_after(10 * SECOND, &Inside::default()), gate());
+        let service =
+            InFlight::new(answering_after(10 * SECOND, &Inside::default()), gate(), Over::TurnedAway);
         let (first, second) = tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)));
         first.unwrap();
         assert!(is_busy(&second), "{second:?}");
@@ -150,10 +223,33 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_that_is_dropped_gives_its_place_back() {
         let inside = Inside::default();
-        let service = InFlight::new(answering_after(10 * SECOND, &inside), gate());
+        let service = InFlight::new(answering_after(10 * SECOND, &inside), gate(), Over::TurnedAway);
         let dropped = tokio::time::timeout(SECOND, call(&service, ask(SECOND))).await;
         dropped.unwrap_err();
         assert_eq!(inside.count(), 0);
         call(&service, ask(SECOND)).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_caller_has_its_part_and_leaves_the_rest_to_others() {
+        let settings = PolicySettings {
+            in_flight_limit: 9,
+            caller_in_flight_limit: Some(2),
+            ..PolicySettings::default()
+        };
+        let gate = Arc::new(Gate::new(name(), settings, Count::default()));
+        let by = |last: u8, over| {
+            let service = InFlight::new(answering_after(SECOND, &Inside::default()), gate.clone(), over);
+            let mut ask = ask(SECOND);
+            ask.caller = Caller::at([10, 0, 0, last].into());
+            async move { call(&service, ask).await }
+        };
+        let own = || by(1, Over::TurnedAway);
+        let (first, second, third, other) = tokio::join!(own(), own(), own(), by(2, Over::TurnedAway));
+        assert!(first.is_ok() && second.is_ok() && other.is_ok());
+        assert!(matches!(third, Err(UpstreamError::CallerBusy { in_flight_limit: 2, .. })), "{third:?}");
+        let (first, second, follows) = tokio::join!(own(), own(), by(1, Over::Waits));
+        assert!(first.is_ok() && second.is_ok() && follows.is_ok());
+        assert!(gate.callers.as_ref().unwrap().inside().is_empty());
     }
 }

@@ -95,6 +95,8 @@ pub type Guarded = BoxCloneSyncService<Ask, Reply, UpstreamError>;
 pub struct PolicySettings {
     /// How many calls may be in flight at a time.
     pub in_flight_limit: usize,
+    /// How many of them may be of one caller, where that is said.
+    pub caller_in_flight_limit: Option<usize>,
     /// How many more may wait for a place; the next one is turned away at once.
     pub waiting_limit: usize,
     /// How long one may wait for a place before it is turned away.
@@ -151,6 +153,7 @@ impl Default for PolicySettings {
     fn default() -> Self {
         Self {
             in_flight_limit: Self::IN_FLIGHT_LIMIT_DEFAULT,
+            caller_in_flight_limit: None,
             waiting_limit: Self::WAITING_LIMIT_DEFAULT,
             waiting_timeout: Self::WAITING_TIMEOUT_DEFAULT,
             attempt_timeout: None,

@@ -11,12 +11,9 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    time::{Instant, Sleep, sleep, sleep_until},
-};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::{Gate, Rate, measured::status_word};
+use super::{Gate, Rate, in_flight::Place, measured::status_word};
 use crate::{
     observe::Words,
     route::UpstreamName,
@@ -76,12 +73,16 @@ impl Passthrough {
     /// # Errors
     ///
     /// [`UpstreamError`], when no head of a reply comes. What goes wrong later breaks the body off.
-    pub async fn stream<B>(&self, request: Request<B>) -> Result<Response<StreamedBody>, UpstreamError>
+    pub async fn stream<B>(
+        &self,
+        request: Request<B>,
+        caller: &Caller,
+    ) -> Result<Response<StreamedBody>, UpstreamError>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
     {
-        let reply = self.try_stream(request).await;
+        let reply = self.try_stream(request, caller).await;
         self.counted.add(match &reply {
             Ok(reply) => status_word(reply.status()),
             Err(error) => error.as_word(),
@@ -89,7 +90,11 @@ impl Passthrough {
         reply
     }
 
-    async fn try_stream<B>(&self, request: Request<B>) -> Result<Response<StreamedBody>, UpstreamError>
+    async fn try_stream<B>(
+        &self,
+        request: Request<B>,
+        caller: &Caller,
+    ) -> Result<Response<StreamedBody>, UpstreamError>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
@@ -97,7 +102,7 @@ impl Passthrough {
         if let Some(rate) = &self.rate {
             rate.enter(&Caller::Only).await?;
         }
-        let place = self.gate.enter().await?;
+        let place = self.gate.enter(caller).await?;
         let moved = Moved::default();
         let request = request.map(|body| Watched { body, moved: moved.clone() });
         let after = self.settings.deadline;
@@ -178,7 +183,7 @@ pub struct StreamedBody {
     idle_timeout: Duration,
     /// Runs while the upstream is waited for, not while the client is.
     pause: Option<Pin<Box<Sleep>>>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// Why a body was broken off.

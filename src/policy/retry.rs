@@ -115,6 +115,7 @@ fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool 
             | UpstreamError::TooLong { .. }
             | UpstreamError::Deadline { .. }
             | UpstreamError::Busy { .. }
+            | UpstreamError::CallerBusy { .. }
             | UpstreamError::Resting { .. }
             // Whoever fetches it knows when to try again.
             | UpstreamError::Credential { .. }

@@ -372,6 +372,7 @@ impl Fixed {
             ("server.list_ttl", self.mcp.list_ttl != loaded.mcp.list_ttl),
             ("server.secret", self.mcp.secret != loaded.mcp.secret),
             ("server.peer", self.mcp.peer != loaded.mcp.peer),
+            ("server.caller_streams", self.mcp.caller_stream_limit != loaded.mcp.caller_stream_limit),
             ("server.streams", self.mcp.stream_limit != loaded.mcp.stream_limit),
             ("server.resume", self.mcp.resume.patience != loaded.mcp.resume.patience),
             ("server.stream_life", self.mcp.resume.connection_life != loaded.mcp.resume.connection_life),

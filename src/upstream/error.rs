@@ -154,6 +154,14 @@ pub enum UpstreamError {
         /// The limit that was hit.
         in_flight_limit: usize,
     },
+    /// Our own limit of calls of one caller at a time.
+    #[error("one caller has {in_flight_limit} calls in flight at upstream `{upstream}`, which is the limit")]
+    CallerBusy {
+        /// Who was to be asked.
+        upstream: UpstreamName,
+        /// The limit that was hit.
+        in_flight_limit: usize,
+    },
     /// It wants to know who asks, and there is nothing to say.
     #[error("there is no credential for upstream `{upstream}`, so nothing was sent")]
     Credential {
@@ -281,6 +289,7 @@ impl UpstreamError {
             | Self::TooLong { .. }
             | Self::Resting { .. }
             | Self::Busy { .. }
+            | Self::CallerBusy { .. }
             | Self::Credential { .. }
             | Self::TooOften { .. }
             | Self::Uncounted { .. }
@@ -298,6 +307,7 @@ impl UpstreamError {
         matches!(
             self,
             Self::Busy { .. }
+                | Self::CallerBusy { .. }
                 | Self::Resting { .. }
                 | Self::Credential { .. }
                 | Self::TooOften { .. }
@@ -315,6 +325,7 @@ impl UpstreamError {
             Self::Deadline { .. } | Self::AttemptDeadline { .. } => "deadline",
             Self::Resting { .. } => "resting",
             Self::Busy { .. } => "busy",
+            Self::CallerBusy { .. } => "caller_busy",
             Self::TooOften { .. } => "too_often",
             Self::Uncounted { .. } => "uncounted",
             Self::Credential { .. } => "credential",
@@ -344,6 +355,7 @@ impl UpstreamError {
             | Self::AttemptDeadline { upstream, .. }
             | Self::Resting { upstream, .. }
             | Self::Busy { upstream, .. }
+            | Self::CallerBusy { upstream, .. }
             | Self::Credential { upstream, .. }
             | Self::TooOften { upstream, .. }
             | Self::Uncounted { upstream }

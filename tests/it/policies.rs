@@ -269,3 +269,41 @@ async fn an_old_reply_stands_in_for_a_failure_where_that_is_said() {
     crate::support::soon("nothing stands in", async { while call(&served, "b", &[]).await.status != 502 {} })
         .await;
 }
+
+#[tokio::test]
+async fn one_caller_does_not_take_every_place() {
+    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
+    let text = format!(
+        "server: {{ trusted_proxies: [127.0.0.1] }}
+upstreams: {{ old: {{ url: 'http://{}', caller_in_flight: 1 }} }}
+passthrough: old
+routes: {{ get_thing: {{ description: x, request: GET old/thing, rest: GET /thing }} }}
+",
+        upstream.address
+    );
+    let loaded =
+        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
+    let served = Loaded::start(&loaded).await;
+    let get = async |path: &str, from: &str| {
+        let from = format!("X-Forwarded-For: {from}");
+        served.connect().await.ask(&format!("GET {path}"), &[&from], "").await
+    };
+    let first = get("/thing", "10.0.0.1");
+    let others = async {
+        upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
+        let second = get("/thing", "10.0.0.1").await;
+        assert!(second.told().contains("one caller may have 1 in flight"), "{}", second.text());
+        let through = get("/elsewhere", "10.0.0.1").await;
+        for said in [second, through] {
+            assert_eq!((said.status, said.header("retry-after").as_deref()), (429, Some("2")));
+        }
+        let opening = async {
+            upstream.until("another's is too", |state| state.asked.len() == 2).await;
+            gate.open();
+        };
+        let (another, ()) = tokio::join!(get("/elsewhere", "10.0.0.9"), opening);
+        assert_eq!(another.status, 200);
+    };
+    assert_eq!(tokio::join!(first, others).0.told(), "done");
+    assert_eq!(get("/thing", "10.0.0.1").await.told(), "done", "its place is free again");
+}

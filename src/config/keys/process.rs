@@ -134,6 +134,11 @@ pub(in crate::config) static SERVER: Keys = Keys {
             "How many clients may wait for changes at once, each on a connection. Default 2048.",
         ),
         key(
+            "caller_streams",
+            Count(1, 1_000_000),
+            "How many of these one caller may have, so that none takes all; the next is turned away. Default: all of them.",
+        ),
+        key(
             "resume",
             Duration(0, HOUR),
             "How long a call goes on whose MCP client has lost the stream on which it waits; in that time the client may come back for the rest (revisions up to 2025-11-25). `0s` ends the call at once. Default `15s`.",
@@ -239,6 +244,11 @@ pub(in crate::config) static DEFAULTS: Keys = Keys {
             "Regular expressions: what matches is `[redacted]` in every error. Default: none.",
         ),
         key("in_flight", IN_FLIGHT, "How many calls one upstream gets at once. Default 128."),
+        key(
+            "caller_in_flight",
+            IN_FLIGHT,
+            "How many of these one caller may have, so that none takes all; the next is turned away. Default: all of them.",
+        ),
         key("attempt_timeout", DEADLINE, "How long one attempt may take. Default: as long as the call."),
         key("retry", Either(&[OFF, Section(&RETRY)]), "How what fails in passing is asked again."),
         key("breaker", Either(&[OFF, Section(&BREAKER)]), "When an upstream that only fails is left alone."),

@@ -64,6 +64,7 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
         ),
         key("redirects", Count(0, 10), "How many redirects to its own address are followed. Default 0."),
         key("in_flight", IN_FLIGHT, "How many calls it gets at once."),
+        key("caller_in_flight", IN_FLIGHT, "How many of these one caller may have."),
         key("attempt_timeout", DEADLINE, "How long one attempt may take."),
         key("retry", Either(&[OFF, Section(&RETRY)]), "How what fails in passing is asked again, or `off`."),
         key("breaker", Either(&[OFF, Section(&BREAKER)]), "When it is left alone for a while, or `off`."),

@@ -133,6 +133,7 @@ struct Server {
     drain: u64,
     connections: usize,
     streams: usize,
+    caller_streams: Option<usize>,
     resume: u64,
     stream_life: Option<u64>,
     watch: u64,
@@ -303,6 +304,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             page_size: server.page_size,
             list_ttl: Duration::from_millis(server.list_ttl),
             stream_limit: server.streams,
+            caller_stream_limit: server.caller_streams,
             resume: ResumeSettings {
                 patience: Duration::from_millis(server.resume),
                 connection_life: server.stream_life.map(Duration::from_millis),

@@ -14,6 +14,20 @@ pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -
     if let Some(in_flight) = section.count("in_flight") {
         settings.in_flight_limit = usize::try_from(in_flight).unwrap_or(usize::MAX);
     }
+    if let Some(count) = section.count("caller_in_flight") {
+        let limit = usize::try_from(count).unwrap_or(usize::MAX);
+        if limit >= settings.in_flight_limit
+            && base.caller_in_flight_limit.is_none()
+            && let Some(entry) = section.entry("caller_in_flight")
+        {
+            let message = format!(
+                "`caller_in_flight` has no effect: all callers together have {} calls in flight at most",
+                settings.in_flight_limit
+            );
+            section.report.warning(entry.key.span, message, "write less than `in_flight`");
+        }
+        settings.caller_in_flight_limit = Some(limit);
+    }
     if let Some(timeout) = section.duration("attempt_timeout") {
         settings.attempt_timeout = Some(timeout);
     }

@@ -206,8 +206,9 @@ impl Mcp {
             }
             Err(refusal) => return refuse(refusal),
         }
-        let Some((place, closed)) = protocol.streams.place_of(session) else {
-            return refuse(Refusal::TooManyStreams);
+        let (place, closed) = match protocol.streams.place_of(session, &carrier.caller()) {
+            Ok(found) => found,
+            Err(refusal) => return refuse(refusal),
         };
         let listener = protocol.gateway.changes().listen();
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);

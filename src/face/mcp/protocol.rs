@@ -61,7 +61,7 @@ impl Protocol {
         let seal = settings.secret.as_ref().map_or_else(Seal::random, Seal::of);
         let strangers = if settings.secret.is_some() { Strangers::Refused } else { Strangers::Taken };
         let sessions = Sessions::new(seal.clone(), strangers);
-        let streams = Streams::new(settings.stream_limit);
+        let streams = Streams::new(settings.stream_limit, settings.caller_stream_limit);
         let questions = Arc::new(Questions::among(Peers::new(
             seal.clone(),
             settings.peer.clone(),

@@ -82,6 +82,11 @@ pub(super) enum Refusal {
     /// As many clients wait for changes as may.
     #[error("too many clients wait for changes here; ask again later")]
     TooManyStreams,
+    /// As many of one caller do as may.
+    #[error(
+        "you wait for changes {limit} times, which is as often as one caller may; end one of these streams first"
+    )]
+    TooManyStreamsOfCaller { limit: usize },
 }
 
 impl Refusal {
@@ -103,7 +108,7 @@ impl Refusal {
                 ErrorCode::INTERNAL_ERROR
             }
             Self::Headers(_) => ErrorCode::HEADER_MISMATCH,
-            Self::TooManyStreams => ErrorCode::INTERNAL_ERROR,
+            Self::TooManyStreams | Self::TooManyStreamsOfCaller { .. } => ErrorCode::INTERNAL_ERROR,
             Self::NeedsTasks | Self::Capability { .. } => ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
             Self::Version { .. } => ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
         };

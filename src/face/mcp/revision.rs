@@ -283,6 +283,7 @@ impl Revision {
             Refusal::NoSession => StatusCode::NOT_FOUND,
             // Only of streams, which the older era opens by `GET`.
             Refusal::TooManyStreams => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::TooManyStreamsOfCaller { .. } => StatusCode::TOO_MANY_REQUESTS,
         }
     }
 

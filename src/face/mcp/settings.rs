@@ -30,6 +30,8 @@ pub struct McpSettings {
     pub peer_tls: Option<ClientTls>,
     /// How many streams may be open on which clients wait for changes.
     pub stream_limit: usize,
+    /// How many of these one caller may have, where that is said.
+    pub caller_stream_limit: Option<usize>,
     /// How patiently the streams of calls wait for clients that have lost their connection.
     pub resume: ResumeSettings,
 }
@@ -48,6 +50,7 @@ impl Default for McpSettings {
             peer_tls: None,
             // Each holds a connection; half of them are left for calls.
             stream_limit: 2048,
+            caller_stream_limit: None,
             resume: ResumeSettings::default(),
         }
     }

@@ -218,7 +218,7 @@ impl Conversation {
         let Some(session) = session else { return };
         let (protocol, out) = (Arc::clone(&self.protocol), self.out.clone());
         let Ok(session) = session.to_str() else { return };
-        let Some((place, closed)) = protocol.streams.place_of(session) else { return };
+        let Ok((place, closed)) = protocol.streams.place_of(session, &Caller::Only) else { return };
         // From now on: what changes after the next answer is not missed.
         let listener = protocol.gateway.changes().listen();
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);

@@ -7,6 +7,9 @@ use std::{
 
 use tokio::sync::oneshot;
 
+use super::refusal::Refusal;
+use crate::upstream::Caller;
+
 /// How many streams one session may have open; the oldest ends for another. Clients have one, and for a while two
 /// when a connection broke that nobody has noticed yet.
 const SESSION_LIMIT: usize = 4;
@@ -15,12 +18,15 @@ const SESSION_LIMIT: usize = 4;
 #[derive(Debug)]
 pub(super) struct Streams {
     limit: usize,
+    caller_limit: Option<usize>,
     open: Mutex<Open>,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     count: usize,
+    /// How many of each caller, where that has a limit.
+    of_callers: HashMap<Caller, usize>,
     /// How many there have ever been.
     begun: u64,
     /// Of each session by its id, the oldest first.
@@ -38,6 +44,7 @@ struct Member {
 #[derive(Debug)]
 pub(super) struct Place {
     session: Option<Arc<str>>,
+    caller: Caller,
     number: u64,
     streams: Arc<Streams>,
 }
@@ -46,21 +53,51 @@ pub(super) struct Place {
 pub(super) type Closed = oneshot::Receiver<()>;
 
 impl Streams {
-    /// Room for so many.
-    pub(super) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, open: Mutex::default() })
+    /// Room for so many, and for so many of one caller.
+    pub(super) fn new(limit: usize, caller_limit: Option<usize>) -> Arc<Self> {
+        Arc::new(Self { limit, caller_limit, open: Mutex::default() })
     }
 
-    /// A place for a stream that belongs to no session. `None` when all are taken.
-    pub(super) fn place(self: &Arc<Self>) -> Option<Place> {
-        let number = self.open().enter(self.limit)?;
-        Some(Place { session: None, number, streams: Arc::clone(self) })
+    /// A place for a stream that belongs to no session.
+    ///
+    /// # Errors
+    ///
+    /// When all are taken, or as many as a caller may have.
+    pub(super) fn place(self: &Arc<Self>, caller: &Caller) -> Result<Place, Refusal> {
+        let number = self.enter(&mut self.open(), caller)?;
+        Ok(Place { session: None, caller: caller.clone(), number, streams: Arc::clone(self) })
+    }
+
+    fn enter(&self, open: &mut Open, caller: &Caller) -> Result<u64, Refusal> {
+        if open.count >= self.limit {
+            return Err(Refusal::TooManyStreams);
+        }
+        if let Some(limit) = self.caller_limit
+            && !matches!(caller, Caller::Only)
+        {
+            let count = open.of_callers.entry(caller.clone()).or_default();
+            if *count >= limit {
+                return Err(Refusal::TooManyStreamsOfCaller { limit });
+            }
+            *count += 1;
+        }
+        open.count += 1;
+        open.begun += 1;
+        Ok(open.begun)
     }
 
     /// A place for a stream of a session.
-    pub(super) fn place_of(self: &Arc<Self>, session: &str) -> Option<(Place, Closed)> {
+    ///
+    /// # Errors
+    ///
+    /// As for one of none.
+    pub(super) fn place_of(
+        self: &Arc<Self>,
+        session: &str,
+        caller: &Caller,
+    ) -> Result<(Place, Closed), Refusal> {
         let mut open = self.open();
-        let number = open.enter(self.limit)?;
+        let number = self.enter(&mut open, caller)?;
         let session: Arc<str> = session.into();
         let (end, closed) = oneshot::channel();
         let members = open.of_sessions.entry(Arc::clone(&session)).or_default();
@@ -68,7 +105,9 @@ impl Streams {
             members.remove(0);
         }
         members.push(Member { number, _end: end });
-        Some((Place { session: Some(session), number, streams: Arc::clone(self) }, closed))
+        let place =
+            Place { session: Some(session), caller: caller.clone(), number, streams: Arc::clone(self) };
+        Ok((place, closed))
     }
 
     /// Ends all streams of a session.
@@ -78,17 +117,6 @@ impl Streams {
 
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Open {
-    fn enter(&mut self, limit: usize) -> Option<u64> {
-        if self.count >= limit {
-            return None;
-        }
-        self.count += 1;
-        self.begun += 1;
-        Some(self.begun)
     }
 }
 
@@ -107,6 +135,12 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut open = self.streams.open();
         open.count -= 1;
+        if let Some(count) = open.of_callers.get_mut(&self.caller) {
+            *count -= 1;
+            if *count == 0 {
+                open.of_callers.remove(&self.caller);
+            }
+        }
         let Some(session) = &self.session else { return };
         if let Some(members) = open.of_sessions.get_mut(session) {
             members.retain(|member| member.number != self.number);
@@ -127,23 +161,23 @@ mod tests {
 
     #[test]
     fn there_are_so_many_places_and_each_comes_back() {
-        let streams = Streams::new(2);
-        let one = streams.place().unwrap();
-        let other = streams.place_of("session").unwrap();
-        assert!(streams.place().is_none() && streams.place_of("session").is_none());
+        let streams = Streams::new(2, None);
+        let one = streams.place(&Caller::Only).unwrap();
+        let other = streams.place_of("session", &Caller::Only).unwrap();
+        assert!(streams.place(&Caller::Only).is_err() && streams.place_of("session", &Caller::Only).is_err());
         drop(other);
         assert!(streams.open().of_sessions.is_empty());
-        let _again = streams.place().unwrap();
+        let _again = streams.place(&Caller::Only).unwrap();
         drop(one);
-        assert!(streams.place().is_some());
+        assert!(streams.place(&Caller::Only).is_ok());
     }
 
     #[test]
     fn the_newest_stream_of_a_session_is_spoken_on() {
-        let streams = Streams::new(10);
-        let (first, mut first_closed) = streams.place_of("a").unwrap();
-        let (second, _keep) = streams.place_of("a").unwrap();
-        let (another, mut another_closed) = streams.place_of("b").unwrap();
+        let streams = Streams::new(10, None);
+        let (first, mut first_closed) = streams.place_of("a", &Caller::Only).unwrap();
+        let (second, _keep) = streams.place_of("a", &Caller::Only).unwrap();
+        let (another, mut another_closed) = streams.place_of("b", &Caller::Only).unwrap();
         assert!(!first.is_spoken_on() && second.is_spoken_on() && another.is_spoken_on());
         assert!(!is_closed(&mut first_closed), "it may go on listening");
         drop(second);
@@ -155,10 +189,25 @@ mod tests {
 
     #[test]
     fn a_session_that_opens_many_loses_its_oldest() {
-        let streams = Streams::new(10);
-        let mut all: Vec<_> = (0..=SESSION_LIMIT).map(|_| streams.place_of("a").unwrap()).collect();
+        let streams = Streams::new(10, None);
+        let mut all: Vec<_> =
+            (0..=SESSION_LIMIT).map(|_| streams.place_of("a", &Caller::Only).unwrap()).collect();
         let closed: Vec<bool> = all.iter_mut().map(|(_, closed)| is_closed(closed)).collect();
         assert_eq!(closed.iter().filter(|closed| **closed).count(), 1);
         assert!(closed[0]);
+    }
+
+    #[test]
+    fn one_caller_has_its_part_of_them() {
+        let streams = Streams::new(9, Some(2));
+        let (one, other) = (Caller::at([10, 0, 0, 1].into()), Caller::at([10, 0, 0, 2].into()));
+        let first = streams.place(&one).unwrap();
+        let _second = streams.place_of("session", &one).unwrap();
+        for refused in [streams.place(&one).map(drop), streams.place_of("another", &one).map(drop)] {
+            assert!(matches!(refused, Err(Refusal::TooManyStreamsOfCaller { limit: 2 })));
+        }
+        let _others = streams.place(&other).unwrap();
+        drop(first);
+        let _again = streams.place(&one).unwrap();
     }
 }

@@ -62,7 +62,7 @@ pub(super) struct Audience<'a> {
 /// `subscriptions/listen`: tells what was asked for until the client leaves, or the server ends.
 pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let asked = client.request.params.notifications()?;
-    let _place = protocol.streams.place().ok_or(Refusal::TooManyStreams)?;
+    let _place = protocol.streams.place(&client.carrier.caller())?;
     // From before the acknowledgement on: whoever has it misses nothing.
     let listener = protocol.gateway.changes().listen();
     let audience = Audience { gateway: &protocol.gateway, caller: client.carrier.caller() };

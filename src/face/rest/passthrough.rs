@@ -54,7 +54,7 @@ pub(super) async fn hand_through(
     let standing = guard.standing(&parts);
     let span = span_of(&parts).child(SpanKind::Client, "passthrough");
     tell_of_trace(&span, &mut parts, upstream);
-    let (response, status) = match upstream.stream(Request::from_parts(parts, body)).await {
+    let (response, status) = match upstream.stream(Request::from_parts(parts, body), &caller).await {
         Ok(reply) => {
             let mut response = reply.map(|body| match body.size_hint().exact() {
                 Some(_) => Body::new(body),
@@ -157,7 +157,9 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
 fn again_after(error: &UpstreamError) -> Option<Duration> {
     match error {
         UpstreamError::TooOften { rest, .. } | UpstreamError::Resting { rest, .. } => Some(*rest),
-        UpstreamError::Busy { .. } | UpstreamError::Uncounted { .. } => Some(WHEN_BUSY),
+        UpstreamError::Busy { .. } | UpstreamError::CallerBusy { .. } | UpstreamError::Uncounted { .. } => {
+            Some(WHEN_BUSY)
+        }
         _ => None,
     }
 }
@@ -183,6 +185,9 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
         | UpstreamError::TooLong { .. } => (StatusCode::BAD_GATEWAY, "the upstream's answer can't be read"),
         UpstreamError::Busy { .. } | UpstreamError::Resting { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy")
+        }
+        UpstreamError::CallerBusy { .. } => {
+            (StatusCode::TOO_MANY_REQUESTS, "you ask the upstream for too much at once")
         }
         UpstreamError::Credential { .. } => (
             StatusCode::BAD_GATEWAY,

@@ -23,12 +23,17 @@ const KEYS: &[(&str, &str, &[&str])] = &[
             "write_timeout",
             "answers_limit",
             "streams",
+            "caller_streams",
             "resume",
             "drain",
             "cache_limit",
         ],
     ),
-    ("defaults", "defaults", &["deadline", "reply_limit", "value_limit", "error_text_limit", "in_flight"]),
+    (
+        "defaults",
+        "defaults",
+        &["deadline", "reply_limit", "value_limit", "error_text_limit", "in_flight", "caller_in_flight"],
+    ),
 ];
 
 /// Constants that do: what of, and where they stand.

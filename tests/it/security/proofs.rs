@@ -107,6 +107,14 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "src/serve/untaken.rs::a_long_answer_counts_until_it_is_written",
         ],
     ),
+    (
+        "C16",
+        &[
+            "tests/it/policies.rs::one_caller_does_not_take_every_place",
+            "src/policy/in_flight.rs::one_caller_has_its_part_and_leaves_the_rest_to_others",
+            "src/face/mcp/streams.rs::one_caller_has_its_part_of_them",
+        ],
+    ),
     ("A1", &["tests/it/clients.rs::who_shows_nothing_is_told_how_and_nothing_else"]),
     (
         "A2",
