@@ -5,6 +5,8 @@
 # glossator itself is built from deploy/Containerfile as it stands, and so is whatever is started.
 
 tree=${DEBIAN_TREE:?}
+# shellcheck source=under_way.sh
+source "$here/under_way.sh"
 
 # engine_in FOLDER: podman with all that it keeps in there.
 engine_in() {
@@ -53,8 +55,7 @@ keep_addresses() {
     done
 }
 
-# It has no syslog to tell of names, and says so every time.
-podman() { command podman --log-level=error "$@" 2> >(grep -v 'connect to syslog' >&2); }
+podman() { command podman --log-level=error "$@"; }
 
 # image NAME: from the Containerfile on standard input, whose base is the Debian tree, and the files of $work/image.
 image() {

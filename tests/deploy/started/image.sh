@@ -16,7 +16,7 @@ equal "image: cargo is asked for a static release" \
 equal "image: only what is needed goes to the builder" "sources: Cargo.lock Cargo.toml LICENSE README.md config deploy src tests" \
     "$(grep '^sources: ' "$work/build.log")"
 
-# The old server, on this world's own addresses; one page of it takes two seconds, so that a call can be under way.
+# The old server, on this world's own addresses; one page of it takes four seconds, so that a call can be under way.
 mkdir -p "$work/nginx" "$work/etc"
 {
     echo "daemon off; master_process off; pid $work/nginx/nginx.pid;"
@@ -24,13 +24,13 @@ mkdir -p "$work/nginx" "$work/etc"
     echo "http { access_log off;"
     for path in client_body proxy fastcgi uwsgi scgi; do echo "${path}_temp_path $work/nginx/$path;"; done
     cat "$root/deploy/legacy-nginx.conf"
-    echo "server { listen 8082; location / { limit_rate 100; return 200 '$(printf 'at last %.0s' $(seq 20))'; } }"
+    echo "server { listen 8082; location / { limit_rate 60; return 200 '$(printf 'at last %.0s' $(seq 20))'; } }"
     echo "}"
 } >"$work/nginx/nginx.conf"
 start nginx "$(command -v nginx || echo /usr/sbin/nginx)" -p "$work/nginx" -e stderr -c "$work/nginx/nginx.conf"
 cp "$root/config/nginx-stub-status.yaml" "$work/etc/glossator.yaml"
 cat >>"$work/etc/glossator.yaml" <<'EOF'
-  slow: { description: Takes two seconds., request: GET slow/ }
+  slow: { description: Takes four seconds., request: GET slow/ }
 EOF
 sed -i 's|^upstreams:|&\n  slow: http://host.containers.internal:8082|' "$work/etc/glossator.yaml"
 
@@ -61,7 +61,7 @@ fi
 
 called http://127.0.0.1:8080 slow >"$work/slow.answer" &
 call=$!
-sleep 0.7
+under_way 8082
 began=$SECONDS
 podman stop -t 35 image >/dev/null
 took=$((SECONDS - began))

@@ -46,10 +46,12 @@ done
 may_do_nothing kubernetes status-1-glossator
 equal "kubernetes: its memory is limited" $((512 * 1024 * 1024)) "$(podman inspect -f '{{.HostConfig.Memory}}' status-1-glossator)"
 equal "kubernetes: another name is refused" 403 "$(curl -s -o /dev/null -w '%{http_code}' --max-time 5 -H 'Host: other.example' http://10.89.7.11:8080/tools)"
+equal "kubernetes: nobody reaches the legacy server but by glossator" 000 \
+    "$(curl -s -o /dev/null -w '%{http_code}' --max-time 5 http://10.89.7.11:8081/nginx_status || true)"
 
 # The ConfigMap changes: a route more, which asks a server outside of the pod for something slow.
 config=$work/kubernetes/1/config
-sed 's|^upstreams:|&\n  slow: http://10.89.7.1:8082|; $a\  slow: { description: Takes two seconds., request: GET slow/ }' \
+sed 's|^upstreams:|&\n  slow: http://10.89.7.1:8082|; $a\  slow: { description: Takes four seconds., request: GET slow/ }' \
     "$config/glossator.yaml" | kubelet swap "$config" glossator.yaml
 if until_it_says http://10.89.7.11:9901/routes '"slow"'; then
     pass "kubernetes: a changed ConfigMap is in force"
@@ -66,11 +68,15 @@ answers "kubernetes: and the old one goes on" "$(called http://10.89.7.11:8080 n
 
 called http://10.89.7.11:8080 slow "Host: status" >"$work/slow.answer" &
 call=$!
-sleep 0.7
+under_way 8082
 podman stop -t 35 status-1-glossator >/dev/null &
 stopping=$!
-sleep 0.4
-equal "kubernetes: told to stop, it is no longer ready" 503 "$(curl -s -o /dev/null -w '%{http_code}' --max-time 1 http://10.89.7.11:9901/readyz)"
+for _ in $(seq 100); do
+    found=$(curl -s -o /dev/null -w '%{http_code}' --max-time 1 http://10.89.7.11:9901/readyz || true)
+    [ "$found" = 200 ] || break
+    sleep 0.05
+done
+equal "kubernetes: told to stop, it is no longer ready" 503 "$found"
 wait "$call" || true
 case $(cat "$work/slow.answer") in
     *"at last"*) pass "kubernetes: and answers the call under way" ;;
