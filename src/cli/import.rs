@@ -97,6 +97,9 @@ fn read(file: &std::path::Path) -> Result<Value, Failure> {
         )));
     }
     let text = String::from_utf8(text).map_err(|_| Failure::told(format!("{shown}: expected UTF-8 text")))?;
+    if text.trim().is_empty() {
+        return Err(Failure::told(format!("{shown}: expected an OpenAPI document, found an empty file")));
+    }
     // Every JSON document is YAML, too, but for its length and depth.
     if text.trim_start().starts_with('{')
         && let Ok(document) = serde_json::from_str(&text)

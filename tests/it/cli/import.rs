@@ -192,6 +192,7 @@ fn what_no_routes_can_be_made_of_is_told_with_a_way_out() {
         ),
         ("openapi: 3.1.0\nservers: [{ url: 'http://a' }]", "no operation"),
         ("openapi: [", "never closed"),
+        ("\n", "found an empty file"),
     ] {
         let file = TemporaryFile::new("no-routes.yaml", document);
         let output = glossator(&["import", "openapi", file.path()]);
