@@ -7,29 +7,22 @@ use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 use super::{
     Answerer, Certificate, Telemetry,
     discover::{Discovery, Found},
+    fixed::Fixed,
     others::Hearing,
     tools::Lists,
+    ways::{Asked, ask},
 };
 use crate::{
     access::Access,
-    config::{
-        AdminFile, Importer, ListenerSettings, Loaded, PromptFile, RouteFile, TelemetryFile, UpstreamFile,
-    },
-    face::{
-        door::Door,
-        mcp::{Mcp, McpSettings},
-        rest::Rest,
-    },
+    config::{Importer, ListenerSettings, Loaded, PromptFile, RouteFile},
+    face::{door::Door, mcp::Mcp, rest::Rest},
     gateway::{Change, Gateway, Snapshot},
-    observe::{Meters, Tracing, log::LogSettings},
-    policy::{
-        Guarded, Guards, PassthroughSettings, PolicyCounts, RouteGuards, RoutePolicySettings, Sharing, Store,
-    },
+    observe::{Meters, Tracing},
+    policy::{PassthroughSettings, PolicyCounts, Store},
     prompt::PromptTable,
     route::{Conflict, Scopes, UpstreamName},
-    shared::{SharedStore, StoreSettings},
-    tool::ToolName,
-    upstream::{Upstream, mcp::McpUpstream},
+    shared::SharedStore,
+    upstream::mcp::McpUpstream,
 };
 
 /// What a server runs with, made of a configuration.
@@ -85,39 +78,6 @@ struct Written {
 /// How many lists of tools may wait to be put in force.
 const FOUND_LIMIT: usize = 16;
 
-/// What holds until the process ends.
-#[derive(Debug)]
-struct Fixed {
-    admin: AdminFile,
-    listener: ListenerSettings,
-    mcp: McpSettings,
-    log: LogSettings,
-    shared: Option<StoreSettings>,
-    telemetry: TelemetryFile,
-}
-
-/// One legacy server as it is asked now.
-#[derive(Debug, Clone)]
-struct Asked {
-    file: UpstreamFile,
-    upstream: Upstream,
-    guards: Guards,
-    /// For what follows from calls.
-    following: Guarded,
-    /// For calls, of each of its routes: those that ask for guards of their own, and all where it has some for calls.
-    ways: HashMap<ToolName, Way>,
-    /// What goes on to ask for its tools, where it is an MCP server.
-    discovery: Option<Arc<Discovery>>,
-}
-
-/// One route as it is called now.
-#[derive(Debug, Clone)]
-struct Way {
-    settings: RoutePolicySettings,
-    guards: RouteGuards,
-    guarded: Guarded,
-}
-
 /// Puts the parts together. Nothing is bound or connected yet.
 ///
 /// # Errors
@@ -139,14 +99,7 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), door.clone());
     let rest = Rest::new(gateway.clone(), door.clone());
     let answerer = Answerer::of_faces(rest, mcp.clone(), &meters, &tracing);
-    let fixed = Fixed {
-        admin: loaded.admin.clone(),
-        listener: loaded.listener,
-        mcp: loaded.mcp.clone(),
-        log: loaded.log.clone(),
-        shared: loaded.shared.clone(),
-        telemetry: loaded.telemetry.clone(),
-    };
+    let fixed = Fixed::of(loaded);
     let found = mpsc::channel(FOUND_LIMIT);
     let certificate = loaded.tls.clone().map(Certificate::new);
     let swap = Swap {
@@ -350,87 +303,5 @@ impl Written {
             .with_passthrough_scopes(self.passthrough_scopes.clone())
             .with_ways(ways, counts)
             .guarded_by(guards))
-    }
-}
-
-impl Fixed {
-    fn differences(&self, loaded: &Loaded) -> Vec<&'static str> {
-        let (now, then) = (&self.listener, &loaded.listener);
-        let found = [
-            ("server.listen", now.listen != then.listen),
-            ("server.connections", now.connection_limit != then.connection_limit),
-            ("server.watch", now.watch != then.watch),
-            ("admin", self.admin != loaded.admin),
-            ("server.header_timeout", now.header_timeout != then.header_timeout),
-            ("server.write_timeout", now.write_timeout != then.write_timeout),
-            ("server.answers_limit", now.answers_limit_bytes != then.answers_limit_bytes),
-            ("server.drain", now.drain != then.drain),
-            ("server.name", self.mcp.server_name != loaded.mcp.server_name),
-            ("server.title", self.mcp.server_title != loaded.mcp.server_title),
-            ("server.instructions", self.mcp.instructions != loaded.mcp.instructions),
-            ("server.page_size", self.mcp.page_size != loaded.mcp.page_size),
-            ("server.list_ttl", self.mcp.list_ttl != loaded.mcp.list_ttl),
-            ("server.secret", self.mcp.secret != loaded.mcp.secret),
-            ("server.peer", self.mcp.peer != loaded.mcp.peer),
-            ("server.caller_streams", self.mcp.caller_stream_limit != loaded.mcp.caller_stream_limit),
-            ("server.streams", self.mcp.stream_limit != loaded.mcp.stream_limit),
-            ("server.resume", self.mcp.resume.patience != loaded.mcp.resume.patience),
-            ("server.stream_life", self.mcp.resume.connection_life != loaded.mcp.resume.connection_life),
-            ("shared", self.shared != loaded.shared),
-            ("log.level", self.log.filter != loaded.log.filter),
-            ("log.format", self.log.format != loaded.log.format),
-            ("telemetry", !self.telemetry.is_certainly(&loaded.telemetry)),
-        ];
-        found.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
-    }
-}
-
-/// The upstreams of a configuration: those of `now` where they are the same.
-fn ask(
-    loaded: &Loaded,
-    now: &HashMap<UpstreamName, Asked>,
-    shared: Option<&SharedStore>,
-) -> HashMap<UpstreamName, Asked> {
-    let asked = loaded.upstreams.iter().map(|file| {
-        let name = file.settings.name().clone();
-        let kept = now.get(&name).filter(|asked| {
-            asked.file.policy == file.policy && asked.file.settings.is_certainly(&file.settings)
-        });
-        let asked = match kept {
-            // Asked for its tools at other times, perhaps.
-            Some(kept) if kept.file.tools != file.tools => {
-                Asked { file: file.clone(), discovery: None, ..kept.clone() }
-            }
-            Some(kept) => kept.clone(),
-            None => Asked::new(file, shared),
-        };
-        (name, asked)
-    });
-    asked.collect()
-}
-
-impl Asked {
-    fn new(file: &UpstreamFile, shared: Option<&SharedStore>) -> Self {
-        let upstream = Upstream::new(file.settings.clone());
-        let sharing = shared.map(|store| Sharing { store: store.clone(), identity: file.identity.clone() });
-        let guards = Guards::sharing(upstream.clone(), file.policy, sharing);
-        let following = guards.for_what_follows();
-        Self { file: file.clone(), upstream, guards, following, ways: HashMap::new(), discovery: None }
-    }
-
-    /// Takes these routes in the place of others; one that asks for the same guards as before keeps them.
-    fn set_ways<'r>(&mut self, routes: impl Iterator<Item = &'r RouteFile>, store: &Store) {
-        let has_own = self.guards.are_for_calls();
-        let ways =
-            routes.filter(|file| has_own || file.policy != RoutePolicySettings::default()).map(|file| {
-                let name = file.route.definition.name.clone();
-                let before = self.ways.get(&name).filter(|way| way.settings == file.policy).cloned();
-                let way = before.unwrap_or_else(|| {
-                    let guards = RouteGuards::new(&self.guards, &name, file.policy, store);
-                    Way { settings: file.policy, guarded: self.guards.for_calls(&guards), guards }
-                });
-                (name, way)
-            });
-        self.ways = ways.collect();
     }
 }

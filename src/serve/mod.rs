@@ -5,7 +5,7 @@
 //! client's HTTP/1.1 or HTTP/2, which `patience` and `activity` end when it keeps us waiting; `crowd` is all of them, and
 //! has some make room for others, `untaken` what is held of their answers; `stop` is the signals of
 //! the operating system that end it, `reload` what puts another configuration in force, `operators` the port from which
-//! that is watched, `telemetry` what sends traces and meters to a collector; `others` hears what other replicas say; `discover` finds out what tools MCP servers have, and `tools` puts them beside those that are
+//! that is watched, `telemetry` what sends traces and meters to a collector; `others` hears what other replicas say; `assemble` makes all of it of a configuration, with `ways` to upstreams and what is `fixed` until the next start; `discover` finds out what tools MCP servers have, and `tools` puts them beside those that are
 //! written.
 //! [`answer_cgi`] is for a web server that starts us for one request, [`serve_stdio`] for an MCP client that starts us
 //! for itself.
@@ -18,6 +18,7 @@ mod cgi;
 mod connection;
 mod crowd;
 mod discover;
+mod fixed;
 mod listener;
 mod operators;
 mod others;
@@ -28,6 +29,7 @@ mod stdio;
 mod stop;
 mod telemetry;
 mod untaken;
+mod ways;
 
 use std::{future::Future, io, net::SocketAddr, pin::pin, time::Duration};
 

@@ -1,15 +1,15 @@
 //! `routes`: one tool each, put together from its parts.
 //!
-//! `replies` is what its rules make of replies and promise of them, `shared` the keys that it has in common with
+//! `defaults` is what they take where nothing is said, `replies` what its rules make of replies and promise of them, `shared` the keys that it has in common with
 //! `defaults`, `idle` what is written and has no effect.
 
+mod defaults;
 mod idle;
 mod replies;
 mod shared;
 
-use std::{cell::RefCell, sync::Arc, time::Duration};
+use std::{cell::RefCell, sync::Arc};
 
-use http::HeaderName;
 use serde_json::{Map, Value};
 
 use super::{
@@ -35,15 +35,16 @@ use super::{
 use crate::{
     policy::RoutePolicySettings,
     route::{
-        Asking, Completion, Effect, Envelope, ErrorStatus, InputSchema, JobRule, Offer, RequestTemplate,
-        Route, Scopes, TaskOffer, Traces, UpstreamName,
+        Asking, Completion, Effect, InputSchema, JobRule, Offer, RequestTemplate, Route, TaskOffer, Traces,
+        UpstreamName,
     },
     rule::{
         Action, Pattern, Redaction, SAMPLE, SecretPattern, SuccessRule, TranslationLimits, Translator, Wrap,
     },
-    tool::{ErrorFormat, ToolDefinition, ToolName, ToolNameError},
+    tool::{ToolDefinition, ToolName, ToolNameError},
 };
 
+pub(super) use defaults::RouteDefaults;
 pub(super) use shared::{envelope, error_format, error_status, headers, redaction};
 
 /// One route as it was written.
@@ -68,38 +69,6 @@ impl RouteFile {
     /// What the tool is called by.
     pub fn name(&self) -> &ToolName {
         &self.route.definition.name
-    }
-}
-
-/// What routes take where they and their upstream say nothing.
-#[derive(Debug, Clone)]
-pub(super) struct RouteDefaults {
-    pub(super) deadline: Duration,
-    pub(super) reply_limit_bytes: usize,
-    pub(super) value_limit: usize,
-    pub(super) error_text_bytes: usize,
-    pub(super) envelope: Envelope,
-    pub(super) error_status: ErrorStatus,
-    pub(super) error_format: ErrorFormat,
-    pub(super) redaction: Redaction,
-    pub(super) forward_headers: Vec<HeaderName>,
-    pub(super) scopes: Scopes,
-}
-
-impl Default for RouteDefaults {
-    fn default() -> Self {
-        Self {
-            deadline: Duration::from_secs(30),
-            reply_limit_bytes: TranslationLimits::DEFAULT_REPLY_BYTES,
-            value_limit: TranslationLimits::DEFAULT_VALUES,
-            error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES,
-            envelope: Envelope::Mcp,
-            error_status: ErrorStatus::Truthful,
-            error_format: ErrorFormat::Text,
-            redaction: Redaction::default(),
-            forward_headers: Vec::new(),
-            scopes: Scopes::default(),
-        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Gives a reply again that was given before.
 //!
-//! `word` reads what an upstream says of how long its reply may be kept; [`Store`] keeps replies of all routes, to a number
+//! `word` reads what an upstream says of how long its reply may be kept, a `page` is a reply that is; [`Store`] keeps replies of all routes, to a number
 //! of bytes; `away` keeps them where other replicas find them; [`Cache`] is the layer.
 
 mod away;
+mod page;
 mod store;
 mod word;
 
@@ -13,12 +14,11 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, StatusCode, header};
 use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
-use self::word::Word;
+use self::{page::Page, word::Word};
 use super::{
     Answers, RouteCounts,
     key::{Key, Whom},
@@ -29,6 +29,7 @@ use crate::{
 };
 
 pub(super) use away::Away;
+pub(super) use page::compact;
 pub use store::Store;
 
 /// Which replies are kept, and for how long.
@@ -87,14 +88,6 @@ impl<S> Cache<S> {
     }
 }
 
-/// A reply that is kept.
-#[derive(Debug)]
-struct Page {
-    reply: Reply,
-    word: Word,
-    came: Instant,
-}
-
 /// The part of a caller's time after which an old reply is better than none.
 const LATE: f64 = 0.9;
 
@@ -107,106 +100,6 @@ const CONDITIONS: [HeaderName; 6] = [
     header::IF_RANGE,
     header::RANGE,
 ];
-
-impl Page {
-    fn new(reply: Reply) -> Self {
-        Self { word: Word::of(&reply.headers), reply, came: Instant::now() }
-    }
-
-    /// The same in memory of its own. What came over a connection is a part of all that was read of it at once, and
-    /// would keep that whole.
-    fn compact(mut self) -> Self {
-        self.reply.body = Bytes::copy_from_slice(&self.reply.body);
-        compact(&mut self.reply.headers);
-        self
-    }
-
-    fn age(&self) -> Duration {
-        self.came.elapsed() + self.word.age
-    }
-
-    fn bytes(&self) -> usize {
-        let headers = self.reply.headers.iter();
-        let headers: usize = headers.map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
-        size_of::<Self>() + headers + self.reply.body.len()
-    }
-
-    /// For how much longer it is good.
-    fn left(&self, settings: CacheSettings) -> Duration {
-        match settings.lasts {
-            Lasts::For(time) => time.saturating_sub(self.came.elapsed()),
-            Lasts::AsTheUpstreamSays if self.word.asks_each_time => Duration::ZERO,
-            Lasts::AsTheUpstreamSays => self.word.lasts.unwrap_or_default().saturating_sub(self.age()),
-        }
-    }
-
-    /// Whether it is better than an error, though it is old.
-    fn is_better_than_nothing(&self, settings: CacheSettings) -> bool {
-        let (good, longer) = match settings.lasts {
-            Lasts::For(time) => (time, settings.stale_if_error),
-            Lasts::AsTheUpstreamSays if self.word.asks_each_time || self.word.never_old => return false,
-            Lasts::AsTheUpstreamSays => {
-                (self.word.lasts.unwrap_or_default(), settings.stale_if_error.max(self.word.if_error))
-            }
-        };
-        let age = match settings.lasts {
-            Lasts::For(_) => self.came.elapsed(),
-            Lasts::AsTheUpstreamSays => self.age(),
-        };
-        !longer.is_zero() && age < good + longer
-    }
-
-    /// Says in a request what is known already (RFC 9110, section 13.1); whether there is anything to say.
-    fn ask_whether_it_is_good(&self, headers: &mut HeaderMap) -> bool {
-        let validators =
-            [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
-        let mut says = false;
-        for (known, condition) in validators {
-            if let Some(value) = self.reply.headers.get(known) {
-                headers.insert(condition, value.clone());
-                says = true;
-            }
-        }
-        says
-    }
-
-    /// The same reply, with what a 304 says of it.
-    fn renewed(&self, said: HeaderMap) -> Self {
-        let mut reply = self.reply.clone();
-        // Each says how long it is good, and how old it is, for itself.
-        reply.headers.remove(header::AGE);
-        for name in said.keys() {
-            // Those describe the 304, or a body that it does not have (RFC 9111, section 3.2).
-            if *name == header::CONTENT_LENGTH
-                || *name == header::CONTENT_ENCODING
-                || *name == header::CONTENT_TYPE
-            {
-                continue;
-            }
-            reply.headers.remove(name);
-            for value in said.get_all(name) {
-                reply.headers.append(name.clone(), value.clone());
-            }
-        }
-        Self::new(reply)
-    }
-
-    fn told(&self) -> Reply {
-        let mut reply = self.reply.clone();
-        reply.headers.insert(header::AGE, HeaderValue::from(self.age().as_secs()));
-        reply
-    }
-}
-
-/// Values in memory of their own.
-pub(super) fn compact(headers: &mut HeaderMap) {
-    for value in headers.values_mut() {
-        if let Ok(mut own) = HeaderValue::from_bytes(value.as_bytes()) {
-            own.set_sensitive(value.is_sensitive());
-            *value = own;
-        }
-    }
-}
 
 impl CacheSettings {
     /// Whether a reply is kept at all.

@@ -1,6 +1,7 @@
 //! What is kept, for how long, and what is asked in between.
 
-use http::{HeaderName, uri::PathAndQuery};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, uri::PathAndQuery};
 
 use super::*;
 use crate::{

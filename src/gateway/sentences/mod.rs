@@ -1,14 +1,23 @@
 //! What a model is told when an upstream gave no usable reply, and what it can do.
 //!
-//! No name, address or path of the upstream is in here, and nothing that it sent.
+//! No name, address or path of the upstream is in here, and nothing that it sent. `job` is of work that goes on elsewhere,
+//! `units` writes times and sizes.
+
+mod job;
+mod units;
 
 use std::time::Duration;
 
+use self::units::{in_a, size, time, whole_seconds};
 use super::RETRY_AFTER_META;
 use crate::{
     route::{Ability, Missing, Scopes},
     tool::{Fault, ToolResult},
     upstream::{UpstreamError, Whose},
+};
+
+pub(super) use job::{
+    JOB_CANCELLED, JOB_ELSEWHERE, JOB_LOST, job_failed, job_lost, job_not_done, job_unnamed,
 };
 
 /// How long to wait for a service that has no place free: places come and go.
@@ -179,68 +188,6 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
     }
 }
 
-/// Of a job that is still running at the deadline.
-pub(super) fn job_not_done(after: Duration, ended: bool) -> ToolResult {
-    let then = if ended {
-        "It was told to stop; it may have taken effect in part."
-    } else {
-        "It may still finish: check before repeating it."
-    };
-    let text = format!("The service has begun the work, and was not done within {}. {then}", time(after));
-    ToolResult::error(Fault::Deadline, text)
-}
-
-/// Of a job that can't be asked about any more.
-pub(super) fn job_lost(error: &UpstreamError) -> ToolResult {
-    let fault = match error {
-        UpstreamError::Busy { .. } | UpstreamError::Uncounted { .. } => {
-            Fault::Busy { again_after: WHEN_BUSY }
-        }
-        UpstreamError::Resting { rest, .. } => Fault::Busy { again_after: *rest },
-        UpstreamError::CallerBusy { .. } => Fault::TooOften { again_after: WHEN_BUSY },
-        UpstreamError::TooOften { rest, .. } => Fault::TooOften { again_after: *rest },
-        UpstreamError::ConnectDeadline { .. }
-        | UpstreamError::Deadline { .. }
-        | UpstreamError::AttemptDeadline { .. } => Fault::Deadline,
-        UpstreamError::Connect { .. }
-        | UpstreamError::NotStarted { .. }
-        | UpstreamError::CutOff { .. }
-        | UpstreamError::NotHttp { .. }
-        | UpstreamError::NotCgi { .. }
-        | UpstreamError::NotMcp { .. }
-        | UpstreamError::HeadTooLong { .. }
-        | UpstreamError::TooLong { .. }
-        | UpstreamError::Credential { .. }
-        | UpstreamError::Unsendable { .. } => Fault::Unreachable,
-    };
-    ToolResult::error(fault, JOB_LOST)
-}
-
-/// The words of that.
-pub(super) const JOB_LOST: &str = "The service has begun the work, but could not be asked how it went. It may still finish: check before \
-     repeating it.";
-
-/// Of a job that was ended by somebody else.
-pub(super) const JOB_CANCELLED: &str = "The service began the work, and it was ended before it was done.";
-
-/// Of a job that is asked about at another server.
-pub(super) const JOB_ELSEWHERE: &str = "The service has begun the work, and said that another server knows how it goes, which is \
-     not asked. It may still finish: check before repeating it.";
-
-/// Of a job whose name can't be put into a request.
-pub(super) fn job_unnamed(why: &str) -> String {
-    format!("The service has begun the work, but it can't be asked how it goes: {why}.")
-}
-
-/// Of a job that failed, in the words that the route finds for it.
-pub(super) fn job_failed(message: Option<&str>) -> ToolResult {
-    let text = match message {
-        Some(message) => format!("The service began the work, and it failed: {message}"),
-        None => "The service began the work, and it failed.".to_owned(),
-    };
-    ToolResult::error(Fault::Reported { status: None }, text)
-}
-
 fn effect_or<'a>(effect: &'a str, otherwise: &'a str) -> &'a str {
     if effect.is_empty() { otherwise } else { effect }
 }
@@ -265,43 +212,6 @@ fn later(fault: Fault, text: impl Into<String>) -> ToolResult {
         | Fault::Unreadable
         | Fault::Unreachable
         | Fault::Deadline => result,
-    }
-}
-
-/// `per minute`, `in 10 s`.
-fn in_a(per: Duration) -> String {
-    match per.as_millis() {
-        1_000 => "per second".to_owned(),
-        60_000 => "per minute".to_owned(),
-        3_600_000 => "per hour".to_owned(),
-        86_400_000 => "per day".to_owned(),
-        _ => format!("in {}", time(per)),
-    }
-}
-
-/// Rounded up: who comes back a moment too early is turned away again.
-fn whole_seconds(duration: Duration) -> Duration {
-    Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
-}
-
-/// A time as people write it: `200 ms`, `1.5 s`.
-fn time(duration: Duration) -> String {
-    if duration < Duration::from_secs(1) {
-        format!("{} ms", duration.as_millis())
-    } else {
-        format!("{} s", (duration.as_secs_f64() * 10.0).round() / 10.0)
-    }
-}
-
-/// A size as people write it: `512 bytes`, `10 MiB`.
-fn size(bytes: usize) -> String {
-    let whole = |unit: usize| bytes >= unit && bytes.is_multiple_of(unit);
-    if whole(1 << 20) {
-        format!("{} MiB", bytes >> 20)
-    } else if whole(1 << 10) {
-        format!("{} KiB", bytes >> 10)
-    } else {
-        format!("{bytes} bytes")
     }
 }
 

@@ -1,0 +1,43 @@
+//! What routes take where nothing is said.
+
+use std::time::Duration;
+
+use http::HeaderName;
+
+use crate::{
+    route::{Envelope, ErrorStatus, Scopes},
+    rule::{Redaction, TranslationLimits},
+    tool::ErrorFormat,
+};
+
+/// What routes take where they and their upstream say nothing.
+#[derive(Debug, Clone)]
+pub(in crate::config) struct RouteDefaults {
+    pub(in crate::config) deadline: Duration,
+    pub(in crate::config) reply_limit_bytes: usize,
+    pub(in crate::config) value_limit: usize,
+    pub(in crate::config) error_text_bytes: usize,
+    pub(in crate::config) envelope: Envelope,
+    pub(in crate::config) error_status: ErrorStatus,
+    pub(in crate::config) error_format: ErrorFormat,
+    pub(in crate::config) redaction: Redaction,
+    pub(in crate::config) forward_headers: Vec<HeaderName>,
+    pub(in crate::config) scopes: Scopes,
+}
+
+impl Default for RouteDefaults {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(30),
+            reply_limit_bytes: TranslationLimits::DEFAULT_REPLY_BYTES,
+            value_limit: TranslationLimits::DEFAULT_VALUES,
+            error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES,
+            envelope: Envelope::Mcp,
+            error_status: ErrorStatus::Truthful,
+            error_format: ErrorFormat::Text,
+            redaction: Redaction::default(),
+            forward_headers: Vec::new(),
+            scopes: Scopes::default(),
+        }
+    }
+}
