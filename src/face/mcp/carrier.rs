@@ -144,7 +144,7 @@ impl<'a> Carrier<'a> {
         seal: &Seal,
     ) -> Map<String, Value> {
         match (revision.era(), self) {
-            (Era::PerRequest, _) => request.meta.capabilities(),
+            (Era::PerRequest, _) => request.params.meta.capabilities(),
             (Era::Handshake, Self::Http(head) | Self::Pipe(head)) => {
                 let id = header::sole(&head.headers, &SESSION_ID).ok().flatten();
                 let session = id.and_then(|id| Session::open(seal, id, SystemTime::now()).ok());

@@ -3,15 +3,15 @@
 //! Nothing here becomes a tree: ids and parameters stay raw text, so that an id is echoed as it came and the
 //! arguments of a call are parsed once, by the call.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
-use serde::{Deserialize, Deserializer};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use serde_json::{error::Category, value::RawValue};
 
-use super::{
-    params::{Meta, Params},
-    refusal::Refusal,
-};
+use super::{params::Params, refusal::Refusal};
 use crate::tool::{ARGUMENT_VALUE_LIMIT, values_within};
 
 /// One message of a client.
@@ -34,7 +34,6 @@ pub(super) struct Request<'a> {
     pub(super) id: Id<'a>,
     pub(super) method: Cow<'a, str>,
     pub(super) params: Params<'a>,
-    pub(super) meta: Meta<'a>,
     /// All of it, as it came.
     pub(super) message: &'a [u8],
 }
@@ -50,6 +49,20 @@ pub(super) struct Rejected<'a> {
     pub(super) refusal: Refusal,
 }
 
+/// A request as all well-made ones are, found in one pass.
+#[derive(Deserialize)]
+struct WellMade<'a> {
+    #[serde(borrow)]
+    jsonrpc: Cow<'a, str>,
+    #[serde(borrow)]
+    id: &'a RawValue,
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    #[serde(borrow, default, deserialize_with = "object")]
+    params: Params<'a>,
+}
+
+/// Any message, or what may be wrong with it.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
@@ -64,6 +77,39 @@ struct Envelope<'a> {
     result: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     error: Option<&'a RawValue>,
+}
+
+/// Reads an object, and nothing else, in the pass in which what is round it is read; `null` is the same as none.
+///
+/// What is derived by `serde` would also take a list of the members' values.
+pub(super) fn object<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    struct Object<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for Object<T> {
+        type Value = T;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("an object")
+        }
+
+        fn visit_none<E: de::Error>(self) -> Result<T, E> {
+            Ok(T::default())
+        }
+
+        fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+            deserializer.deserialize_map(self)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<T, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(members))
+        }
+    }
+
+    deserializer.deserialize_option(Object(PhantomData))
 }
 
 /// Tells a member that is `null` from one that is not there.
@@ -84,6 +130,25 @@ pub(super) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
 ///
 /// [`Rejected`] when it is not JSON, not one JSON-RPC 2.0 message, or has parameters that no method takes.
 pub(super) fn message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
+    match well_made(body) {
+        Some(request) => Ok(Message::Request(request)),
+        None => any_message(body),
+    }
+}
+
+/// The request that nearly all bodies are. `None` where it is another message, or something is wrong with it.
+fn well_made(body: &[u8]) -> Option<Request<'_>> {
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return None;
+    }
+    let WellMade { jsonrpc, id, method, params } = serde_json::from_slice(body).ok()?;
+    let id = Id::of(id).ok()?;
+    let is_taken = jsonrpc == "2.0" && values_within(body, ARGUMENT_VALUE_LIMIT).is_ok();
+    is_taken.then_some(Request { id, method, params, message: body })
+}
+
+/// The same for every message; slower, and in words where it is none.
+fn any_message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
     let envelope = envelope(body).map_err(|refusal| Rejected { id: None, refusal })?;
     // The id first: whatever else is wrong, the client then learns which of its requests was meant.
     let id = envelope.id.map(Id::of).transpose().map_err(|refusal| Rejected { id: None, refusal })?;
@@ -98,8 +163,7 @@ pub(super) fn message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
             let method = text(method)
                 .ok_or_else(|| reject(Refusal::NotAMessage("`method` must be a string".into())))?;
             let params = Params::of(envelope.params).map_err(reject)?;
-            let meta = params.meta().map_err(reject)?;
-            Ok(Message::Request(Request { id, method, params, meta, message: body }))
+            Ok(Message::Request(Request { id, method, params, message: body }))
         }
         (Some(_), None) => Ok(Message::Notification),
         (None, Some(id)) => match (envelope.result, envelope.error) {

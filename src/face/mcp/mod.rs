@@ -306,8 +306,9 @@ impl Mcp {
 /// The session of a request of the older era, and its revision.
 fn older_session(head: &Parts) -> Option<(String, Revision)> {
     let carrier = Carrier::Http(head);
+    let session = carrier.session()?;
     let revision = carrier.revision().ok().filter(|revision| revision.era() == Era::Handshake)?;
-    Some((carrier.session()?.to_owned(), revision))
+    Some((session.to_owned(), revision))
 }
 
 fn answered(answer: Option<answer::Answer>, form: Form) -> Response<Body> {

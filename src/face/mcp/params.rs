@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    decode::{present, text, without_place},
+    decode::{object, present, text, without_place},
     refusal::Refusal,
     revision::missing_meta,
 };
@@ -18,8 +18,8 @@ const TOKEN_LIMIT_BYTES: usize = 1024;
 /// What a request may have in `params`.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Params<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    _meta: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "_meta", deserialize_with = "object")]
+    pub(super) meta: Meta<'a>,
     #[serde(borrow, default, deserialize_with = "present")]
     name: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -110,25 +110,29 @@ pub(super) struct Meta<'a> {
     tracestate: Option<&'a RawValue>,
 }
 
+/// Whether `params` have a `_meta` that is no object.
+fn says_meta_otherwise(params: &str) -> bool {
+    #[derive(Deserialize)]
+    struct WithMeta<'a> {
+        #[serde(borrow)]
+        _meta: &'a RawValue,
+    }
+    let found = serde_json::from_str::<WithMeta<'_>>(params);
+    found.is_ok_and(|found| found._meta.get() != "null" && !found._meta.get().starts_with('{'))
+}
+
 impl<'a> Params<'a> {
     /// Reads them; none at all is the same as an empty object.
     pub(super) fn of(raw: Option<&'a RawValue>) -> Result<Self, Refusal> {
         match raw.map(RawValue::get) {
             None | Some("null") => Ok(Self::default()),
-            Some(object) if object.starts_with('{') => serde_json::from_str(object)
-                .map_err(|error| Refusal::Params(format!("`params`: {}", without_place(&error)).into())),
-            Some(_) => Err(Refusal::Params("`params` must be an object".into())),
-        }
-    }
-
-    /// What the request says of itself.
-    pub(super) fn meta(&self) -> Result<Meta<'a>, Refusal> {
-        match self._meta.map(RawValue::get) {
-            None | Some("null") => Ok(Meta::default()),
             Some(object) if object.starts_with('{') => serde_json::from_str(object).map_err(|error| {
-                Refusal::Params(format!("`params._meta`: {}", without_place(&error)).into())
+                Refusal::Params(match says_meta_otherwise(object) {
+                    true => "`params._meta` must be an object".into(),
+                    false => format!("`params`: {}", without_place(&error)).into(),
+                })
             }),
-            Some(_) => Err(Refusal::Params("`params._meta` must be an object".into())),
+            Some(_) => Err(Refusal::Params("`params` must be an object".into())),
         }
     }
 
@@ -218,7 +222,7 @@ impl<'a> Params<'a> {
 
     /// `initialize`: what the client is capable of. What is no object is taken for nothing: no client depends on it.
     pub(super) fn capabilities(&self) -> serde_json::Map<String, serde_json::Value> {
-        object(self.capabilities)
+        map_of(self.capabilities)
     }
 
     /// `tasks/…`: which task.
@@ -248,7 +252,7 @@ impl<'a> Params<'a> {
     }
 }
 
-fn object(raw: Option<&RawValue>) -> serde_json::Map<String, serde_json::Value> {
+fn map_of(raw: Option<&RawValue>) -> serde_json::Map<String, serde_json::Value> {
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }
 
@@ -299,7 +303,7 @@ impl<'a> Meta<'a> {
 
     /// What the client is capable of, as it says with each request of the newer era.
     pub(super) fn capabilities(&self) -> serde_json::Map<String, serde_json::Value> {
-        object(self.client_capabilities)
+        map_of(self.client_capabilities)
     }
 
     /// Whether the client says what it is capable of, as the newer era requires.

@@ -15,7 +15,7 @@ use super::{
     carrier::Carrier,
     client::{Client, Outbox},
     complete,
-    decode::{self, Id, Message, Request},
+    decode::{self, Id, Message, Rejected, Request},
     in_flight::InFlight,
     levels::Levels,
     peer::Peers,
@@ -129,49 +129,61 @@ impl Protocol {
 
     /// Takes one message.
     async fn message(&self, carrier: Carrier<'_>, body: &[u8], outbox: &Outbox) -> Option<Answer> {
-        // For what is said before a request's own word is known.
+        let request = match decode::message(body) {
+            Ok(Message::Request(request)) => request,
+            // Boxed, as what every call moves should have no room for it.
+            other => return Box::pin(self.other_message(carrier, body, other)).await,
+        };
+        let session = carrier.cancelling_session();
+        let flight = session.and_then(|session| self.in_flight.enter(session, request.id.as_json()));
+        let answering = self.request(carrier, &request, outbox);
+        match flight {
+            None => Some(answering.await),
+            Some(flight) => tokio::select! {
+                biased;
+                answer = answering => Some(answer),
+                () = flight.cancelled() => None,
+            },
+        }
+    }
+
+    /// Takes a notification, an answer, or what is no message.
+    async fn other_message(
+        &self,
+        carrier: Carrier<'_>,
+        body: &[u8],
+        message: Result<Message<'_>, Rejected<'_>>,
+    ) -> Option<Answer> {
         let said = carrier.revision();
+        // For what is said before a request's own word is known.
         let assumed = said.as_ref().copied().unwrap_or(Revision::R2026_07_28);
         let refuse = |id, refusal: &Refusal| {
             Some(Answer::error(carrier.face(), &carrier.request_id(), id, assumed, refusal))
         };
-        let message = decode::message(body);
-        if let (Ok(Message::Notification | Message::Response { .. }), Ok(revision)) = (&message, &said)
-            && let Err(refusal) = self.check_session(carrier, *revision)
-        {
+        let (message, revision) = match (message, said) {
+            (Err(rejected), _) => return refuse(rejected.id, &rejected.refusal),
+            (Ok(_), Err(refusal)) => return refuse(None, &refusal),
+            (Ok(message), Ok(revision)) => (message, revision),
+        };
+        if let Err(refusal) = self.check_session(carrier, revision) {
             return refuse(None, &refusal);
         }
-        match (message, said) {
-            (Ok(Message::Request(request)), _) => {
-                let session = carrier.cancelling_session();
-                let flight = session.and_then(|session| self.in_flight.enter(session, request.id.as_json()));
-                let answering = self.request(carrier, &request, outbox);
-                match flight {
-                    None => Some(answering.await),
-                    Some(flight) => tokio::select! {
-                        biased;
-                        answer = answering => Some(answer),
-                        () = flight.cancelled() => None,
-                    },
-                }
+        match (message, revision.era()) {
+            (Message::Request(request), _) => {
+                unreachable!("requests are taken elsewhere: {}", request.method)
             }
-            (Err(rejected), _) => refuse(rejected.id, &rejected.refusal),
-            (Ok(_), Err(refusal)) => refuse(None, &refusal),
-            (Ok(Message::Notification), Ok(revision)) => match revision.era() {
-                Era::Handshake => {
-                    if let (Some(session), Some(id)) = (carrier.cancelling_session(), decode::cancelled(body))
-                    {
-                        self.in_flight.cancel(session, id.as_json());
-                    }
-                    None
+            (Message::Notification, Era::Handshake) => {
+                if let (Some(session), Some(id)) = (carrier.cancelling_session(), decode::cancelled(body)) {
+                    self.in_flight.cancel(session, id.as_json());
                 }
-                Era::PerRequest => {
-                    carrier.check_notification(body).err().and_then(|refusal| refuse(None, &refusal))
-                }
-            },
-            (Ok(Message::Response { id, answered }), Ok(_)) => match self.answered(carrier, id, answered) {
+                None
+            }
+            (Message::Notification, Era::PerRequest) => {
+                carrier.check_notification(body).err().and_then(|refusal| refuse(None, &refusal))
+            }
+            (Message::Response { id, answered }, _) => match self.answered(carrier, id, answered) {
                 true => None,
-                false if Box::pin(self.hand_on(carrier, id, body)).await => None,
+                false if self.hand_on(carrier, id, body).await => None,
                 false => refuse(
                     None,
                     &Refusal::NotAMessage(
@@ -270,7 +282,7 @@ impl Protocol {
         match revision.era() {
             Era::Handshake => {}
             Era::PerRequest => {
-                request.meta.check_capabilities()?;
+                request.params.meta.check_capabilities()?;
                 client.carrier.check_method(&request.method)?;
             }
         }
