@@ -1,5 +1,7 @@
 //! Text as the inside of a JSON string.
 
+use super::block::{BLOCK, unplain};
+
 /// How a byte is written inside a JSON string (RFC 8259, section 7): 0 as it is, `u` as `\u00xx`, else after a
 /// backslash.
 const ESCAPES: [u8; 256] = {
@@ -17,8 +19,11 @@ const ESCAPES: [u8; 256] = {
     escapes
 };
 
-/// How many bytes are looked at together: a bit of a word for each.
-const BLOCK: usize = 64;
+/// How much is written before the room for more is made.
+const CHUNK: usize = 16 * BLOCK;
+
+/// As long as the longest escape: `\\u001f`.
+const LONGEST: usize = 6;
 
 /// How much is copied at once of what is plain between two escapes; as constant lengths are copied without a call.
 const STRIDE: usize = 16;
@@ -28,76 +33,75 @@ const STRIDE: usize = 16;
 /// JSON inside of JSON, which is what most of it is, has an escape every few bytes. So where they are is found for a
 /// block at a time, without a branch, and what is between them is copied in strides.
 pub(in crate::tool) fn escape(text: &str, out: &mut Vec<u8>) {
-    let (blocks, rest) = text.as_bytes().as_chunks::<BLOCK>();
-    for block in blocks {
-        match marks(block) {
-            0 => out.extend_from_slice(block),
-            marks => escape_block(block, marks, out),
+    for chunk in text.as_bytes().chunks(CHUNK) {
+        let before = out.len();
+        out.resize(before + LONGEST * chunk.len() + BLOCK + STRIDE, 0);
+        let mut room = Room { bytes: &mut out[before..], length: 0 };
+        let mut rest = chunk;
+        while let Some(padded) = rest.first_chunk() {
+            room.write(padded, BLOCK);
+            rest = &rest[BLOCK..];
         }
-    }
-    for byte in rest {
-        match ESCAPES[usize::from(*byte)] {
-            0 => out.push(*byte),
-            escape => write_escape(*byte, escape, out),
+        // What has no stride behind it is given one.
+        while !rest.is_empty() {
+            let (block, left) = rest.split_at(rest.len().min(BLOCK));
+            let mut padded = [b' '; BLOCK + STRIDE];
+            padded[..block.len()].copy_from_slice(block);
+            room.write(&padded, block.len());
+            rest = left;
         }
+        let written = room.length;
+        out.truncate(before + written);
     }
 }
 
-/// A bit for each byte of a block that is not written as it is; the lowest for the first.
-#[inline]
-fn marks(block: &[u8; BLOCK]) -> u64 {
-    /// Takes the lowest bits of eight bytes to the highest byte.
-    const GATHER: u64 = 0x0102_0408_1020_4080;
-    let mut flags = [0; BLOCK];
-    for (flag, byte) in flags.iter_mut().zip(block) {
-        *flag = u8::from((*byte < 0x20) | (*byte == b'"') | (*byte == b'\\'));
-    }
-    let (eights, _) = flags.as_chunks::<8>();
-    eights.iter().enumerate().fold(0, |marks, (index, eight)| {
-        marks | (u64::from_le_bytes(*eight).wrapping_mul(GATHER) >> 56) << (8 * index)
-    })
+/// Where a chunk is written: six times as long, and more than a stride longer.
+struct Room<'a> {
+    bytes: &'a mut [u8],
+    length: usize,
 }
 
-fn escape_block(block: &[u8; BLOCK], mut marks: u64, out: &mut Vec<u8>) {
-    let mut padded = [0; BLOCK + STRIDE];
-    padded[..BLOCK].copy_from_slice(block);
-    // Twice as long at most, and what a stride is too long.
-    let (mut written, mut length) = ([0; 2 * BLOCK + STRIDE], 0);
-    let mut plain = 0;
-    while marks != 0 {
-        let mark = marks.trailing_zeros() as usize;
-        marks &= marks - 1;
-        match mark - plain {
-            few if few <= STRIDE => {
-                written[length..length + STRIDE].copy_from_slice(&padded[plain..plain + STRIDE]);
-                length += few;
+impl Room<'_> {
+    /// Writes the first `length` bytes of a block.
+    #[inline]
+    fn write(&mut self, padded: &[u8; BLOCK + STRIDE], length: usize) {
+        let (block, _) = padded.split_first_chunk().expect("a block is shorter");
+        let mut marks = unplain(block);
+        let mut plain = 0;
+        while marks != 0 {
+            let mark = marks.trailing_zeros() as usize;
+            marks &= marks - 1;
+            self.copy(padded, plain, mark);
+            let byte = padded[mark];
+            match ESCAPES[usize::from(byte)] {
+                b'u' => {
+                    let digits = b"0123456789abcdef";
+                    let (high, low) = (digits[usize::from(byte >> 4)], digits[usize::from(byte & 0xf)]);
+                    self.put(&[b'\\', b'u', b'0', b'0', high, low]);
+                }
+                short => self.put(&[b'\\', short]),
             }
-            many => {
-                written[length..length + many].copy_from_slice(&padded[plain..mark]);
-                length += many;
-            }
+            plain = mark + 1;
         }
-        match ESCAPES[usize::from(padded[mark])] {
-            b'u' => {
-                out.extend_from_slice(&written[..length]);
-                length = 0;
-                write_escape(padded[mark], b'u', out);
-            }
-            short => {
-                written[length..length + 2].copy_from_slice(&[b'\\', short]);
-                length += 2;
-            }
-        }
-        plain = mark + 1;
+        self.copy(padded, plain, length);
     }
-    out.extend_from_slice(&written[..length]);
-    out.extend_from_slice(&block[plain..]);
-}
 
-fn write_escape(byte: u8, escape: u8, out: &mut Vec<u8>) {
-    match escape {
-        b'u' => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-        short => out.extend_from_slice(&[b'\\', short]),
+    /// Writes what is between two places of a block, and perhaps more behind it, where the next is written.
+    #[inline]
+    fn copy(&mut self, padded: &[u8; BLOCK + STRIDE], from: usize, to: usize) {
+        if to - from <= STRIDE {
+            self.bytes[self.length..][..STRIDE].copy_from_slice(&padded[from..][..STRIDE]);
+        } else {
+            // Mostly the whole of it.
+            self.bytes[self.length..][..to - from].copy_from_slice(&padded[from..to]);
+        }
+        self.length += to - from;
+    }
+
+    #[inline]
+    fn put<const N: usize>(&mut self, escape: &[u8; N]) {
+        self.bytes[self.length..][..N].copy_from_slice(escape);
+        self.length += N;
     }
 }
 

@@ -1,5 +1,6 @@
 //! JSON text that is known to be JSON and is carried as it came.
 
+mod block;
 mod escape;
 mod scan;
 
