@@ -23,7 +23,11 @@ pub(in crate::config) static BLOCK: Keys = Keys {
         ),
         key("resource_link", Section(&RESOURCE_LINK), "A link to a document."),
         key("media_type", Text, "The media type of `image`, `audio` or `resource: reply`."),
-        key("when", Text, "A jq condition on the structured value; where it does not hold, the block is left out."),
+        key(
+            "when",
+            Text,
+            "A jq condition on the structured value; where it does not hold, the block is left out.",
+        ),
         key("each", Text, "jq: gives a list, and there is one block for each of its rows, called `item`."),
         key("annotations", Section(&BLOCK_ANNOTATIONS), "Hints for clients."),
     ],

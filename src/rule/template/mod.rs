@@ -3,9 +3,12 @@
 mod bounds;
 mod values;
 
-use std::{fmt, sync::Arc, sync::LazyLock};
+use std::{
+    fmt,
+    sync::{Arc, LazyLock, OnceLock},
+};
 
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, value::Kwargs};
+use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value, value::Kwargs};
 use regex::Regex;
 
 use super::{filters, insides::safe_words};
@@ -21,9 +24,10 @@ pub use values::{line_names, template_names};
 /// Every name that a template may use is documented with the place it is written in; a name that is not there
 /// is an error, never an empty text. Nothing is escaped: the place a text lands in escapes it.
 pub struct Template {
-    // Boxed: it is large, and templates stand inside many small enums.
-    environment: Box<Environment<'static>>,
     source: String,
+    formatter: Formatter,
+    /// Compiled once more by the first who renders it: it takes 12 KB, and most templates of most files wait for long.
+    compiled: OnceLock<Box<Environment<'static>>>,
     names: Box<[String]>,
     paths: Box<[String]>,
 }
@@ -38,6 +42,9 @@ pub struct TemplateError {
     pub line: Option<usize>,
 }
 
+/// How a value is written.
+type Formatter = fn(&mut Output<'_>, &mut State<'_, '_>, &Value) -> Result<(), Error>;
+
 const NAME: &str = "template";
 
 /// What all templates have in common. Its clones share filters and functions, which take more room than a template.
@@ -46,7 +53,6 @@ static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_fuel(Some(FUEL));
-    environment.set_formatter(write_value);
     filters::add(&mut environment);
     environment.add_filter("redact", |text: String| safe_words(&text));
     environment.add_filter("tojson", json_text);
@@ -65,11 +71,12 @@ impl Template {
     ///
     /// [`TemplateError`] on a syntax error, or a filter or function that does not exist.
     pub fn compile(source: &str) -> Result<Self, TemplateError> {
+        Self::compile_with(source, write_value)
+    }
+
+    fn compile_with(source: &str, formatter: Formatter) -> Result<Self, TemplateError> {
         refuse_too_deep(source)?;
-        let mut environment = COMMON.clone();
-        environment
-            .add_template_owned(NAME, source.to_owned())
-            .map_err(|error| TemplateError::new(&error))?;
+        let environment = compiled(source, formatter)?;
         let template = environment.get_template(NAME).expect("the template was added just now");
         let mut paths: Vec<_> =
             template.undeclared_variables(true).into_iter().chain(sliced(source)).collect();
@@ -79,7 +86,7 @@ impl Template {
             paths.iter().map(|path| path.split('.').next().unwrap_or(path).to_owned()).collect();
         names.dedup();
         let (names, paths) = (names.into(), paths.into());
-        Ok(Self { environment: Box::new(environment), source: source.to_owned(), names, paths })
+        Ok(Self { source: source.to_owned(), formatter, compiled: OnceLock::new(), names, paths })
     }
 
     /// The same for an address: what is put into it is percent-encoded as a whole, so that it stays in its place.
@@ -88,9 +95,7 @@ impl Template {
     ///
     /// As [`compile`](Self::compile).
     pub fn compile_for_address(source: &str) -> Result<Self, TemplateError> {
-        let mut template = Self::compile(source)?;
-        template.environment.set_formatter(write_encoded);
-        Ok(template)
+        Self::compile_with(source, write_encoded)
     }
 
     /// The template as written.
@@ -115,7 +120,11 @@ impl Template {
     /// As [`Self::render`], and when nothing is left of the budget.
     pub(super) fn render_within(&self, names: &Value, budget: &Budget) -> Result<String, TemplateError> {
         budget.check()?;
-        let template = self.environment.get_template(NAME).expect("the template was added when it was made");
+        let environment = self.compiled.get_or_init(|| {
+            let compiled = compiled(&self.source, self.formatter);
+            Box::new(compiled.expect("it compiled when it was made"))
+        });
+        let template = environment.get_template(NAME).expect("the template was added when it was compiled");
         let mut text = LimitedText::default();
         let looked_up = Arc::new(LookedUp::of(names, budget));
         let names = Value::from_dyn_object(Arc::clone(&looked_up));
@@ -140,6 +149,14 @@ impl Template {
     pub fn paths(&self) -> &[String] {
         &self.paths
     }
+}
+
+/// The engine with one template.
+fn compiled(source: &str, formatter: Formatter) -> Result<Environment<'static>, TemplateError> {
+    let mut environment = COMMON.clone();
+    environment.set_formatter(formatter);
+    environment.add_template_owned(NAME, source.to_owned()).map_err(|error| TemplateError::new(&error))?;
+    Ok(environment)
 }
 
 /// What is sliced (`args.city[:5]`): the engine leaves it out of the variables that it tells.
