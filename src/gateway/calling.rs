@@ -30,25 +30,30 @@ use crate::{
 impl Snapshot {
     /// Calls the tool of a route of this snapshot. Every failure is a tool result. Dropping the future cancels the
     /// upstream request.
-    pub async fn call(&self, route: &Arc<Route>, call: Call<'_>) -> ToolResult {
-        self.call_seeing(route, call, &mut Nobody, None).await
+    pub async fn call(&self, route: &Arc<Route>, mut call: Call<'_>) -> ToolResult {
+        self.call_seeing(route, &mut call, &mut Nobody, None).await
     }
 
     /// The same for a client that can be asked. What it is asked, and what it answers, is no part of the deadline.
-    pub async fn call_asking(&self, route: &Arc<Route>, call: Call<'_>, asker: &mut dyn Asker) -> ToolResult {
-        self.call_seeing(route, call, asker, None).await
+    pub async fn call_asking(
+        &self,
+        route: &Arc<Route>,
+        mut call: Call<'_>,
+        asker: &mut dyn Asker,
+    ) -> ToolResult {
+        self.call_seeing(route, &mut call, asker, None).await
     }
 
     /// The same, and the head of the reply, where there was one and somebody wants it.
     pub(super) async fn call_seeing(
         &self,
         route: &Arc<Route>,
-        call: Call<'_>,
+        call: &mut Call<'_>,
         asker: &mut dyn Asker,
         head: Option<&mut Option<ReplyHead>>,
     ) -> ToolResult {
         let request_id = call.request_id.clone();
-        let mut record = Record::begin(self, route, &call, &request_id);
+        let mut record = Record::begin(self, route, call, &request_id);
         let result = match self.answer(route, call, asker, &mut record, None, head).await {
             Ok(Answered::Result(result)) => Ok(result),
             // A job is handed over only to those who ask for it.
@@ -58,18 +63,19 @@ impl Snapshot {
         finished(route, result, &request_id, record)
     }
 
-    /// A result either way; an `Err` is one that ended the call early, boxed because it is the seldom one.
+    /// A result either way; an `Err` is one that ended the call early, boxed because it is the seldom one. Takes what it
+    /// needs out of `call`.
     pub(super) async fn answer(
         &self,
         route: &Arc<Route>,
-        call: Call<'_>,
+        call: &mut Call<'_>,
         asker: &mut dyn Asker,
         record: &mut Record<'_>,
         hand_over: Option<Duration>,
         head: Option<&mut Option<ReplyHead>>,
     ) -> Result<Answered, Box<ToolResult>> {
-        allowed(route, &call)?;
-        let mut arguments = check(route, call.arguments)?;
+        allowed(route, call)?;
+        let mut arguments = check(route, std::mem::take(&mut call.arguments))?;
         if !route.asking.is_empty() {
             arguments = Box::pin(ask_first(&route.asking, arguments, asker)).await?;
             // What was asked for is held to the schema as well.
@@ -84,7 +90,7 @@ impl Snapshot {
             .filter(|_| told(arguments.answers()) <= OpenJob::ANSWERS_LIMIT_BYTES)
             .map(|after| Due::after(after).at);
         let mut telling = Telling::new(call.audience, route.definition.name.as_str());
-        let trace = call.trace.or_else(|| TraceContext::of_headers(call.headers));
+        let trace = call.trace.take().or_else(|| TraceContext::of_headers(call.headers));
         let request = build(route, &arguments, call.headers)?;
         let (headers, caller, trace) = (call.headers, &call.caller, trace.as_ref());
         let ticket = &record.ticket();

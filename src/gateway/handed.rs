@@ -78,13 +78,13 @@ impl Snapshot {
     pub async fn call_or_hand_over(
         &self,
         route: &Arc<Route>,
-        call: Call<'_>,
+        mut call: Call<'_>,
         asker: &mut dyn Asker,
     ) -> Called {
         let request_id = call.request_id.clone();
         let mut record = Record::begin(self, route, &call, &request_id);
         let after = route.job.as_ref().map(|job| job.task.after);
-        match self.answer(route, call, asker, &mut record, after, None).await {
+        match self.answer(route, &mut call, asker, &mut record, after, None).await {
             Ok(Answered::Job(job)) => {
                 record.end_open();
                 Called::Job(*job)

@@ -121,9 +121,9 @@ impl Snapshot {
     /// [`ReadError`] when there is no such resource, or it can't be read.
     pub async fn read(&self, uri: &str, call: Call<'_>) -> Result<ReadResource, ReadError> {
         let (route, arguments) = self.table.by_uri(uri).ok_or(ReadError::Unknown)?;
-        let call = Call { arguments, ..call };
+        let mut call = Call { arguments, ..call };
         let mut head = None;
-        let result = self.call_seeing(route, call, &mut Nobody, Some(&mut head)).await;
+        let result = self.call_seeing(route, &mut call, &mut Nobody, Some(&mut head)).await;
         read_of(route, uri, &result, head.as_ref())
     }
 }

@@ -77,7 +77,7 @@ impl Serving {
     /// Serves one connection to its end, after the handshake of TLS where that is spoken. While a request is being
     /// answered the client is watched: when it leaves, the answer's future is dropped, and with it whatever it asked of
     /// an upstream.
-    pub(super) async fn serve(mut self, stream: TcpStream, peer: SocketAddr, activity: Activity) {
+    pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr, activity: Activity) {
         // Answers are written whole; waiting for more to send would only delay their last part.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%peer, %error, "no TCP_NODELAY");
@@ -88,6 +88,18 @@ impl Serving {
             let arrival = self.arrival(peer, None);
             return self.http1(stream, arrival, activity).await;
         };
+        // All of it boxed: a connection without TLS has no room for it.
+        Box::pin(self.serve_tls(tls, stream, peer, activity)).await
+    }
+
+    async fn serve_tls(
+        mut self,
+        tls: Arc<ServerTls>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        activity: Activity,
+    ) {
+        let patient = self.settings.write_timeout;
         let shaking = timeout(self.settings.header_timeout.min(HANDSHAKE_TIMEOUT), tls.accept(stream));
         let stream = tokio::select! {
             stream = shaking => match stream {
@@ -150,6 +162,7 @@ impl Serving {
             .serve_connection(stream, service);
         let mut connection = pin!(connection);
         let ended = tokio::select! {
+            biased;
             ended = connection.as_mut() => ended,
             () = reached(&mut self.phases, Phase::Draining) => {
                 if !asked.load(Ordering::Relaxed) {
@@ -196,6 +209,7 @@ impl Serving {
         let mut connection = pin!(connection);
         let (idle, untaken) = (self.settings.header_timeout, self.settings.write_timeout);
         let ended = tokio::select! {
+            biased;
             ended = connection.as_mut() => ended,
             () = activity.ended(idle, untaken) => {
                 debug!(peer = peer.map(display), "nothing goes on over the connection");

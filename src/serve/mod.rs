@@ -131,9 +131,11 @@ pub async fn serve(
             biased;
             () = &mut stop => break,
             (place, stream, peer) = accepted => {
-                let served = serving.clone().serve(stream, peer, place.activity.clone());
+                // Boxed, as a task would have room for it twice.
+                let served = Box::pin(serving.clone().serve(stream, peer, place.activity.clone()));
                 tokio::spawn(async move {
                     tokio::select! {
+                        biased;
                         () = served => {}
                         why = place.is_wanted() => debug!(%peer, why, "connection makes room"),
                     }

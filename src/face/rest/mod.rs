@@ -124,7 +124,10 @@ impl Rest {
             Place::WrongMethod(allowed) if parts.method == Method::OPTIONS => {
                 page.options(&parts.headers, &answer::listed(&allowed))
             }
-            place => self.answer(&snapshot, place, request_id, parts, body).await,
+            Place::Tool { route, in_path } => {
+                self.call(&snapshot, route, in_path, request_id, &parts, body).await
+            }
+            place => self.answer(&snapshot, place, &request_id, &parts),
         };
         page.let_read(response.headers_mut());
         response
@@ -149,28 +152,25 @@ impl Rest {
         if is_open { None } else { self.door.guard.identify(parts).await.err() }
     }
 
-    async fn answer(
+    /// What is there without asking an upstream.
+    fn answer(
         &self,
         snapshot: &Snapshot,
         place: Place<'_>,
-        request_id: RequestId,
-        parts: Parts,
-        body: Body,
+        request_id: &RequestId,
+        parts: &Parts,
     ) -> Response<Body> {
-        let face = came_by(&parts, Face::Rest);
+        let face = came_by(parts, Face::Rest);
         match place {
-            Place::Tool { route, in_path } => {
-                self.call(snapshot, route, in_path, request_id, parts, body).await
-            }
             Place::Manifest => {
-                let seen = snapshot.seen_by(&caller_of(&parts));
-                answer::manifest(&parts.headers, (snapshot, &seen), mount(&parts))
+                let seen = snapshot.seen_by(&caller_of(parts));
+                answer::manifest(&parts.headers, (snapshot, &seen), mount(parts))
             }
             Place::OpenApi => {
-                let caller = caller_of(&parts);
+                let caller = caller_of(parts);
                 answer::json(
                     StatusCode::OK,
-                    match mount(&parts) {
+                    match mount(parts) {
                         "" => {
                             let write = || openapi::of(snapshot, &caller, "");
                             snapshot.seen_by(&caller).written_once(write).clone()
@@ -181,20 +181,20 @@ impl Rest {
             }
             Place::Metadata(metadata) => answer::value(StatusCode::OK, &metadata),
             Place::Status => {
-                let seen = snapshot.seen_by(&caller_of(&parts));
+                let seen = snapshot.seen_by(&caller_of(parts));
                 answer::value(StatusCode::OK, &self.status(&seen))
             }
             Place::WrongMethod(allowed) => answer::wrong_method(&parts.method, &allowed),
             Place::UnknownTool(name) => refuse(
                 face,
-                &request_id,
+                request_id,
                 StatusCode::NOT_FOUND,
                 &format!("unknown tool `{name}`; `GET /tools` lists all tools"),
             ),
-            // The last two were answered before.
-            Place::Nothing | Place::Health | Place::Passthrough(_) => refuse(
+            // All but the first were answered before.
+            Place::Nothing | Place::Health | Place::Passthrough(_) | Place::Tool { .. } => refuse(
                 face,
-                &request_id,
+                request_id,
                 StatusCode::NOT_FOUND,
                 "nothing is at this path; `GET /tools` lists all tools with their endpoints",
             ),
@@ -207,15 +207,15 @@ impl Rest {
         route: &Arc<Route>,
         in_path: Vec<(String, String)>,
         request_id: RequestId,
-        parts: Parts,
+        parts: &Parts,
         body: Body,
     ) -> Response<Body> {
-        if let Err(forbidden) = allowed(snapshot, &parts, &route.scopes, &request_id) {
+        if let Err(forbidden) = allowed(snapshot, parts, &route.scopes, &request_id) {
             return *forbidden;
         }
-        let face = came_by(&parts, Face::Rest);
+        let face = came_by(parts, Face::Rest);
         // What was made of the body is held until the call is answered, so the body counts until then.
-        let (arguments, _body) = match decode::arguments(&self.door, route, in_path, &parts, body).await {
+        let (arguments, _body) = match decode::arguments(&self.door, route, in_path, parts, body).await {
             Ok(read) => read,
             Err(error) => {
                 log_refusal(face, &request_id, error.status(), error.to_string());
@@ -223,13 +223,13 @@ impl Rest {
             }
         };
         let manner = answer::Manner::of(route, &parts.headers);
-        let span = span_of(&parts);
+        let span = span_of(parts);
         if span.is_recorded() {
-            let path = endpoint_of(route, &parts);
+            let path = endpoint_of(route, parts);
             span.rename(|| format!("{} {path}", method_word(&parts.method)));
             span.text("http.route", path);
         }
-        let call = Call::new(arguments, &parts.headers, request_id, face, caller_of(&parts));
+        let call = Call::new(arguments, &parts.headers, request_id, face, caller_of(parts));
         let call = Call { span, ..call };
         answer::result(&snapshot.call(route, call).await, manner)
     }

@@ -121,20 +121,20 @@ impl HttpUpstream {
     }
 
     /// Asks one address, and another when nothing could be sent to that one.
-    async fn ask(self, ask: Ask) -> Result<Reply, UpstreamError> {
+    async fn ask(&self, ask: &mut Ask) -> Result<Reply, UpstreamError> {
         let Ask { request, reply_limit_bytes, due, meanwhile, tried, repeatable, ticket, .. } = ask;
-        let UpstreamRequest::Http(mut request) = request else {
+        let UpstreamRequest::Http(request) = request else {
             return Err(UpstreamError::of_another_kind(self.name()));
         };
         let due = due.latest;
         let targets = &self.shared.targets;
-        self.complete(&mut request);
-        let credential = self.credential(&ticket).await?;
-        let mut load = targets.pick(&tried, due).await?;
-        let mut over_others = if repeatable { KEPT_LIMIT } else { 0 };
+        self.complete(request);
+        let credential = self.credential(ticket).await?;
+        let mut load = targets.pick(tried, due).await?;
+        let mut over_others = if *repeatable { KEPT_LIMIT } else { 0 };
         loop {
-            let result = match self.open_at(load.target(), &request, credential.clone(), &ticket).await {
-                Ok(opened) => opened.whole(reply_limit_bytes, meanwhile.as_ref()).await,
+            let result = match self.open_at(load.target(), request, credential.clone(), ticket).await {
+                Ok(opened) => opened.whole(*reply_limit_bytes, meanwhile.as_ref()).await,
                 // A server may close what is kept at any time (RFC 9112, section 9.3.1): that is no failure of it.
                 Err(error) if over_others > 0 && error.is_of_kept_connection() => {
                     over_others -= 1;
@@ -144,9 +144,9 @@ impl HttpUpstream {
                 }
                 Err(error) => Err(error),
             };
-            load.tell(Outcome::of(&result), &ticket);
+            load.tell(Outcome::of(&result), ticket);
             match &result {
-                Err(error) if error.is_before_sending() => match targets.pick_other(&tried, due) {
+                Err(error) if error.is_before_sending() => match targets.pick_other(tried, due) {
                     Some(other) => load = other,
                     None => return result,
                 },
@@ -363,7 +363,8 @@ impl Service<Ask> for HttpUpstream {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, ask: Ask) -> Self::Future {
-        Box::pin(self.clone().ask(ask))
+    fn call(&mut self, mut ask: Ask) -> Self::Future {
+        let upstream = self.clone();
+        Box::pin(async move { upstream.ask(&mut ask).await })
     }
 }

@@ -1,6 +1,9 @@
 //! Headers that belong to one connection and never cross to another.
 
-use http::{HeaderMap, HeaderName, header};
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{self, Entry},
+};
 
 /// Headers of one hop (RFC 9110, section 7.6.1; `Keep-Alive` and `Proxy-Connection` are older). `Trailer` is
 /// not among them: it describes the message.
@@ -17,26 +20,27 @@ static HOP_BY_HOP: [HeaderName; 8] = [
 
 /// Drops the headers of one hop, and those that `Connection` names.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    if headers.contains_key(header::CONNECTION) {
-        let named: Vec<HeaderName> = headers
-            .get_all(header::CONNECTION)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .map(str::trim)
-            // What most messages say names no header that is not dropped anyhow.
-            .filter(|name| !name.eq_ignore_ascii_case("keep-alive") && !name.eq_ignore_ascii_case("close"))
-            .filter_map(|name| name.parse().ok())
-            // A peer that names the framing or the host would change what the message is.
-            .filter(|name| name != header::CONTENT_LENGTH && name != header::HOST)
-            .collect();
-        for name in named {
-            headers.remove(name);
+    if let Entry::Occupied(connection) = headers.entry(header::CONNECTION) {
+        let (_, values) = connection.remove_entry_mult();
+        // What most messages say names no header that is not dropped anyhow.
+        let values = values.filter(|value| value != "keep-alive" && value != "close");
+        for value in values.collect::<Vec<_>>() {
+            remove_named(headers, &value);
         }
     }
     // Looking is quicker than removing.
     let present: Vec<HeaderName> = headers.keys().filter(|name| HOP_BY_HOP.contains(name)).cloned().collect();
     for name in present {
+        headers.remove(name);
+    }
+}
+
+/// Drops the headers that a value of `Connection` names.
+fn remove_named(headers: &mut HeaderMap, value: &HeaderValue) {
+    let names = value.to_str().unwrap_or_default().split(',');
+    let names = names.filter_map(|name| name.trim().parse::<HeaderName>().ok());
+    // A peer that names the framing or the host would change what the message is.
+    for name in names.filter(|name| name != header::CONTENT_LENGTH && name != header::HOST) {
         headers.remove(name);
     }
 }
