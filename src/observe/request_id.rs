@@ -34,10 +34,16 @@ impl RequestId {
     /// A new one.
     pub fn next() -> Self {
         // The seeds of `RandomState` are random, so two replicas count under different names.
-        static PROCESS: LazyLock<u32> =
-            LazyLock::new(|| u32::try_from(RandomState::new().hash_one(0_u8) >> 32).unwrap_or_default());
+        static PROCESS: LazyLock<[u8; 8]> = LazyLock::new(|| hexadecimal(RandomState::new().hash_one(0_u8)));
         static COUNT: AtomicU64 = AtomicU64::new(1);
-        Self(format!("{:08x}-{:x}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed)).into())
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let digits: [u8; 16] = hexadecimal(count);
+        let zeros = (count.leading_zeros() / 4).min(15) as usize;
+        let mut id = [b'-'; 8 + 1 + 16];
+        id[..8].copy_from_slice(&*PROCESS);
+        id[9..25 - zeros].copy_from_slice(&digits[zeros..]);
+        let id = str::from_utf8(&id[..25 - zeros]).expect("digits and a dash are ASCII");
+        Self(id.into())
     }
 
     /// The client's own, when its header holds one that is fit for a log, or else a new one.
@@ -65,6 +71,16 @@ impl RequestId {
     }
 }
 
+/// The last `N` digits of a number.
+fn hexadecimal<const N: usize>(mut number: u64) -> [u8; N] {
+    let mut digits = [b'0'; N];
+    for digit in digits.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[(number & 0xf) as usize];
+        number >>= 4;
+    }
+    digits
+}
+
 impl FromStr for RequestId {
     type Err = RequestIdError;
 
@@ -90,6 +106,11 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(first.header_value(), first.as_str());
         assert_eq!(first.as_str().parse(), Ok(first.clone()));
+        let (process, count) = first.as_str().split_once('-').unwrap();
+        assert_eq!(process.len(), 8);
+        assert_eq!(second.as_str().split_once('-').unwrap().0, process);
+        assert_ne!(count.as_bytes()[0], b'0', "{first:?}");
+        assert!(u64::from_str_radix(process, 16).is_ok() && u64::from_str_radix(count, 16).is_ok());
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn is_harmless(line: &str) -> bool {
 
 /// Writes a line without its end; whether it is all of it.
 fn write_line(event: &Event<'_>, line: &mut String) -> Result<bool, fmt::Error> {
-    write_time(SystemTime::now(), line)?;
+    write_time(SystemTime::now(), line);
     line.push_str(match *event.metadata().level() {
         Level::ERROR => " ERROR ",
         Level::WARN => "  WARN ",
@@ -83,7 +83,7 @@ fn write_line(event: &Event<'_>, line: &mut String) -> Result<bool, fmt::Error> 
 }
 
 /// A time in UTC as `2026-11-21T23:36:47.647162Z`.
-fn write_time(time: SystemTime, line: &mut String) -> fmt::Result {
+fn write_time(time: SystemTime, line: &mut String) {
     thread_local! {
         /// The last second that was written down.
         static SECOND: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
@@ -98,8 +98,23 @@ fn write_time(time: SystemTime, line: &mut String) -> fmt::Result {
             text.push_str(timestamp.trim_end_matches('Z'));
         }
         line.push_str(text);
-        write!(line, ".{:06}Z", since.subsec_micros())
-    })
+        line.push('.');
+        push_number(u64::from(since.subsec_micros()), 6, line);
+        line.push('Z');
+    });
+}
+
+/// Writes a number with this many digits at least, without the machinery of formats.
+fn push_number(mut number: u64, least: usize, line: &mut String) {
+    /// As many as the greatest number has.
+    const MOST: usize = 20;
+    let (mut digits, mut first) = ([b'0'; MOST], MOST);
+    while number > 0 || MOST - first < least {
+        first -= 1;
+        digits[first] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    line.push_str(str::from_utf8(&digits[first..]).expect("digits are ASCII"));
 }
 
 struct Fields<'a> {
@@ -145,6 +160,12 @@ impl Visit for Fields<'_> {
             self.line.push('"');
             self.line.push_str(value);
             self.line.push('"');
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if self.name(field) {
+            push_number(value, 1, self.line);
         }
     }
 
@@ -204,7 +225,7 @@ mod tests {
         let cause = io::Error::other(io::Error::other("cause"));
         info!(error = &cause as &dyn std::error::Error, "failed");
         tracing::info_span!("inside", n = 1).in_scope(|| info!("within"));
-        info!(big = u128::MAX, wide = ?Duration::from_millis(5), empty = "");
+        info!(none = 0_u64, ten = 10_u32, most = u64::MAX, big = u128::MAX, wide = ?Duration::from_millis(5), empty = "");
     }
 
     #[test]
@@ -219,7 +240,7 @@ mod tests {
         let written = |seconds, micros| {
             let mut line = String::new();
             let time = UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(micros);
-            write_time(time, &mut line).unwrap();
+            write_time(time, &mut line);
             line
         };
         assert_eq!(written(0, 0), "1970-01-01T00:00:00.000000Z");

@@ -37,6 +37,9 @@ pub struct Reply {
     pub beside: Option<Box<Exit>>,
 }
 
+/// What most replies say, which needs no parser.
+const USUAL_MEDIA_TYPES: [&str; 3] = ["application/json", "text/plain", "text/html"];
+
 /// What a token is made of (RFC 9110, section 5.6.2).
 const TOKEN: [bool; 256] = {
     let bytes = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -59,7 +62,11 @@ impl Reply {
     pub fn media_type(&self) -> Option<Cow<'_, str>> {
         /// Longer than any that is registered (RFC 6838, section 4.2).
         const LONGEST_BYTES: usize = 255;
-        let value = self.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+        let value = self.headers.get(header::CONTENT_TYPE)?;
+        if let Some(usual) = USUAL_MEDIA_TYPES.iter().find(|usual| value == **usual) {
+            return Some((*usual).into());
+        }
+        let value = value.to_str().ok()?;
         let essence = value.split(';').next()?.trim();
         let is_token = |part: &str| !part.is_empty() && part.bytes().all(|byte| TOKEN[usize::from(byte)]);
         let (kind, subtype) = essence.split_once('/')?;
@@ -72,8 +79,11 @@ impl Reply {
 
     /// The `charset` parameter of `Content-Type`, without quotes.
     pub fn charset(&self) -> Option<&str> {
-        let value = self.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-        value.split(';').skip(1).find_map(|parameter| {
+        let value = self.headers.get(header::CONTENT_TYPE)?;
+        if !value.as_bytes().contains(&b';') {
+            return None;
+        }
+        value.to_str().ok()?.split(';').skip(1).find_map(|parameter| {
             let (name, value) = parameter.split_once('=')?;
             name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"'))
         })
