@@ -25,6 +25,8 @@ down() {
 
 up compose.yaml
 answers "compose: a call reaches the old server, by its name in DNS" "$(called http://127.0.0.1:8080 nginx_status)"
+sed -i 's/title: nginx connections/title: edited/' "$work/context/config/nginx-stub-status.yaml"
+until_it_says "compose: a file that was edited is in force" http://127.0.0.1:8080/tools '"title":"edited"'
 may_do_nothing compose "$(podman ps --format '{{.Names}}' --filter name=glossator)"
 down compose.yaml
 
@@ -58,6 +60,11 @@ for name in "${replicas[@]}"; do
     else
         fail "compose-replicas: $name has the store" "$(cat "$work/$name.log")"
     fi
+done
+sed -i 's/title: nginx connections/title: edited/' "$work/context/deploy/replicas/nginx-status.yaml"
+for number in 1 2 3; do
+    until_it_says "compose-replicas: a file that was edited is in force, at an answer in turn ($number)" \
+        http://127.0.0.1:8080/tools '"title":"edited"'
 done
 may_do_nothing compose-replicas "${replicas[0]}"
 down compose-replicas.yaml

@@ -153,3 +153,17 @@ answers() {
 called() {
     curl -s --max-time 10 -X POST -H "${3:-Host: localhost:8080}" -H 'Content-Type: application/json' -d '{}' "$1/tools/$2"
 }
+
+# until_it_says NAME URL WORDS: what is in force is seen within a while.
+until_it_says() {
+    local answer
+    for _ in $(seq 150); do
+        answer=$(curl -s --max-time 5 "$2" || true)
+        if grep -q "$3" <<<"$answer"; then
+            pass "$1"
+            return
+        fi
+        sleep 0.1
+    done
+    fail "$1" "$answer"
+}

@@ -28,15 +28,11 @@ mkdir -p "$work/nginx" "$work/etc"
     echo "}"
 } >"$work/nginx/nginx.conf"
 start nginx "$(command -v nginx || echo /usr/sbin/nginx)" -p "$work/nginx" -e stderr -c "$work/nginx/nginx.conf"
-cp "$root/config/nginx-stub-status.yaml" "$work/etc/glossator.yaml"
-cat >>"$work/etc/glossator.yaml" <<'EOF'
-  slow: { description: Takes four seconds., request: GET slow/ }
-EOF
-sed -i 's|^upstreams:|&\n  slow: http://host.containers.internal:8082|' "$work/etc/glossator.yaml"
+cp "$root/config/nginx-stub-status.yaml" "$work/etc/"
 
-# The command in the Containerfile's comment, but for the file, which has one route more.
+# The command in the Containerfile's comment, but for the folder.
 command=$(sed -n '/^#     podman run/,/^#$/s/^# *//p' "$root/deploy/Containerfile" | sed 's/\\$//' | tr '\n' ' ')
-command=${command/.\/config\/nginx-stub-status.yaml/$work\/etc\/glossator.yaml}
+command=${command/.\/routes/$work\/etc}
 say "image: ${command/ -p/ -d --name image -p}"
 read -ra words <<<"${command/ --rm/ -d --name image}"
 if "${words[@]}" >"$work/image-run.log" 2>&1; then
@@ -58,6 +54,11 @@ if podman exec image sh -c true >"$work/exec.log" 2>&1; then
 else
     pass "image: there is no shell in it"
 fi
+
+# As an editor leaves it: another file in the place of the old one.
+sed -i '$a\  slow: { description: Takes four seconds., request: GET slow/ }' "$work/etc/nginx-stub-status.yaml"
+sed -i 's|^upstreams:|&\n  slow: http://host.containers.internal:8082|' "$work/etc/nginx-stub-status.yaml"
+until_it_says "image: a file that was edited is in force" http://127.0.0.1:8080/tools '"slow"'
 
 called http://127.0.0.1:8080 slow >"$work/slow.answer" &
 call=$!

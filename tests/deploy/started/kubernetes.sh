@@ -29,15 +29,6 @@ play() {
     done
 }
 
-# until_it_says URL WORDS: what is in force is seen within a while.
-until_it_says() {
-    for _ in $(seq 150); do
-        if curl -s --max-time 5 "$1" | grep -q "$2"; then return; fi
-        sleep 0.1
-    done
-    return 1
-}
-
 # -- The manifest: a sidecar, twice
 play kubernetes "$root/deploy/kubernetes.yaml" 10.89.7.11 10.89.7.12
 for address in 10.89.7.11 10.89.7.12; do
@@ -53,17 +44,9 @@ equal "kubernetes: nobody reaches the legacy server but by glossator" 000 \
 config=$work/kubernetes/1/config
 sed 's|^upstreams:|&\n  slow: http://10.89.7.1:8082|; $a\  slow: { description: Takes four seconds., request: GET slow/ }' \
     "$config/glossator.yaml" | kubelet swap "$config" glossator.yaml
-if until_it_says http://10.89.7.11:9901/routes '"slow"'; then
-    pass "kubernetes: a changed ConfigMap is in force"
-else
-    fail "kubernetes: a changed ConfigMap is in force" "$(podman logs status-1-glossator 2>&1)"
-fi
+until_it_says "kubernetes: a changed ConfigMap is in force" http://10.89.7.11:9901/routes '"slow"'
 echo 'routes: [' | kubelet swap "$config" glossator.yaml
-if until_it_says http://10.89.7.11:9901/metrics '^glossator_configuration_good 0'; then
-    pass "kubernetes: a bad one shows in the metrics"
-else
-    fail "kubernetes: a bad one shows in the metrics" "$(curl -s http://10.89.7.11:9901/metrics | grep configuration)"
-fi
+until_it_says "kubernetes: a bad one shows in the metrics" http://10.89.7.11:9901/metrics '^glossator_configuration_good 0'
 answers "kubernetes: and the old one goes on" "$(called http://10.89.7.11:8080 nginx_status "Host: status")"
 
 called http://10.89.7.11:8080 slow "Host: status" >"$work/slow.answer" &
@@ -116,11 +99,7 @@ for address in 10.89.7.31 10.89.7.32; do
         *'"sky"'*) pass "helm, standalone: $address reaches its server by its name in the cluster" ;;
         *) fail "helm, standalone: $address reaches its server by its name in the cluster" "$answer" ;;
     esac
-    if until_it_says "http://$address:9901/metrics" '^glossator_shared_store_up 1'; then
-        pass "helm, standalone: $address has the store, by the password of its Secret"
-    else
-        fail "helm, standalone: $address has the store, by the password of its Secret" "$(podman logs weather-glossator-1-glossator 2>&1)"
-    fi
+    until_it_says "helm, standalone: $address has the store, by the password of its Secret" "http://$address:9901/metrics" '^glossator_shared_store_up 1'
 done
 # mcp ADDRESS SESSION MESSAGE: as a client of an older revision does.
 mcp() {
