@@ -14,7 +14,7 @@ use crate::observe::log;
 /// A future that is ready on the first SIGTERM or Ctrl-C after this call.
 ///
 /// Who stopped the program once has said so: a second signal ends the process at once, and so does the first
-/// when the process is still there `patience` later. What comes [`TOGETHER`] with the first is no second one.
+/// when the process is still there `patience` later. What comes together with the first is no second one.
 ///
 /// # Errors
 ///
