@@ -5,6 +5,9 @@ use wide::u8x16;
 /// As many bytes as a word has bits.
 pub(super) const BLOCK: usize = 64;
 
+/// The one before the space.
+const LAST_CONTROL: u8 = 0x1f;
+
 /// What is looked at together.
 pub(super) type Block = [u8; BLOCK];
 
@@ -15,8 +18,8 @@ pub(super) struct Marks {
     pub(super) backslashes: u64,
     /// What is below a space.
     pub(super) controls: u64,
-    /// Spaces, tabs and ends of lines.
-    pub(super) spaces: u64,
+    /// Spaces, and what is below.
+    pub(super) blanks: u64,
     /// Brackets, braces, colons and commas.
     pub(super) structure: u64,
 }
@@ -27,8 +30,8 @@ pub(super) fn marks(block: &Block) -> Marks {
     Marks {
         quotes: bits(block, |lane| is(lane, b'"')),
         backslashes: bits(block, |lane| is(lane, b'\\')),
-        controls: bits(block, is_control),
-        spaces: bits(block, |lane| is(lane, b' ') | is(lane, b'\n') | is(lane, b'\r') | is(lane, b'\t')),
+        controls: bits(block, |lane| is_at_most(lane, LAST_CONTROL)),
+        blanks: bits(block, |lane| is_at_most(lane, b' ')),
         structure: bits(block, |lane| {
             // Both kinds of brackets differ by one bit alone.
             let curly = lane | u8x16::splat(b'[' ^ b'{');
@@ -40,7 +43,13 @@ pub(super) fn marks(block: &Block) -> Marks {
 /// A bit for each byte of a block that is not written as it is inside of a JSON string.
 #[inline]
 pub(super) fn unplain(block: &Block) -> u64 {
-    bits(block, |lane| is(lane, b'"') | is(lane, b'\\') | is_control(lane))
+    bits(block, |lane| is(lane, b'"') | is(lane, b'\\') | is_at_most(lane, LAST_CONTROL))
+}
+
+/// The control characters that may stand between the parts of a document.
+#[inline]
+pub(super) fn line_spaces(block: &Block) -> u64 {
+    bits(block, |lane| is(lane, b'\n') | is(lane, b'\r') | is(lane, b'\t'))
 }
 
 #[inline]
@@ -49,8 +58,8 @@ fn is(lane: u8x16, byte: u8) -> u8x16 {
 }
 
 #[inline]
-fn is_control(lane: u8x16) -> u8x16 {
-    lane.min(u8x16::splat(0x1f)).simd_eq(lane)
+fn is_at_most(lane: u8x16, byte: u8) -> u8x16 {
+    lane.min(u8x16::splat(byte)).simd_eq(lane)
 }
 
 /// The bits of what comes of sixteen bytes at a time.
@@ -67,16 +76,18 @@ mod tests {
 
     use super::*;
 
+    fn bits_of(block: &Block, is: fn(u8) -> bool) -> u64 {
+        block.iter().enumerate().fold(0, |word, (index, byte)| word | u64::from(is(*byte)) << index)
+    }
+
     /// What a byte is, said plainly.
     fn marks_of(block: &Block) -> Marks {
-        let bits = |is: fn(u8) -> bool| {
-            block.iter().enumerate().fold(0, |word, (index, byte)| word | u64::from(is(*byte)) << index)
-        };
+        let bits = |is| bits_of(block, is);
         Marks {
             quotes: bits(|byte| byte == b'"'),
             backslashes: bits(|byte| byte == b'\\'),
             controls: bits(|byte| byte < 0x20),
-            spaces: bits(|byte| b" \t\r\n".contains(&byte)),
+            blanks: bits(|byte| byte <= b' '),
             structure: bits(|byte| b"[]{}:,".contains(&byte)),
         }
     }
@@ -87,6 +98,7 @@ mod tests {
             let block: Block = block.map(u16::to_le_bytes).concat().try_into().unwrap();
             let expected = marks_of(&block);
             prop_assert_eq!(marks(&block), expected);
+            prop_assert_eq!(line_spaces(&block), expected.controls & bits_of(&block, |byte| b"\t\r\n".contains(&byte)));
             prop_assert_eq!(unplain(&block), expected.quotes | expected.backslashes | expected.controls);
         }
     }

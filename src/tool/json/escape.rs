@@ -19,60 +19,56 @@ const ESCAPES: [u8; 256] = {
     escapes
 };
 
-/// How much is written before the room for more is made.
-const CHUNK: usize = 16 * BLOCK;
-
-/// As long as the longest escape: `\\u001f`.
-const LONGEST: usize = 6;
-
 /// How much is copied at once of what is plain between two escapes; as constant lengths are copied without a call.
 const STRIDE: usize = 16;
+
+/// Room for a block in which every byte is written as `\\u001f`, and a power of two, so that no place in it has to be checked.
+const ROOM: usize = 512;
 
 /// Writes text as the inside of a JSON string.
 ///
 /// JSON inside of JSON, which is what most of it is, has an escape every few bytes. So where they are is found for a
 /// block at a time, without a branch, and what is between them is copied in strides.
 pub(in crate::tool) fn escape(text: &str, out: &mut Vec<u8>) {
-    for chunk in text.as_bytes().chunks(CHUNK) {
-        let before = out.len();
-        out.resize(before + LONGEST * chunk.len() + BLOCK + STRIDE, 0);
-        let mut room = Room { bytes: &mut out[before..], length: 0 };
-        let mut rest = chunk;
-        while let Some(padded) = rest.first_chunk() {
-            room.write(padded, BLOCK);
-            rest = &rest[BLOCK..];
-        }
+    let mut written = Written { bytes: [0; ROOM + STRIDE], length: 0 };
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
         // What has no stride behind it is given one.
-        while !rest.is_empty() {
-            let (block, left) = rest.split_at(rest.len().min(BLOCK));
-            let mut padded = [b' '; BLOCK + STRIDE];
-            padded[..block.len()].copy_from_slice(block);
-            room.write(&padded, block.len());
-            rest = left;
+        let mut last = [b' '; BLOCK + STRIDE];
+        let length = rest.len().min(BLOCK);
+        let padded = rest.first_chunk().unwrap_or_else(|| {
+            last[..length].copy_from_slice(&rest[..length]);
+            &last
+        });
+        let (block, _) = padded.split_first_chunk().expect("a block is shorter");
+        match unplain(block) {
+            0 => out.extend_from_slice(&padded[..length]),
+            marks => {
+                written.write(padded, marks, length);
+                out.extend_from_slice(&written.bytes[..written.length]);
+            }
         }
-        let written = room.length;
-        out.truncate(before + written);
+        rest = &rest[length..];
     }
 }
 
-/// Where a chunk is written: six times as long, and more than a stride longer.
-struct Room<'a> {
-    bytes: &'a mut [u8],
+/// What is written of one block.
+struct Written {
+    bytes: [u8; ROOM + STRIDE],
     length: usize,
 }
 
-impl Room<'_> {
-    /// Writes the first `length` bytes of a block.
+impl Written {
+    /// Writes the first `length` bytes of a block, of which those marked are escaped.
     #[inline]
-    fn write(&mut self, padded: &[u8; BLOCK + STRIDE], length: usize) {
-        let (block, _) = padded.split_first_chunk().expect("a block is shorter");
-        let mut marks = unplain(block);
+    fn write(&mut self, padded: &[u8; BLOCK + STRIDE], mut marks: u64, length: usize) {
+        self.length = 0;
         let mut plain = 0;
         while marks != 0 {
             let mark = marks.trailing_zeros() as usize;
             marks &= marks - 1;
             self.copy(padded, plain, mark);
-            let byte = padded[mark];
+            let byte = padded[mark % BLOCK];
             match ESCAPES[usize::from(byte)] {
                 b'u' => {
                     let digits = b"0123456789abcdef";
@@ -89,18 +85,21 @@ impl Room<'_> {
     /// Writes what is between two places of a block, and perhaps more behind it, where the next is written.
     #[inline]
     fn copy(&mut self, padded: &[u8; BLOCK + STRIDE], from: usize, to: usize) {
-        if to - from <= STRIDE {
-            self.bytes[self.length..][..STRIDE].copy_from_slice(&padded[from..][..STRIDE]);
-        } else {
-            // Mostly the whole of it.
-            self.bytes[self.length..][..to - from].copy_from_slice(&padded[from..to]);
+        let (mut from, mut length) = (from, self.length);
+        self.length += to.saturating_sub(from);
+        loop {
+            let stride = &padded[from % BLOCK..][..STRIDE];
+            self.bytes[length % ROOM..][..STRIDE].copy_from_slice(stride);
+            (from, length) = (from + STRIDE, length + STRIDE);
+            if from >= to {
+                break;
+            }
         }
-        self.length += to - from;
     }
 
     #[inline]
     fn put<const N: usize>(&mut self, escape: &[u8; N]) {
-        self.bytes[self.length..][..N].copy_from_slice(escape);
+        self.bytes[self.length % ROOM..][..N].copy_from_slice(escape);
         self.length += N;
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     JSON_DEPTH_LIMIT,
-    block::{BLOCK, Block, Marks, marks},
+    block::{BLOCK, Marks, line_spaces, marks},
 };
 
 /// What a document holds.
@@ -56,56 +56,164 @@ pub(super) enum Flaw {
 
 /// Goes over a document, with white space round it or none; that it is UTF-8 is known.
 ///
-/// Of 64 bytes at a time it finds which are in strings and where tokens begin, without a branch; then a table says of
-/// each token whether it may stand there.
+/// Where tokens begin is found for 64 bytes at a time, without a branch; what may follow on what is where in this function
+/// we are.
 pub(super) fn scan(json: &str) -> Result<Counts, Flaw> {
-    let bytes = json.as_bytes();
-    let (mut strings, mut grammar) = (Strings::default(), Grammar::default());
-    let (blocks, rest) = bytes.as_chunks::<BLOCK>();
-    for (index, block) in blocks.iter().enumerate() {
-        scan_block(bytes, index * BLOCK, block, &mut strings, &mut grammar)?;
-    }
-    if !rest.is_empty() {
-        let mut last = [b' '; BLOCK];
-        last[..rest.len()].copy_from_slice(rest);
-        scan_block(bytes, blocks.len() * BLOCK, &last, &mut strings, &mut grammar)?;
-    }
-    if strings.inside { Err(Flaw::Grammar) } else { grammar.counts() }
-}
-
-#[inline]
-fn scan_block(
-    bytes: &[u8],
-    first: usize,
-    block: &Block,
-    strings: &mut Strings,
-    grammar: &mut Grammar,
-) -> Result<(), Flaw> {
-    let marks = marks(block);
-    let found = strings.find(&marks);
-    if marks.controls & (found.inside | !marks.spaces) != 0 {
-        return Err(Flaw::Grammar);
-    }
-    for at in ones(found.escapes) {
-        strings.escape(bytes, first + at)?;
-    }
-    for at in ones(found.tokens) {
-        grammar.take(bytes, first + at, block[at % BLOCK])?;
-    }
-    Ok(())
-}
-
-/// The places of a word's bits, lowest first.
-#[inline]
-fn ones(mut word: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let at = word.trailing_zeros() as usize;
-        if word == 0 {
-            return None;
+    let mut tokens = Tokens::of(json.as_bytes());
+    let mut counts = Counts::default();
+    // Of each array or object that is open, whether it is an object: the innermost is the lowest bit.
+    let (mut open, mut depth) = (0_u128, 0_usize);
+    let mut at = tokens.next();
+    'value: loop {
+        // Here a value begins.
+        counts.values += 1;
+        match tokens.byte(at) {
+            b'"' => at = tokens.next(),
+            bracket @ (b'{' | b'[') => {
+                depth += 1;
+                if depth > JSON_DEPTH_LIMIT {
+                    return Err(Flaw::Depth(at));
+                }
+                let is_object = bracket == b'{';
+                open = open << 1 | u128::from(is_object);
+                at = tokens.next();
+                match tokens.byte(at) {
+                    b'}' if is_object => {}
+                    b']' if !is_object => {}
+                    _ if is_object => {
+                        counts.members += 1;
+                        at = tokens.after_name(at)?;
+                        continue;
+                    }
+                    _ => continue,
+                }
+            }
+            _ if is_scalar(tokens.bytes, at) => at = tokens.next(),
+            _ => return Err(tokens.flaw()),
         }
-        word &= word - 1;
-        Some(at)
-    })
+        // Here a value has ended, or a closing bracket stands.
+        while depth > 0 {
+            let is_object = open & 1 == 1;
+            match tokens.byte(at) {
+                b',' => {
+                    at = tokens.next();
+                    if is_object {
+                        counts.members += 1;
+                        at = tokens.after_name(at)?;
+                    }
+                    continue 'value;
+                }
+                b'}' if is_object => {}
+                b']' if !is_object => {}
+                _ => return Err(tokens.flaw()),
+            }
+            depth -= 1;
+            open >>= 1;
+            at = tokens.next();
+        }
+        return if tokens.have_ended_well(at) { Ok(counts) } else { Err(tokens.flaw()) };
+    }
+}
+
+/// The tokens of a document, one after the other.
+struct Tokens<'a> {
+    bytes: &'a [u8],
+    /// Where the block begins that is being looked at, …
+    first: usize,
+    /// … and where in it those tokens begin that were not taken yet.
+    left: u64,
+    strings: Strings,
+    /// What is wrong with a string, or beside one. The document ends there.
+    flaw: Option<Flaw>,
+}
+
+impl<'a> Tokens<'a> {
+    fn of(bytes: &'a [u8]) -> Self {
+        let first = 0_usize.wrapping_sub(BLOCK);
+        Self { bytes, first, left: 0, strings: Strings::default(), flaw: None }
+    }
+
+    /// What stands at a place; nothing that any token has, where the document has ended.
+    #[inline]
+    fn byte(&self, at: usize) -> u8 {
+        self.bytes.get(at).copied().unwrap_or_default()
+    }
+
+    /// Where the next token begins: a bracket, a brace, a colon, a comma, a string, or anything else outside of strings.
+    /// The end of the document where there is none.
+    #[inline]
+    fn next(&mut self) -> usize {
+        if self.left == 0 {
+            self.look_on();
+        }
+        let at = self.left.trailing_zeros() as usize;
+        self.left &= self.left - 1;
+        self.first + at
+    }
+
+    /// Where the value begins whose name begins at a place.
+    #[inline]
+    fn after_name(&mut self, name: usize) -> Result<usize, Flaw> {
+        let colon = self.next();
+        match (self.byte(name), self.byte(colon)) {
+            (b'"', b':') => Ok(self.next()),
+            _ => Err(self.flaw()),
+        }
+    }
+
+    /// Whether the document ends at a place, and nothing is wrong with its strings.
+    fn have_ended_well(&self, at: usize) -> bool {
+        at == self.bytes.len() && self.flaw.is_none() && !self.strings.inside
+    }
+
+    /// What is wrong, where a token stands that must not.
+    fn flaw(&self) -> Flaw {
+        self.flaw.unwrap_or(Flaw::Grammar)
+    }
+
+    /// Goes to the next block in which a token begins. The end of the document is one, and behind it there is always
+    /// another.
+    #[inline(never)]
+    fn look_on(&mut self) {
+        while self.left == 0 {
+            self.first = self.first.wrapping_add(BLOCK);
+            match self.look() {
+                Some(Ok(found)) => self.left = found,
+                Some(Err(flaw)) => self.end(Some(flaw)),
+                None => self.end(None),
+            }
+        }
+    }
+
+    fn end(&mut self, flaw: Option<Flaw>) {
+        self.flaw = self.flaw.or(flaw);
+        (self.first, self.left) = (self.bytes.len(), 1);
+    }
+
+    /// Where tokens begin in a block, whose strings are found to be good. `None` behind the last one.
+    #[inline]
+    fn look(&mut self) -> Option<Result<u64, Flaw>> {
+        let rest = self.bytes.get(self.first..).filter(|rest| !rest.is_empty())?;
+        let mut last = [b' '; BLOCK];
+        let block = rest.first_chunk().unwrap_or_else(|| {
+            last[..rest.len()].copy_from_slice(rest);
+            &last
+        });
+        let marks = marks(block);
+        let found = self.strings.find(&marks);
+        if marks.controls != 0 && marks.controls & (found.inside | !line_spaces(block)) != 0 {
+            return Some(Err(Flaw::Grammar));
+        }
+        let mut escapes = found.escapes;
+        while escapes != 0 {
+            let at = self.first + escapes.trailing_zeros() as usize;
+            if let Err(flaw) = self.strings.escape(self.bytes, at) {
+                return Some(Err(flaw));
+            }
+            escapes &= escapes - 1;
+        }
+        Some(Ok(found.tokens))
+    }
 }
 
 /// Where strings are, from one block to the next.
@@ -138,7 +246,7 @@ impl Strings {
         let quotes = marks.quotes & !escaped;
         let inside = parity(quotes) ^ 0_u64.wrapping_sub(self.inside.into());
         self.inside = inside >> 63 == 1;
-        let scalars = !(marks.structure | marks.spaces | marks.quotes | inside);
+        let scalars = !(marks.structure | marks.blanks | marks.quotes | inside);
         let scalars_begin = scalars & !(scalars << 1 | u64::from(self.scalar));
         self.scalar = scalars >> 63 == 1;
         Found {
@@ -205,157 +313,27 @@ fn unit(bytes: &[u8], at: usize) -> Result<u32, Flaw> {
     })
 }
 
-/// Which token may follow which.
-struct Grammar {
-    state: u8,
-    /// Of each list or object that is open, whether it is an object: the innermost is the lowest bit.
-    open: u128,
-    depth: usize,
-    /// How many tokens of each kind there were.
-    tally: [usize; KINDS],
-}
-
-impl Default for Grammar {
-    fn default() -> Self {
-        Self { state: DOCUMENT, open: 0, depth: 0, tally: [0; KINDS] }
-    }
-}
-
-impl Grammar {
-    /// Takes the token that begins at a place with this byte. What stands where it must not shows at the latest in
-    /// [`counts`](Self::counts).
-    #[inline]
-    fn take(&mut self, bytes: &[u8], at: usize, byte: u8) -> Result<(), Flaw> {
-        let kind = KIND[usize::from(byte)];
-        self.tally[usize::from(kind) % KINDS] += 1;
-        let next = NEXT[usize::from(self.state) % STATES][usize::from(kind) % KINDS];
-        self.state = match kind {
-            QUOTE | COLON | COMMA => next,
-            SCALAR => {
-                scalar(bytes, at)?;
-                next
-            }
-            OPEN_LIST | OPEN_OBJECT => {
-                self.depth += 1;
-                if self.depth > JSON_DEPTH_LIMIT {
-                    return Err(Flaw::Depth(at));
-                }
-                self.open = self.open << 1 | u128::from(kind == OPEN_OBJECT);
-                next
-            }
-            _ if next == WRONG => return Err(Flaw::Grammar),
-            _ => {
-                self.depth -= 1;
-                self.open >>= 1;
-                match (self.depth, self.open & 1) {
-                    (0, _) => AFTER_DOCUMENT,
-                    (_, 0) => AFTER_ITEM,
-                    (..) => AFTER_MEMBER,
-                }
-            }
-        };
-        Ok(())
-    }
-
-    /// What there was in the document, which has ended.
-    fn counts(&self) -> Result<Counts, Flaw> {
-        let of = |kind: u8| self.tally[usize::from(kind)];
-        // Each name has a colon, and is no value.
-        let members = of(COLON);
-        match self.state {
-            AFTER_DOCUMENT => Ok(Counts {
-                members,
-                values: of(QUOTE) + of(SCALAR) + of(OPEN_LIST) + of(OPEN_OBJECT) - members,
-            }),
-            _ => Err(Flaw::Grammar),
-        }
-    }
-}
-
-// Kinds of tokens. What is no other kind is a number, a literal, or wrong.
-const QUOTE: u8 = 0;
-const COLON: u8 = 1;
-const COMMA: u8 = 2;
-const SCALAR: u8 = 3;
-const OPEN_LIST: u8 = 4;
-const OPEN_OBJECT: u8 = 5;
-const CLOSE_LIST: u8 = 6;
-const CLOSE_OBJECT: u8 = 7;
-const KINDS: usize = 8;
-
-const KIND: [u8; 256] = {
-    let mut kinds = [SCALAR; 256];
-    kinds[b'"' as usize] = QUOTE;
-    kinds[b':' as usize] = COLON;
-    kinds[b',' as usize] = COMMA;
-    kinds[b'[' as usize] = OPEN_LIST;
-    kinds[b'{' as usize] = OPEN_OBJECT;
-    kinds[b']' as usize] = CLOSE_LIST;
-    kinds[b'}' as usize] = CLOSE_OBJECT;
-    kinds
-};
-
-// What comes next: the document, …
-const DOCUMENT: u8 = 0;
-const AFTER_DOCUMENT: u8 = 1;
-// … an item, or the end of the list where there is none yet, …
-const FIRST_ITEM: u8 = 2;
-const ITEM: u8 = 3;
-const AFTER_ITEM: u8 = 4;
-// … a name, or the end of the object where there is none yet, its colon, its value.
-const FIRST_NAME: u8 = 5;
-const NAME: u8 = 6;
-const AFTER_NAME: u8 = 7;
-const MEMBER: u8 = 8;
-const AFTER_MEMBER: u8 = 9;
-/// Nothing: what was there should not have been.
-const WRONG: u8 = 10;
-const STATES: usize = 16;
-
-/// What comes after a token of a kind. Of what closes a list or an object only whether it may.
-const NEXT: [[u8; KINDS]; STATES] = {
-    let mut next = [[WRONG; KINDS]; STATES];
-    let values =
-        [(DOCUMENT, AFTER_DOCUMENT), (FIRST_ITEM, AFTER_ITEM), (ITEM, AFTER_ITEM), (MEMBER, AFTER_MEMBER)];
-    let mut index = 0;
-    while index < values.len() {
-        let (before, after) = values[index];
-        next[before as usize][QUOTE as usize] = after;
-        next[before as usize][SCALAR as usize] = after;
-        next[before as usize][OPEN_LIST as usize] = FIRST_ITEM;
-        next[before as usize][OPEN_OBJECT as usize] = FIRST_NAME;
-        index += 1;
-    }
-    next[FIRST_NAME as usize][QUOTE as usize] = AFTER_NAME;
-    next[NAME as usize][QUOTE as usize] = AFTER_NAME;
-    next[AFTER_NAME as usize][COLON as usize] = MEMBER;
-    next[AFTER_ITEM as usize][COMMA as usize] = ITEM;
-    next[AFTER_MEMBER as usize][COMMA as usize] = NAME;
-    next[FIRST_ITEM as usize][CLOSE_LIST as usize] = AFTER_ITEM;
-    next[AFTER_ITEM as usize][CLOSE_LIST as usize] = AFTER_ITEM;
-    next[FIRST_NAME as usize][CLOSE_OBJECT as usize] = AFTER_MEMBER;
-    next[AFTER_MEMBER as usize][CLOSE_OBJECT as usize] = AFTER_MEMBER;
-    next
-};
-
 /// Whether a number or a literal stands at a place, and ends where another token or white space begins.
 #[inline]
-fn scalar(bytes: &[u8], at: usize) -> Result<(), Flaw> {
+fn is_scalar(bytes: &[u8], at: usize) -> bool {
     let rest = bytes.get(at..).unwrap_or_default();
     let length = match rest.first() {
-        Some(b'-' | b'0'..=b'9') => number(rest)?,
-        Some(b't') if rest.starts_with(b"true") => 4,
-        Some(b'f') if rest.starts_with(b"false") => 5,
-        Some(b'n') if rest.starts_with(b"null") => 4,
-        _ => return Err(Flaw::Grammar),
+        Some(b'-' | b'0'..=b'9') => number(rest),
+        Some(b't') if rest.starts_with(b"true") => Some(4),
+        Some(b'f') if rest.starts_with(b"false") => Some(5),
+        Some(b'n') if rest.starts_with(b"null") => Some(4),
+        _ => None,
     };
-    let ends = |byte: &u8| KIND[usize::from(*byte)] != SCALAR || matches!(byte, b' ' | b'\n' | b'\t' | b'\r');
-    if rest.get(length).is_none_or(ends) { Ok(()) } else { Err(Flaw::Grammar) }
+    let Some(length) = length else { return false };
+    match rest.get(length) {
+        None | Some(b',' | b'}' | b']' | b':' | b'{' | b'[' | b'"' | b' ' | b'\n' | b'\t' | b'\r') => true,
+        Some(_) => false,
+    }
 }
 
 /// How long the number is that a text begins with.
 #[inline]
-fn number(text: &[u8]) -> Result<usize, Flaw> {
+fn number(text: &[u8]) -> Option<usize> {
     let next = |at: usize| text.get(at).copied();
     let mut at = usize::from(next(0) == Some(b'-'));
     // No digit follows a zero.
@@ -367,17 +345,17 @@ fn number(text: &[u8]) -> Result<usize, Flaw> {
         let sign = matches!(next(at + 1), Some(b'+' | b'-'));
         at = digits(text, at + 1 + usize::from(sign))?;
     }
-    Ok(at)
+    Some(at)
 }
 
 /// Where the digits end that stand at a place, one at least.
 #[inline]
-fn digits(text: &[u8], first: usize) -> Result<usize, Flaw> {
+fn digits(text: &[u8], first: usize) -> Option<usize> {
     let mut at = first;
     while let Some(b'0'..=b'9') = text.get(at) {
         at += 1;
     }
-    if at > first { Ok(at) } else { Err(Flaw::Grammar) }
+    (at > first).then_some(at)
 }
 
 #[cfg(test)]
