@@ -23,6 +23,8 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+#[cfg(target_os = "linux")]
+use socket2::SockRef;
 use tokio::{net::TcpStream, sync::watch, time::timeout};
 use tracing::debug;
 
@@ -48,6 +50,11 @@ const READ_BUFFER_BYTES: usize = HEAD_LIMIT_BYTES;
 
 /// How long a handshake of TLS may take, and what was written to be gone when a connection is left.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How much of an answer the system has ahead of what it could send: it takes megabytes otherwise, and of who reads those
+/// slowly nothing is seen for seconds, as of who reads nothing.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES: u32 = 128 << 10;
 
 /// What the server is about to do with its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,6 +88,10 @@ impl Serving {
         // Answers are written whole; waiting for more to send would only delay their last part.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%peer, %error, "no TCP_NODELAY");
+        }
+        #[cfg(target_os = "linux")]
+        if let Err(error) = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES) {
+            debug!(%peer, %error, "no TCP_NOTSENT_LOWAT");
         }
         let patient = self.settings.write_timeout;
         let Some(tls) = self.tls.as_ref().map(|tls| tls.load_full()) else {

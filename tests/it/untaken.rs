@@ -21,7 +21,11 @@ const LEFT: &str = "takes nothing of a long answer";
 
 /// Room for less than one of its answers; `write_timeout` alone would take longer than anybody waits here.
 async fn start(more: &str) -> (Program, Scripted) {
-    let text = format!("{{\"text\":\"{}\"}}", "a".repeat(REPLY_BYTES));
+    start_with(REPLY_BYTES, more).await
+}
+
+async fn start_with(reply_bytes: usize, more: &str) -> (Program, Scripted) {
+    let text = format!("{{\"text\":\"{}\"}}", "a".repeat(reply_bytes));
     let upstream = Scripted::answering(reply("200 OK", "application/json", &text)).await;
     let config = format!(
         "server: {{ listen: '127.0.0.1:0', write_timeout: 30s, answers_limit: 8MiB{more} }}
@@ -69,6 +73,18 @@ async fn who_takes_nothing_of_long_answers_makes_room() {
         cut_off += usize::from(taken.len() < 2 * REPLY_BYTES);
     }
     assert!(cut_off >= 2, "{cut_off}");
+}
+
+/// The system would take as much as two megabytes for each, and of who reads them slowly nothing would be seen meanwhile.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_the_system_could_keep_for_them_counts_too() {
+    let (mut program, _upstream) = start_with(1 << 20, "").await;
+    let mut crowd = Vec::new();
+    for _ in 0..6 {
+        crowd.push(asking(&program).await);
+    }
+    program.tells(LEFT, 1).await;
 }
 
 /// A client of HTTP/2 leaves answers while its connection is well, and needs only one to leave many.

@@ -119,7 +119,7 @@ pub(in crate::config) static SERVER: Keys = Keys {
             Size(1, 1 << 40),
             "How much is held at once of long answers that clients have not taken yet, of all together; those up to 64 KiB do not \
              count. When there is more, who has taken nothing for the longest is cut off, and not only after `write_timeout`, \
-             but after a thirtieth of it at the earliest. Default `128MiB`.",
+             but after a thirtieth of it at the earliest: whoever reads 200 KiB in that time is not. Default `128MiB`.",
         ),
         key("tls", Section(&SERVER_TLS), "TLS with clients. Default: none."),
         key("auth", Section(&SERVER_AUTH), "Tokens that other servers give to clients. Default: none."),

@@ -101,6 +101,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
     (
         "C15",
         &[
+            "tests/it/untaken.rs::what_the_system_could_keep_for_them_counts_too",
             "tests/it/untaken.rs::who_takes_nothing_of_long_answers_makes_room",
             "tests/it/untaken.rs::over_http_2_they_make_room_too",
             "src/serve/crowd.rs::who_takes_nothing_of_long_answers_for_the_longest_makes_room",
