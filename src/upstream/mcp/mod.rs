@@ -303,7 +303,7 @@ fn is_of_no_tool(error: &RpcError) -> bool {
 fn whole_response<'a>(upstream: &UpstreamName, text: &'a [u8]) -> Result<Response<'a>, UpstreamError> {
     let text = std::str::from_utf8(text).map_err(|error| not_mcp(upstream, error))?;
     let response = message::messages(text).into_iter().find_map(message::Message::into_response);
-    response.ok_or_else(|| not_mcp(upstream, "its answer is not JSON-RPC response"))
+    response.ok_or_else(|| not_mcp(upstream, "its answer is not a JSON-RPC response"))
 }
 
 fn not_mcp(upstream: &UpstreamName, source: impl Into<Cause>) -> UpstreamError {
