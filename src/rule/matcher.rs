@@ -277,6 +277,8 @@ impl fmt::Display for MediaPattern {
 impl Pattern {
     /// How much memory a compiled pattern may take, in bytes.
     const SIZE_LIMIT_BYTES: usize = 1 << 20;
+    /// The same of one that is made of given texts, which doubles nothing.
+    const TEXTS_LIMIT_BYTES: usize = 16 << 20;
 
     /// Compiles a pattern.
     ///
@@ -284,7 +286,16 @@ impl Pattern {
     ///
     /// [`PatternError`] on a syntax error, or a pattern that would be too large.
     pub fn compile(source: &str) -> Result<Self, PatternError> {
-        Self::build(regex::RegexBuilder::new(source))
+        Self::build(regex::RegexBuilder::new(source), Self::SIZE_LIMIT_BYTES)
+    }
+
+    /// The same of texts that are given, one or another of them: it is as large as they are.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::compile`].
+    pub fn of_texts(source: &str) -> Result<Self, PatternError> {
+        Self::build(regex::RegexBuilder::new(source), Self::TEXTS_LIMIT_BYTES)
     }
 
     /// Compiles a pattern in which `^` and `$` are the ends of a line.
@@ -295,14 +306,12 @@ impl Pattern {
     pub fn of_lines(source: &str) -> Result<Self, PatternError> {
         let mut builder = regex::RegexBuilder::new(source);
         builder.multi_line(true);
-        Self::build(builder)
+        Self::build(builder, Self::SIZE_LIMIT_BYTES)
     }
 
-    fn build(mut builder: regex::RegexBuilder) -> Result<Self, PatternError> {
-        let regex = builder
-            .size_limit(Self::SIZE_LIMIT_BYTES)
-            .build()
-            .map_err(|error| PatternError(pattern_message(&error)))?;
+    fn build(mut builder: regex::RegexBuilder, limit_bytes: usize) -> Result<Self, PatternError> {
+        let regex =
+            builder.size_limit(limit_bytes).build().map_err(|error| PatternError(pattern_message(&error)))?;
         let names = regex.capture_names().flatten().map(str::to_owned).collect();
         Ok(Self { regex, names })
     }

@@ -240,8 +240,15 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     }
     idle::warn_of_credentials(&section, entry, &request.template, upstream);
     let own = upstream.and_then(|file| file.settings.secrets_pattern());
-    let redaction = match own.and_then(|pattern| SecretPattern::new(&Pattern::compile(&pattern).ok()?).ok()) {
-        Some(secrets) => redaction.and(Redaction::new(vec![secrets])),
+    let redaction = match own.map(|pattern| SecretPattern::new(&Pattern::of_texts(&pattern).ok()?).ok()) {
+        Some(Some(secrets)) => redaction.and(Redaction::new(vec![secrets])),
+        Some(None) => {
+            let message = "a secret of its upstream is too long to be kept out of errors";
+            let help =
+                "look at the files and variables that it comes from: it is text of some hundred characters";
+            report.error(entry.key.span, message, help);
+            return None;
+        }
         None => redaction,
     };
     let defaults = around.defaults;

@@ -142,6 +142,23 @@ routes:
 }
 
 #[test]
+fn a_secret_that_is_too_long_to_be_looked_for_is_refused() {
+    let told = |length: usize| {
+        let secret = "k3".repeat(length / 2);
+        let text = format!(
+            "upstreams: {{ old: {{ command: [cat], environment: {{ set: {{ API_TOKEN: {secret} }} }} }} }}
+routes: {{ a: {{ description: A., request: RUN old }} }}"
+        );
+        load(&Sources::of_text("glossator.yaml", &text)).map(drop).map_err(|problems| problems.to_string())
+    };
+    // As a few keys in PEM are.
+    assert_eq!(told(16_000), Ok(()));
+    let found = told(1_500_000).unwrap_err();
+    assert!(found.contains("a secret of its upstream is too long to be kept out of errors"), "{found:.2000}");
+    assert!(!found.contains("k3k3"), "it is not shown");
+}
+
+#[test]
 fn how_tokens_are_taken_may_come_from_outside() {
     let auth = "server: { auth: { tokens: { issuer: 'https://a.test', audience: me, jwks: 'https://a.test/keys', \
                 algorithms: ['${NONE:-RS512}', '${NONE:-PS256}'], leeway: '${NONE:-7s}' } } }";

@@ -42,7 +42,7 @@ pub use headers::remove_hop_by_hop;
 pub(super) use pool::SendError;
 pub use stream::{Streamed, StreamedBody};
 pub use targets::{ADDRESS_LIMIT, AddressView, EjectionSettings, HealthSettings, State};
-pub(super) use veil::{MARK, pattern_of};
+pub(super) use veil::{EVERYTHING, MARK, pattern_of};
 
 /// One server, and how it is reached.
 #[derive(Debug, Clone)]

@@ -133,9 +133,13 @@ fn pattern_in_errors<'s>(secrets: impl Iterator<Item = &'s str>) -> String {
     patterns.join("|")
 }
 
+/// What fits all there is: where secrets are too long to be looked for, nothing is shown.
+pub(in crate::upstream) const EVERYTHING: &str = "(?s).+";
+
 /// A pattern for bytes, as a body may be in any charset; nothing of an empty one.
 fn compiled(pattern: &str) -> Option<Regex> {
-    (!pattern.is_empty()).then(|| Regex::new(&format!("(?-u){pattern}")).ok()).flatten()
+    let everything = |_| Regex::new(&format!("(?-u){EVERYTHING}")).expect("the pattern is fixed and tested");
+    (!pattern.is_empty()).then(|| Regex::new(&format!("(?-u){pattern}")).unwrap_or_else(everything))
 }
 
 /// The beginning of a long secret, with all that stands behind it in one word.

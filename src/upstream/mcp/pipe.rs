@@ -10,7 +10,10 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{route::UpstreamName, upstream::http::MARK};
+use crate::{
+    route::UpstreamName,
+    upstream::http::{EVERYTHING, MARK},
+};
 
 /// How much of a line of its standard error is logged.
 const LOGGED_BYTES: usize = 1000;
@@ -56,7 +59,7 @@ pub(super) async fn next_line(
 
 /// Logs what a child writes to its standard error, until it writes no more; without the secrets that it was given.
 pub(super) async fn log_errors(upstream: UpstreamName, errors: ChildStderr, secrets: Option<String>) {
-    let secrets = secrets.and_then(|pattern| Regex::new(&pattern).ok());
+    let secrets = secrets.map(|pattern| looking_for(&pattern));
     let mut errors = BufReader::new(errors);
     let (mut since, mut lines) = (Instant::now(), 0_u32);
     while let Ok(Some(Line::Whole(line) | Line::Cut(line))) = next_line(&mut errors, LOGGED_BYTES).await {
@@ -78,6 +81,12 @@ pub(super) async fn log_errors(upstream: UpstreamName, errors: ChildStderr, secr
     }
 }
 
+/// Looks for secrets; for all there is where they are too long for that.
+fn looking_for(pattern: &str) -> Regex {
+    let everything = |_| Regex::new(EVERYTHING).expect("the pattern is fixed and tested");
+    Regex::new(pattern).unwrap_or_else(everything)
+}
+
 /// A line without what would move the cursor of a terminal.
 pub(super) fn plain(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
@@ -87,6 +96,13 @@ pub(super) fn plain(line: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_that_are_too_long_to_be_looked_for_are_not_shown() {
+        let hidden = |pattern: &str| looking_for(pattern).replace_all("it is s3cret", MARK).into_owned();
+        assert_eq!(hidden("s3cret"), format!("it is {MARK}"));
+        assert_eq!(hidden("(?:s{1000}){1000}"), MARK);
+    }
 
     #[tokio::test]
     async fn lines_are_whole_or_cut() {

@@ -59,6 +59,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("steps of one template", "src/rule/template/bounds.rs", "FUEL"),
     ("operators of one jq filter", "src/rule/jq/mod.rs", "OPERATOR_LIMIT"),
     ("a compiled pattern", "src/rule/matcher.rs", "SIZE_LIMIT_BYTES"),
+    ("the pattern of an upstream's secrets", "src/rule/matcher.rs", "TEXTS_LIMIT_BYTES"),
     ("a file of the configuration", "src/config/folder.rs", "FILE_LIMIT_BYTES"),
     ("files of the configuration", "src/config/folder.rs", "FILE_COUNT_LIMIT"),
     ("nesting in it", "src/config/file/mod.rs", "DEPTH_LIMIT"),
