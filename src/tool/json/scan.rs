@@ -204,7 +204,8 @@ impl<'a> Tokens<'a> {
         if marks.controls != 0 && marks.controls & (found.inside | !line_spaces(block)) != 0 {
             return Some(Err(Flaw::Grammar));
         }
-        let mut escapes = found.escapes;
+        // What is escaped is a quote or a backslash mostly, and they were found already.
+        let mut escapes = found.escapes & !((marks.quotes | marks.backslashes) >> 1);
         while escapes != 0 {
             let at = self.first + escapes.trailing_zeros() as usize;
             if let Err(flaw) = self.strings.escape(self.bytes, at) {
