@@ -105,6 +105,9 @@ impl Redaction {
 
     /// Where in an error something was replaced, in words; `None` when nowhere.
     pub(in crate::rule) fn found_in(&self, result: &ToolResult) -> Option<String> {
+        if self.is_empty() || !result.is_error() {
+            return None;
+        }
         let in_text = result.content.iter().any(|content| match &content.block {
             Block::AsSent(sent) => sent.json.as_str().contains(MARK),
             block => block.text(None).is_some_and(|text| text.contains(MARK)),
@@ -115,7 +118,6 @@ impl Redaction {
         let places = [(in_text, "the text"), (in_code, "the code"), (in_structure, "the structure")];
         let places: Vec<_> =
             places.into_iter().filter_map(|(is_there, name)| is_there.then_some(name)).collect();
-        (!self.is_empty() && result.is_error() && !places.is_empty())
-            .then(|| format!("words were replaced in {}", places.join(" and ")))
+        (!places.is_empty()).then(|| format!("words were replaced in {}", places.join(" and ")))
     }
 }
