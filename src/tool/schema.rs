@@ -1,6 +1,6 @@
 //! JSON Schema: compiled once, with violations told in the words of a person.
 
-use std::fmt;
+use std::{fmt, sync::OnceLock};
 
 use jsonschema::{ValidationError, error::ValidationErrorKind};
 use serde_json::{Map, Value};
@@ -12,8 +12,19 @@ use super::violation::{Violation, shown};
 /// It reads no file and no network: a `$ref` to another document does not compile. Patterns run on an engine
 /// of linear time, so a hostile value can't make it slow.
 pub struct Schema {
-    document: Map<String, Value>,
-    validator: jsonschema::Validator,
+    /// An object.
+    document: Value,
+    formats: Formats,
+    /// Made of the document again by the first value that is held against it: some kilobytes, and most tools of a large
+    /// catalog are never called.
+    validator: OnceLock<jsonschema::Validator>,
+}
+
+/// What `format` is.
+#[derive(Debug, Clone, Copy)]
+enum Formats {
+    Hints,
+    Conditions,
 }
 
 /// Why a JSON value is no usable schema.
@@ -34,7 +45,7 @@ impl Schema {
     /// [`SchemaError`] when the document is not a valid JSON Schema, names another document, or has a pattern
     /// that can't be run in linear time.
     pub fn compile(document: &Map<String, Value>) -> Result<Self, SchemaError> {
-        Self::compile_by(document, jsonschema::options())
+        Self::compile_with(document, Formats::Hints)
     }
 
     /// The same of a schema whose `format`s are conditions too, not hints alone.
@@ -43,43 +54,58 @@ impl Schema {
     ///
     /// As [`compile`](Self::compile).
     pub fn compile_with_formats(document: &Map<String, Value>) -> Result<Self, SchemaError> {
-        Self::compile_by(document, jsonschema::options().should_validate_formats(true))
+        Self::compile_with(document, Formats::Conditions)
     }
 
-    fn compile_by(
-        document: &Map<String, Value>,
-        options: jsonschema::ValidationOptions<'_>,
-    ) -> Result<Self, SchemaError> {
-        let value = Value::Object(document.clone());
-        let validator = options
-            .with_draft(jsonschema::Draft::Draft202012)
-            .with_pattern_options(jsonschema::PatternOptions::regex())
-            .offline()
-            .build(&value)
-            .map_err(|error| SchemaError {
+    fn compile_with(document: &Map<String, Value>, formats: Formats) -> Result<Self, SchemaError> {
+        let document = Value::Object(document.clone());
+        match validator_of(&document, formats) {
+            Ok(_) => Ok(Self { document, formats, validator: OnceLock::new() }),
+            Err(error) => Err(SchemaError {
                 message: SchemaMessage(&error).to_string(),
                 pointer: error.instance_path().to_string(),
-            })?;
-        Ok(Self { document: document.clone(), validator })
+            }),
+        }
+    }
+
+    fn validator(&self) -> &jsonschema::Validator {
+        self.validator.get_or_init(|| {
+            validator_of(&self.document, self.formats).expect("a schema that was made once can be made again")
+        })
     }
 
     /// The schema as written.
     pub fn document(&self) -> &Map<String, Value> {
-        &self.document
+        self.document.as_object().expect("a schema is made of an object")
     }
 
     /// Checks a value; at most `limit` violations are told.
     pub fn violations(&self, value: &Value, limit: usize) -> Vec<Violation> {
-        if self.validator.is_valid(value) {
+        if self.admits(value) {
             return Vec::new();
         }
-        self.validator.iter_errors(value).take(limit).map(|error| Violation::of(&error)).collect()
+        self.validator().iter_errors(value).take(limit).map(|error| Violation::of(&error)).collect()
     }
 
     /// Whether a value meets the schema.
     pub fn admits(&self, value: &Value) -> bool {
-        self.validator.is_valid(value)
+        self.validator().is_valid(value)
     }
+}
+
+fn validator_of(
+    document: &Value,
+    formats: Formats,
+) -> Result<jsonschema::Validator, ValidationError<'static>> {
+    let options = match formats {
+        Formats::Hints => jsonschema::options(),
+        Formats::Conditions => jsonschema::options().should_validate_formats(true),
+    };
+    options
+        .with_draft(jsonschema::Draft::Draft202012)
+        .with_pattern_options(jsonschema::PatternOptions::regex())
+        .offline()
+        .build(document)
 }
 
 impl fmt::Debug for Schema {
