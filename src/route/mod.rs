@@ -86,8 +86,8 @@ pub struct Route {
     pub upstream: UpstreamName,
     /// For what.
     pub request: RequestTemplate,
-    /// How work that outlasts the first reply is followed; without it that reply is the answer.
-    pub job: Option<JobRule>,
+    /// How work that outlasts the first reply is followed; without it that reply is the answer. Large, and seldom there.
+    pub job: Option<Box<JobRule>>,
     /// What the reply means.
     pub translator: Translator,
     /// How long a call may take, all in all.

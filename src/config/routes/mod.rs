@@ -281,7 +281,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         rest: rest.flatten(),
         upstream: request.upstream,
         request: request.template,
-        job: whole(job)?,
+        job: whole(job)?.map(Box::new),
         log: log?,
         traces: if traced { Traces::Forwarded } else { Traces::Kept },
         translator: Translator {
