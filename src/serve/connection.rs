@@ -39,6 +39,7 @@ use crate::{
     face::{Arrival, Ending},
     observe::{Chain, RequestId},
     tls::{ClientCertificate, ServerTls},
+    wire::others_first,
 };
 
 /// How long the head of a request may be; more is answered with 431, and so are more than 100 headers, which is `hyper`'s
@@ -158,6 +159,7 @@ impl Serving {
                     // One that the system takes as a whole is gone once it is written. Of a longer one, or one without an
                     // end, it is not known when it is: the next request tells.
                     if answer.body().size_hint().exact().is_some_and(|length| length <= SHORT_BYTES as u64) {
+                        others_first().await;
                         activity.answered_shortly();
                         return Ok::<_, Infallible>(answer);
                     }

@@ -18,7 +18,10 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::UnixStream;
 use tokio::{net::TcpStream, time::timeout};
 
-use crate::tls::{ClientStream, ClientTls};
+use crate::{
+    tls::{ClientStream, ClientTls},
+    wire::poll_write_parts,
+};
 
 use super::{Address, ConnectTimedOut, HttpSettings, Protocol, outgoing::BoxError};
 
@@ -155,7 +158,7 @@ impl Write for Wire {
         context: &mut task::Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        each!(self.get_mut(), stream => Pin::new(stream).poll_write_vectored(context, parts))
+        each!(self.get_mut(), stream => poll_write_parts(stream, context, parts))
     }
 
     fn is_write_vectored(&self) -> bool {
