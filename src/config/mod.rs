@@ -70,7 +70,6 @@ mod when;
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
-use serde_json::Value;
 
 use crate::{
     access::AccessSettings,
@@ -154,8 +153,8 @@ pub struct Loaded {
     pub routes: Vec<RouteFile>,
     /// The prompts, in the order of the files.
     pub prompts: Vec<PromptFile>,
-    /// What is written, for operators: without secrets.
-    pub shown: Arc<Value>,
+    /// What is written, for operators: as JSON, without secrets.
+    pub shown: Arc<str>,
     /// The files that it names: secrets, certificates.
     pub named_files: Vec<PathBuf>,
     /// Makes routes of the tools that MCP servers list.

@@ -7,7 +7,7 @@ mod merge;
 mod passthrough;
 mod together;
 
-use std::{cell::RefCell, sync::Arc};
+use std::cell::RefCell;
 
 use self::{
     merge::merge,
@@ -151,7 +151,7 @@ pub(in crate::config) fn compile(
         passthrough_scopes,
         routes,
         prompts,
-        shown: Arc::new(shown::shown(&root)),
+        shown: shown::shown(&root).to_string().into(),
         named_files: Vec::new(),
         warnings: Vec::new(),
     })

@@ -238,7 +238,9 @@ impl Admin {
             Place::Ready => self.ready(),
             Place::Metrics => self.metrics(head.headers.get(header::ACCEPT)),
             Place::Status => json_of(StatusCode::OK, &self.status()),
-            Place::Config => json_of(StatusCode::OK, &self.operations.standing().shown),
+            Place::Config => {
+                typed(StatusCode::OK, self.operations.standing().shown.to_string(), "application/json")
+            }
             Place::Routes => json_of(StatusCode::OK, &routes::of(&self.gateway.snapshot())),
             Place::History => json_of(StatusCode::OK, &history::of_all(&self.past())),
             Place::HistoryOf(route) => match history::of_one(&self.past(), route) {

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Workbench;
@@ -23,8 +22,8 @@ pub struct Standing {
     pub failure: Option<ReloadFailure>,
     /// How many were read and not put in force.
     pub failures: u64,
-    /// The present one, without secrets.
-    pub shown: Arc<Value>,
+    /// The present one as JSON, without secrets.
+    pub shown: Arc<str>,
     /// Where rules are tried out beside it.
     pub workbench: Arc<dyn Workbench>,
     /// Settings of the present one that hold only from the next start.
@@ -57,7 +56,7 @@ pub struct Teller(Arc<watch::Sender<Standing>>);
 pub struct Asked(mpsc::Receiver<oneshot::Sender<Standing>>);
 
 /// A process that runs with its first configuration from now on, and the way to it.
-pub fn operations(shown: Arc<Value>, workbench: Arc<dyn Workbench>) -> (Operations, Teller, Asked) {
+pub fn operations(shown: Arc<str>, workbench: Arc<dyn Workbench>) -> (Operations, Teller, Asked) {
     let standing = Standing {
         is_ending: false,
         generation: 1,
