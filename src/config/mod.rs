@@ -70,7 +70,6 @@ mod when;
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
-
 use crate::{
     access::AccessSettings,
     face::{door::DoorSettings, mcp::McpSettings},

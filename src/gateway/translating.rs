@@ -20,8 +20,8 @@ use crate::{
 };
 
 /// From this size on a reply that no rule looks into is translated on a thread of its own. Below it that takes about
-/// half a millisecond, which is a fair time for a thread that serves other calls too.
-const LARGE_REPLY_BYTES: usize = 64 << 10;
+/// half a millisecond, which is a fair time for a thread that serves other calls too; two where it is all tiny values.
+const LARGE_REPLY_BYTES: usize = 1 << 20;
 
 /// The same for a reply that rules look into: a pattern looked for again and again, or a filter, may take a time that
 /// grows with the square of its length.
