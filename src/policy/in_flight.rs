@@ -1,8 +1,7 @@
 //! Keeps the number of calls at a time to what an upstream can bear, and those of one caller to its part of them.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -13,7 +12,7 @@ use super::{Answers, Count, Over, PolicySettings};
 use crate::{
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, Caller, PendingReply, UpstreamError},
+    upstream::{Ask, Caller, CallerPart, CallerParts, PendingReply, UpstreamError},
 };
 
 /// Lets a number of calls through at a time. A few more wait for a place, in order and not for long; the rest
@@ -33,27 +32,15 @@ pub struct Gate {
     places: Arc<Semaphore>,
     seats: Arc<Semaphore>,
     busy: Count,
-    callers: Option<Callers>,
-}
-
-/// How many places and seats each caller has. There are never more callers than places and seats.
-#[derive(Debug, Clone)]
-struct Callers {
-    limit: usize,
-    inside: Arc<Mutex<HashMap<Caller, usize>>>,
+    /// The places and seats of each caller, where they are counted.
+    callers: Option<CallerParts>,
 }
 
 /// A place of one caller, given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     _permit: OwnedSemaphorePermit,
-    _of_caller: Option<OfCaller>,
-}
-
-#[derive(Debug)]
-struct OfCaller {
-    callers: Callers,
-    caller: Caller,
+    _of_caller: Option<CallerPart>,
 }
 
 impl<S> InFlight<S> {
@@ -69,8 +56,7 @@ impl Gate {
     pub fn new(upstream: UpstreamName, settings: PolicySettings, busy: Count) -> Self {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         let (places, seats) = (semaphore(settings.in_flight_limit), semaphore(settings.waiting_limit));
-        let limit = settings.caller_in_flight_limit;
-        let callers = limit.map(|limit| Callers { limit, inside: Arc::default() });
+        let callers = settings.caller_in_flight_limit.map(CallerParts::of);
         Self { upstream, settings, places, seats, busy, callers }
     }
 
@@ -87,7 +73,7 @@ impl Gate {
     pub(super) async fn enter(&self, caller: &Caller) -> Result<Place, UpstreamError> {
         let of_caller = match &self.callers {
             None => None,
-            Some(callers) => callers.enter(caller).map_err(|in_flight_limit| {
+            Some(callers) => callers.take(caller).map_err(|in_flight_limit| {
                 self.busy.add();
                 UpstreamError::CallerBusy { upstream: self.upstream.clone(), in_flight_limit }
             })?,
@@ -110,38 +96,6 @@ impl Gate {
         match tokio::time::timeout(self.settings.waiting_timeout, self.places.clone().acquire_owned()).await {
             Ok(place) => Ok(place.expect("the semaphore is never closed")),
             Err(_) => Err(busy()),
-        }
-    }
-}
-
-impl Callers {
-    /// Another one of a caller. Who is the only one has no others to leave room for.
-    fn enter(&self, caller: &Caller) -> Result<Option<OfCaller>, usize> {
-        if matches!(caller, Caller::Only) {
-            return Ok(None);
-        }
-        let mut inside = self.inside();
-        let count = inside.entry(caller.clone()).or_default();
-        if *count >= self.limit {
-            return Err(self.limit);
-        }
-        *count += 1;
-        Ok(Some(OfCaller { callers: self.clone(), caller: caller.clone() }))
-    }
-
-    fn inside(&self) -> MutexGuard<'_, HashMap<Caller, usize>> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for OfCaller {
-    fn drop(&mut self) {
-        let mut inside = self.callers.inside();
-        if let Some(count) = inside.get_mut(&self.caller) {
-            *count -= 1;
-            if *count == 0 {
-                inside.remove(&self.caller);
-            }
         }
     }
 }
@@ -250,6 +204,5 @@ mod tests {
         assert!(matches!(third, Err(UpstreamError::CallerBusy { in_flight_limit: 2, .. })), "{third:?}");
         let (first, second, follows) = tokio::join!(own(), own(), by(1, Over::Waits));
         assert!(first.is_ok() && second.is_ok() && follows.is_ok());
-        assert!(gate.callers.as_ref().unwrap().inside().is_empty());
     }
 }

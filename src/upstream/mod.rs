@@ -1,12 +1,13 @@
 //! Asks a legacy server and reads what it answers, whole or streamed.
 //!
 //! In reading order: an [`Upstream`] takes an [`Ask`] and gives the whole reply; [`UpstreamError`] says why there is
-//! none; [`Meanwhile`] tells what happens before there is one, [`Caller`] for whom it is, [`Kept`] whether it was kept
+//! none; [`Meanwhile`] tells what happens before there is one, [`Caller`] for whom it is ([`CallerParts`] how many of something each of them has), [`Kept`] whether it was kept
 //! from another, and [`Tried`] which addresses were asked for it; a `Coming` is one question of many who wait. [`http`] is the kind that speaks HTTP; [`command`] is
 //! a [`program`] that is started for each call, and [`cgi`] one that takes it for HTTP; [`mcp`] is an MCP server, whose
 //! tools are called.
 
 mod caller;
+mod callers;
 pub mod cgi;
 mod coming;
 pub mod command;
@@ -41,6 +42,7 @@ use crate::{
 };
 
 pub use caller::{Caller, Client};
+pub use callers::{CallerPart, CallerParts};
 pub(crate) use coming::Coming;
 pub use error::{Cause, UpstreamError, Whose};
 pub use kept::Kept;

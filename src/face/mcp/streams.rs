@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use super::refusal::Refusal;
-use crate::upstream::Caller;
+use crate::upstream::{Caller, CallerPart, CallerParts};
 
 /// How many streams one session may have open; the oldest ends for another. Clients have one, and for a while two
 /// when a connection broke that nobody has noticed yet.
@@ -18,15 +18,14 @@ const SESSION_LIMIT: usize = 4;
 #[derive(Debug)]
 pub(super) struct Streams {
     limit: usize,
-    caller_limit: Option<usize>,
+    /// How many of each caller, where that has a limit.
+    callers: Option<CallerParts>,
     open: Mutex<Open>,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     count: usize,
-    /// How many of each caller, where that has a limit.
-    of_callers: HashMap<Caller, usize>,
     /// How many there have ever been.
     begun: u64,
     /// Of each session by its id, the oldest first.
@@ -44,9 +43,9 @@ struct Member {
 #[derive(Debug)]
 pub(super) struct Place {
     session: Option<Arc<str>>,
-    caller: Caller,
     number: u64,
     streams: Arc<Streams>,
+    _of_caller: Option<CallerPart>,
 }
 
 /// Ready when a stream has to make room for another, or its session is over.
@@ -55,7 +54,7 @@ pub(super) type Closed = oneshot::Receiver<()>;
 impl Streams {
     /// Room for so many, and for so many of one caller.
     pub(super) fn new(limit: usize, caller_limit: Option<usize>) -> Arc<Self> {
-        Arc::new(Self { limit, caller_limit, open: Mutex::default() })
+        Arc::new(Self { limit, callers: caller_limit.map(CallerParts::of), open: Mutex::default() })
     }
 
     /// A place for a stream that belongs to no session.
@@ -64,26 +63,23 @@ impl Streams {
     ///
     /// When all are taken, or as many as a caller may have.
     pub(super) fn place(self: &Arc<Self>, caller: &Caller) -> Result<Place, Refusal> {
-        let number = self.enter(&mut self.open(), caller)?;
-        Ok(Place { session: None, caller: caller.clone(), number, streams: Arc::clone(self) })
+        self.enter(&mut self.open(), caller, None)
     }
 
-    fn enter(&self, open: &mut Open, caller: &Caller) -> Result<u64, Refusal> {
+    fn enter(
+        self: &Arc<Self>,
+        open: &mut Open,
+        caller: &Caller,
+        session: Option<Arc<str>>,
+    ) -> Result<Place, Refusal> {
         if open.count >= self.limit {
             return Err(Refusal::TooManyStreams);
         }
-        if let Some(limit) = self.caller_limit
-            && !matches!(caller, Caller::Only)
-        {
-            let count = open.of_callers.entry(caller.clone()).or_default();
-            if *count >= limit {
-                return Err(Refusal::TooManyStreamsOfCaller { limit });
-            }
-            *count += 1;
-        }
+        let of_caller = self.callers.as_ref().map(|callers| callers.take(caller)).transpose();
+        let of_caller = of_caller.map_err(|limit| Refusal::TooManyStreamsOfCaller { limit })?.flatten();
         open.count += 1;
         open.begun += 1;
-        Ok(open.begun)
+        Ok(Place { session, number: open.begun, streams: Arc::clone(self), _of_caller: of_caller })
     }
 
     /// A place for a stream of a session.
@@ -97,16 +93,14 @@ impl Streams {
         caller: &Caller,
     ) -> Result<(Place, Closed), Refusal> {
         let mut open = self.open();
-        let number = self.enter(&mut open, caller)?;
         let session: Arc<str> = session.into();
+        let place = self.enter(&mut open, caller, Some(Arc::clone(&session)))?;
         let (end, closed) = oneshot::channel();
-        let members = open.of_sessions.entry(Arc::clone(&session)).or_default();
+        let members = open.of_sessions.entry(session).or_default();
         if members.len() >= SESSION_LIMIT {
             members.remove(0);
         }
-        members.push(Member { number, _end: end });
-        let place =
-            Place { session: Some(session), caller: caller.clone(), number, streams: Arc::clone(self) };
+        members.push(Member { number: place.number, _end: end });
         Ok((place, closed))
     }
 
@@ -135,12 +129,6 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut open = self.streams.open();
         open.count -= 1;
-        if let Some(count) = open.of_callers.get_mut(&self.caller) {
-            *count -= 1;
-            if *count == 0 {
-                open.of_callers.remove(&self.caller);
-            }
-        }
         let Some(session) = &self.session else { return };
         if let Some(members) = open.of_sessions.get_mut(session) {
             members.retain(|member| member.number != self.number);
