@@ -15,15 +15,15 @@ use tokio::{
 use crate::{
     reply::Reply,
     route::Route,
-    rule::{self, Facts, Stop, Trace, Translation},
+    rule::{self, Facts, Stop, Trace, Translation, Translator},
     tool::Arguments,
 };
 
-/// From this size on a reply that no rule looks into is translated on a thread of its own. Below it that takes about
+/// From this size on a reply that is only passed on is translated on a thread of its own. Below it that takes about
 /// half a millisecond, which is a fair time for a thread that serves other calls too; two where it is all tiny values.
 const LARGE_REPLY_BYTES: usize = 1 << 20;
 
-/// The same for a reply that rules look into: a pattern looked for again and again, or a filter, may take a time that
+/// The same for a reply that rules or a schema look into, or that is a failure: a pattern looked for again and again, or a filter, may take a time that
 /// grows with the square of its length.
 const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
 
@@ -61,10 +61,8 @@ impl Translating {
     ) -> Result<Translation, Untranslated> {
         // A short reply that is compressed may be a long one.
         let compressed = reply.headers.contains_key(header::CONTENT_ENCODING);
-        let large = match route.translator.rules.is_empty() {
-            true => LARGE_REPLY_BYTES,
-            false => LARGE_FOR_RULES_BYTES,
-        };
+        let large =
+            if is_passed_on(&route.translator, &reply) { LARGE_REPLY_BYTES } else { LARGE_FOR_RULES_BYTES };
         if reply.body.len() < large && !compressed {
             return translate(route, arguments, &reply, None);
         }
@@ -123,6 +121,14 @@ impl Drop for Waiting {
     }
 }
 
+/// Whether a reply is checked and passed on: no rule looks into it, no schema is held against it, and it is no failure,
+/// of which the words are looked for.
+fn is_passed_on(translator: &Translator, reply: &Reply) -> bool {
+    let has_failed =
+        !reply.status.is_success() || reply.exit.as_ref().is_some_and(|exit| !exit.end.is_success());
+    translator.rules.is_empty() && translator.output.is_none() && !has_failed
+}
+
 /// `rule::translate` is total, but it runs other people's parsers and evaluators on other people's bytes: should
 /// one of them panic, this call is lost and no other.
 fn translate(
@@ -137,4 +143,31 @@ fn translate(
         rule::translate(&route.translator, facts, reply, &mut Trace::off())
     }));
     translated.map_err(|_| Untranslated::Panicked)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, StatusCode};
+    use serde_json::json;
+
+    use super::*;
+    use crate::rule::{Otherwise, OutputSchema, Redaction, TranslationLimits, Wrap};
+
+    #[test]
+    fn what_is_held_against_a_schema_or_has_failed_is_not_just_passed_on() {
+        let translator = |output: Option<OutputSchema>| Translator {
+            rules: Vec::new(),
+            otherwise: Otherwise::default(),
+            output,
+            wrap: Wrap::default(),
+            redaction: Redaction::default(),
+            limits: TranslationLimits::default(),
+        };
+        let reply = |status| Reply::new(status, HeaderMap::new(), "{}".into());
+        let schema = json!({"type": "object"});
+        let schema = OutputSchema::new(schema.as_object().unwrap().clone(), Wrap::default()).unwrap();
+        assert!(is_passed_on(&translator(None), &reply(StatusCode::OK)));
+        assert!(!is_passed_on(&translator(Some(schema)), &reply(StatusCode::OK)));
+        assert!(!is_passed_on(&translator(None), &reply(StatusCode::BAD_GATEWAY)));
+    }
 }
