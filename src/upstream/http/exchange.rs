@@ -22,7 +22,6 @@ use hyper::{
 use tokio::task::unconstrained;
 
 use super::{bell::Bell, connector::Wire, outgoing::Outgoing, pool::Pool};
-use crate::wire::others_first;
 
 /// The longest status line and headers of a reply that are read.
 pub(in crate::upstream) const HEAD_LIMIT_BYTES: usize = 128 << 10;
@@ -73,7 +72,6 @@ impl Http1 {
         request: Request<Outgoing>,
         home: Arc<Pool>,
     ) -> Result<Response<ReplyBody>, TrySendError<Request<Outgoing>>> {
-        others_first().await;
         let mut answer = pin!(unconstrained(self.sender.try_send_request(request)));
         let mut moving = Moving(Some(self));
         let answered = poll_fn(|context| moving.until(context, |unwoken| answer.as_mut().poll(unwoken)));

@@ -23,6 +23,7 @@ use super::{
     exchange::{HEAD_LIMIT_BYTES, Http1, ReplyBody},
     outgoing::{BoxError, Outgoing},
 };
+use crate::wire::others_first;
 
 /// How long a connection is kept for a next request. Shorter than the servers' own patience (5 s for Apache and
 /// Node), so that requests seldom meet a connection that is just being closed.
@@ -108,6 +109,8 @@ impl Pool {
         self: &Arc<Self>,
         mut request: Request<Outgoing>,
     ) -> Result<Response<ReplyBody>, SendError> {
+        // Before a connection is taken: what was found open is written to at once.
+        others_first().await;
         let uri = request.uri().clone();
         loop {
             let connection = match self.take() {
