@@ -111,16 +111,23 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("working_directory", "cwd"),
 ];
 
-fn plain(text: &str) -> String {
-    text.to_ascii_lowercase().replace(['-', ' '], "_")
+/// A word as it is compared: in lower case, and with `_` for what else stands between its parts.
+fn plain(text: &str) -> impl Iterator<Item = char> {
+    text.chars().map(|letter| match letter {
+        '-' | ' ' => '_',
+        letter => letter.to_ascii_lowercase(),
+    })
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    one.len() == other.len() && plain(one).eq(plain(other))
 }
 
 /// The candidate that is another spelling of `found`, or another word for it.
 pub(super) fn meant<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let wanted = plain(found);
-    let synonym =
-        |candidate: &str| SYNONYMS.iter().any(|(said, meant)| plain(said) == wanted && *meant == candidate);
-    candidates.into_iter().find(|candidate| plain(candidate) == wanted || synonym(candidate))
+    let is_synonym =
+        |candidate: &str| SYNONYMS.iter().any(|(said, meant)| *meant == candidate && is_same(said, found));
+    candidates.into_iter().find(|candidate| is_same(candidate, found) || is_synonym(candidate))
 }
 
 /// The candidate that was probably meant by `found`.
@@ -129,12 +136,18 @@ pub(super) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
     if let Some(same) = meant(found, candidates.iter().copied()) {
         return Some(same);
     }
-    let wanted = plain(found);
-    let most = (found.chars().count() / 3).max(1);
+    let length = |text: &str| text.chars().count();
+    let most = (length(found) / 3).max(1);
+    let distance = |one: &str, other: &str| {
+        let [one, other] = [one, other].map(|text| plain(text).collect::<String>());
+        strsim::damerau_levenshtein(&one, &other)
+    };
     candidates
-        .iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&wanted, &plain(candidate)), *candidate))
-        .filter(|(distance, candidate)| *distance <= most && *distance < candidate.chars().count())
+        .into_iter()
+        // Every key of a configuration is held against some words: most are told apart by their length.
+        .filter(|candidate| length(candidate).abs_diff(length(found)) <= most)
+        .map(|candidate| (distance(found, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= most && *distance < length(candidate))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
