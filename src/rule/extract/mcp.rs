@@ -112,6 +112,11 @@ struct OnlyText {
 }
 
 impl Answered {
+    /// Whether the server says that it is what was asked for.
+    pub(super) fn is_success(&self) -> bool {
+        matches!(self.verdict, Verdict::Success)
+    }
+
     /// The same with a typed value. That of an error stays as it is.
     pub(super) fn typed(self, typing: &Typing, reading: &Reading<'_>) -> Result<Self, String> {
         let value = match (&self.verdict, self.value) {

@@ -263,7 +263,7 @@ impl Extractor {
 
     /// What is found, which must be a text.
     fn text(&self, reading: &Reading<'_>) -> Result<ByteString, String> {
-        match self.extract(reading)? {
+        match self.extract(reading)?.found_well()? {
             Extracted::Text(text) => Ok(text),
             found => match found.into_value(reading)? {
                 Value::String(text) => Ok(text.into()),
@@ -315,6 +315,17 @@ impl Extractor {
 }
 
 impl Extracted {
+    /// The same, to be a part of a value or to be read further. What an MCP server says of an error is neither: it is no
+    /// value of the type that was looked for.
+    fn found_well(self) -> Result<Self, String> {
+        match &self {
+            Self::Answered(answered) if !answered.is_success() => {
+                Err("the server answered with an error, and with no value".to_owned())
+            }
+            _ => Ok(self),
+        }
+    }
+
     /// The value, read into a tree.
     ///
     /// # Errors

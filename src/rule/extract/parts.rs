@@ -116,7 +116,7 @@ impl Part {
             Err(_) if self.optional && self.finds_nothing(reading) => return Ok(None),
             found => found?,
         };
-        self.extractor.typed(found, reading).map(Some)
+        self.extractor.typed(found, reading)?.found_well().map(Some)
     }
 
     fn finds_nothing(&self, reading: &Reading<'_>) -> bool {

@@ -251,3 +251,27 @@ fn has_structured_errors(translator: &Translator) -> bool {
     let actions = translator.rules.iter().map(|rule| &rule.action);
     actions.into_iter().any(|action| matches!(action, Action::Error(ErrorRule { structured: Some(_), .. })))
 }
+
+/// It would be a success with a value that nobody looked for.
+#[test]
+fn an_error_of_an_mcp_server_is_no_part_of_a_value() {
+    let is_error = |picked, body: &str| {
+        let (extract, content) = (extract(picked), ContentTemplate::Default);
+        let action =
+            Action::Success(SuccessRule { extract, structured: None, content, limit: None, sample: None });
+        let rule = Rule { matcher: Matcher::default(), charset: None, action };
+        run(&translator(vec![rule], None), &reply(200, "application/json", body.to_owned())).is_error()
+    };
+    const MCP: usize = 12;
+    for picked in [(MCP, 0, 0), (MCP, 5, 0), (0, 0, MCP)] {
+        assert!(is_error(picked, r#"{"error":{}}"#), "{picked:?}");
+        assert!(is_error(picked, r#"{"error":{"code":-32000,"message":"down"}}"#), "{picked:?}");
+        assert!(
+            is_error(picked, r#"{"content":[{"type":"text","text":"{}"}],"isError":true}"#),
+            "{picked:?}"
+        );
+    }
+    for picked in [(MCP, 0, 0), (0, 0, MCP)] {
+        assert!(!is_error(picked, r#"{"content":[{"type":"text","text":"{}"}]}"#), "{picked:?}");
+    }
+}
