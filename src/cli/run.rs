@@ -132,7 +132,7 @@ impl Server {
             Failure::told(format!("{}; another address is given with `--listen`", Chain(&error)))
         })?;
         let listener = Listener::from(listener).with(certificate);
-        let (operations, teller, asked) = operations(Arc::clone(&loaded.shown), Arc::new(Bench::of(loaded)));
+        let (operations, teller, asked) = operations(Arc::new(Bench::of(loaded)));
         let admin = Admin::new(gateway, meters, operations, &loaded.admin.settings);
         let operators = OperatorsPort::open(&loaded.admin, admin).await.map_err(|error| {
             Failure::told(format!("{}; another address is given under `admin`", Chain(&error)))

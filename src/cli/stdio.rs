@@ -43,7 +43,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
             drain,
         };
         let hangups = Hangups::receive().map_err(|error| told(&error))?;
-        let (_, teller, asked) = operations(Arc::clone(&loaded.shown), Arc::new(Bench::of(&loaded)));
+        let (_, teller, asked) = operations(Arc::new(Bench::of(&loaded)));
         let watched = Watched::of(&sources, &loaded);
         assembled.swap.join_others().await;
         assembled.swap.discover_first(DISCOVERY_PATIENCE).await;

@@ -47,31 +47,21 @@ impl Importer {
             false => Some(Node::new(Kind::Map(Vec::new()), beginning)),
         };
         let route = tree.and_then(|tree| {
-            let tree = self.unwrapped(name, tree);
-            self.around(|around| read(&report, around, name, beginning, tree))
+            let tree = unwrapped(name, tree);
+            self.trees().around(|around| read(&report, around, name, beginning, tree))
         });
         let route = route.filter(|_| report.errors() == 0);
         Draft { route, problems: report.into_problems() }
     }
 
-    /// Where somebody pasted the route with its name, what stands below that.
-    fn unwrapped(&self, name: &str, tree: Node) -> Node {
-        match &tree.kind {
-            Kind::Map(entries) => match entries.as_slice() {
-                [only] if only.key.text == name && ROUTE.get(name).is_none() => only.value.clone(),
-                _ => tree,
-            },
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => tree,
-        }
-    }
-
     /// What stands in the file below the name of a route, its `tests` aside, without secrets: as it is written, where
     /// that can be read by itself.
     pub fn written(&self, name: &str) -> Option<String> {
-        let entries = self.entry_of(name)?.value.as_map()?;
+        let trees = self.trees();
+        let entries = trees.entry_of(name)?.value.as_map()?;
         let wanted = |entry: &&Entry| entry.key.text != "tests";
         let kept: Vec<Entry> = entries.iter().filter(wanted).cloned().collect();
-        let kept = Node::new(Kind::Map(kept), self.root.span);
+        let kept = Node::new(Kind::Map(kept), trees.root.span);
         let shown = shown::shown(&kept);
         let as_written = cut_out(&self.files, entries)
             .filter(|text| yaml::read(NAME, text.clone()).is_ok_and(|value| value == shown));
@@ -84,6 +74,17 @@ impl Importer {
                     .collect(),
             )
         })
+    }
+}
+
+/// Where somebody pasted the route with its name, what stands below that.
+fn unwrapped(name: &str, tree: Node) -> Node {
+    match &tree.kind {
+        Kind::Map(entries) => match entries.as_slice() {
+            [only] if only.key.text == name && ROUTE.get(name).is_none() => only.value.clone(),
+            _ => tree,
+        },
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => tree,
     }
 }
 

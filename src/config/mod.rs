@@ -68,7 +68,7 @@ mod watched;
 pub mod yaml;
 mod when;
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf};
 
 use crate::{
     access::AccessSettings,
@@ -152,8 +152,6 @@ pub struct Loaded {
     pub routes: Vec<RouteFile>,
     /// The prompts, in the order of the files.
     pub prompts: Vec<PromptFile>,
-    /// What is written, for operators: as JSON, without secrets.
-    pub shown: Arc<str>,
     /// The files that it names: secrets, certificates.
     pub named_files: Vec<PathBuf>,
     /// Makes routes of the tools that MCP servers list.
@@ -197,12 +195,10 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
         Origin::Path(path) => folder::read(path),
         Origin::Text { name, text } => folder::of_text(name, text),
     };
-    let written = files.len();
-    let presets = files.add_built_in("built-in presets", rules::PRESETS);
+    files.add_built_in("built-in presets", rules::PRESETS);
     let report = report::Report::new(&files);
     compile::add_all(&report, unread);
-    let trees: Vec<_> = (0..written).filter_map(|index| file::read(&report, index)).collect();
-    let presets = file::read(&report, presets);
+    let (trees, presets) = trees(&report);
     let loaded = compile::compile(&report, &sources.environment, &sources.flags, trees, presets.as_ref());
     let refused = report.errors() > 0;
     let named_files = report.named_files();
@@ -214,6 +210,13 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
         }
         _ => Err(Problems::of(found)),
     }
+}
+
+/// What is in the files: a tree of each that is written, and of the presets, which are the last of them.
+fn trees(report: &report::Report<'_>) -> (Vec<node::Node>, Option<node::Node>) {
+    let Some(presets) = report.files().len().checked_sub(1) else { return (Vec::new(), None) };
+    let written = (0..presets).filter_map(|index| file::read(report, index)).collect();
+    (written, file::read(report, presets))
 }
 
 #[cfg(test)]

@@ -224,7 +224,6 @@ impl Reloader {
             standing.generation += 1;
             standing.since = SystemTime::now();
             standing.failure = None;
-            standing.shown = Arc::clone(&loaded.shown);
             standing.workbench = Arc::new(Bench::of(loaded));
             standing.later = later;
         })

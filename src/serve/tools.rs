@@ -52,8 +52,8 @@ impl Lists {
     ) -> Result<(RouteTable, Vec<RouteFile>), Conflict> {
         let mut routes = written.to_vec();
         let mut listed: Vec<RouteFile> = Vec::new();
-        for (upstream, tools) in &self.lists {
-            let mut imported = importer.import(upstream, tools, written);
+        let imported = importer.import(self.lists.iter().map(|(name, tools)| (name, &**tools)), written);
+        for (upstream, mut imported) in self.lists.keys().zip(imported) {
             for route in imported.written {
                 if let Some(own) = routes.iter_mut().find(|own| own.name() == route.name()) {
                     *own = route;

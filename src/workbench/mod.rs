@@ -95,6 +95,10 @@ impl Bench {
 }
 
 impl Workbench for Bench {
+    fn configuration(&self) -> Value {
+        self.importer.shown()
+    }
+
     fn routes(&self) -> Value {
         let routes =
             self.routes.iter().map(|file| json!({ "name": file.name().as_str(), "tests": file.tests.len() }));

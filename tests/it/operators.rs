@@ -20,7 +20,7 @@ pub(crate) fn admin(text: &str) -> (Admin, serve::Assembled) {
     let loaded =
         config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
     let assembled = serve::assemble(&loaded).unwrap();
-    let (operations, _, _) = operations(Arc::clone(&loaded.shown), Arc::new(Bench::of(&loaded)));
+    let (operations, _, _) = operations(Arc::new(Bench::of(&loaded)));
     let (gateway, meters) = (assembled.gateway.clone(), assembled.meters.clone());
     (Admin::new(gateway, meters, operations, &loaded.admin.settings), assembled)
 }

@@ -10,7 +10,7 @@ use crate::config::{
 };
 
 /// One tree of all files: sections are joined, and a name in two files is a problem.
-pub(super) fn merge(report: &Report<'_>, trees: Vec<Node>) -> Option<Node> {
+pub(in crate::config) fn merge(report: &Report<'_>, trees: Vec<Node>) -> Option<Node> {
     let mut merged: Option<(Span, Vec<Entry>)> = None;
     for tree in trees {
         let Kind::Map(entries) = tree.kind else {

@@ -9,10 +9,8 @@ mod together;
 
 use std::cell::RefCell;
 
-use self::{
-    merge::merge,
-    together::{check_needs, read_unused, refuse_conflicts, warn_unused},
-};
+pub(in crate::config) use self::merge::merge;
+use self::together::{check_needs, read_unused, refuse_conflicts, warn_unused};
 use super::{
     Loaded,
     calls::Routes,
@@ -28,7 +26,7 @@ use super::{
     rules::RuleSets,
     secret::Environment,
     section::Section,
-    server_tls, shared, shown,
+    server_tls, shared,
     source::Span,
     telemetry,
     upstreams::{self, UpstreamDefaults, UpstreamFile},
@@ -135,7 +133,7 @@ pub(in crate::config) fn compile(
     let telemetry = telemetry?;
     check_needs(report, &names, &admin.settings.ready_needs, needs_place);
     (report.errors() == 0).then(|| Loaded {
-        importer: Importer::new(root.clone(), presets, &upstreams),
+        importer: Importer::new(&upstreams),
         listener,
         admin,
         tls,
@@ -151,7 +149,6 @@ pub(in crate::config) fn compile(
         passthrough_scopes,
         routes,
         prompts,
-        shown: shown::shown(&root).to_string().into(),
         named_files: Vec::new(),
         warnings: Vec::new(),
     })

@@ -50,8 +50,7 @@ pub(super) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
             }
         }
     }
-    let mut root = tree.root;
-    match &mut root {
+    match tree.root {
         None | Some(Node { kind: Kind::Nothing, .. }) => {
             report.error(
                 beginning,
@@ -60,11 +59,11 @@ pub(super) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
             );
             None
         }
-        Some(root) => {
+        Some(mut root) => {
             let mut secrets = Vec::new();
             root.mark_secrets(&mut secrets);
             files.mask(file, secrets);
-            Some(root.clone())
+            Some(root)
         }
     }
 }

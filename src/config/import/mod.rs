@@ -1,12 +1,12 @@
 //! The tools that an MCP server lists, as routes: read as if they were written in the file, so that whatever holds for
 //! written routes holds for them. In reading order: an [`Importer`] makes routes of what a server `listed`, one for each
-//! tool, and gives written ones what the server says of theirs.
+//! tool, and gives written ones what the server says of theirs; for that it reads the files once more, as `Trees`.
 
 mod listed;
 
 use std::{cell::RefCell, fmt, sync::Arc};
 
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use self::listed::{Listed, Takes};
 use super::{
@@ -17,8 +17,10 @@ use super::{
     routes::{self, Surroundings},
     rules::RuleSets,
     section::Section,
+    shown::shown,
     source::{Files, Span},
     suggest::nearest,
+    trees,
 };
 use crate::route::UpstreamName;
 
@@ -26,9 +28,16 @@ use crate::route::UpstreamName;
 #[derive(Clone)]
 pub struct Importer {
     pub(in crate::config) files: Arc<Files>,
-    pub(in crate::config) root: Arc<Node>,
-    presets: Option<Arc<Node>>,
     upstreams: Arc<[UpstreamFile]>,
+}
+
+/// What stands in the files, as trees. They take several times what the text does and are seldom asked for, so they are
+/// made of it then, and let go.
+pub(in crate::config) struct Trees<'i> {
+    files: &'i Files,
+    pub(in crate::config) root: Node,
+    presets: Option<Node>,
+    upstreams: &'i [UpstreamFile],
 }
 
 /// What became of the tools of one server.
@@ -58,9 +67,8 @@ impl fmt::Debug for Importer {
 }
 
 impl Importer {
-    pub(in crate::config) fn new(root: Node, presets: Option<&Node>, upstreams: &[UpstreamFile]) -> Self {
-        let presets = presets.cloned().map(Arc::new);
-        Self { files: Arc::default(), root: Arc::new(root), presets, upstreams: upstreams.into() }
+    pub(in crate::config) fn new(upstreams: &[UpstreamFile]) -> Self {
+        Self { files: Arc::default(), upstreams: upstreams.into() }
     }
 
     /// The same with the files that its places are in.
@@ -68,18 +76,40 @@ impl Importer {
         Self { files: Arc::new(files), ..self }
     }
 
-    /// Makes routes of what a server lists, beside those that are written. A tool that can't be one is left out, and
-    /// the others are not.
-    pub fn import(
+    /// Makes routes of what servers list, beside those that are written: for each list what became of it. A tool that
+    /// can't be a route is left out, and the others are not.
+    pub fn import<'l>(
         &self,
-        upstream: &UpstreamName,
-        tools: &[Box<RawValue>],
+        lists: impl IntoIterator<Item = (&'l UpstreamName, &'l [Box<RawValue>])>,
         written: &[RouteFile],
-    ) -> Imported {
-        self.around(|around| self.import_around(around, upstream, tools, written))
+    ) -> Vec<Imported> {
+        let mut lists = lists.into_iter().peekable();
+        if lists.peek().is_none() {
+            return Vec::new();
+        }
+        let trees = self.trees();
+        trees.around(|around| {
+            lists.map(|(upstream, tools)| trees.import(around, upstream, tools, written)).collect()
+        })
     }
 
-    fn import_around(
+    /// The configuration as operators may see it: as it is written, without what must not be shown.
+    pub fn shown(&self) -> Value {
+        shown(&self.trees().root)
+    }
+
+    /// The trees that the configuration was compiled of: there was nothing wrong with them.
+    pub(in crate::config) fn trees(&self) -> Trees<'_> {
+        let report = Report::new(&self.files);
+        let (written, presets) = trees(&report);
+        let root = compile::merge(&report, written);
+        let root = root.unwrap_or_else(|| Node::new(Kind::Nothing, self.files.beginning(0)));
+        Trees { files: &self.files, root, presets, upstreams: &self.upstreams }
+    }
+}
+
+impl Trees<'_> {
+    fn import(
         &self,
         around: &Surroundings<'_>,
         upstream: &UpstreamName,
@@ -202,7 +232,7 @@ impl Importer {
 
     /// Reads a route as if it were written in the file.
     fn read(&self, around: &Surroundings<'_>, entry: &Entry) -> Result<RouteFile, String> {
-        let report = Report::new(&self.files);
+        let report = Report::new(self.files);
         let route = routes::read(&report, around, entry);
         let problems = report.into_problems();
         match (route, problems.iter().find(|problem| problem.is_error())) {
@@ -214,7 +244,7 @@ impl Importer {
 
     /// Hands on what routes are read with. It was read before without a problem, when the file was.
     pub(in crate::config) fn around<T>(&self, work: impl FnOnce(&Surroundings<'_>) -> T) -> T {
-        let report = Report::new(&self.files);
+        let report = Report::new(self.files);
         let entries = |name: &str| self.root.get(name).and_then(Node::as_map).unwrap_or_default();
         let section =
             self.root.get("defaults").and_then(|node| Section::open(&report, node.span, node, &DEFAULTS));
@@ -230,7 +260,7 @@ impl Importer {
             rules: &rules,
             default_reply: section.as_ref().and_then(|section| section.entry("reply")),
             names: &names,
-            upstreams: &self.upstreams,
+            upstreams: self.upstreams,
             calls: &RefCell::default(),
         })
     }

@@ -136,9 +136,9 @@ routes:
         let tool = json!({ "name": name, "inputSchema": { "type": "object" } });
         serde_json::value::to_raw_value(&tool).unwrap()
     });
-    let notes = loaded.importer.import(&"old".parse().unwrap(), &tools, &loaded.routes).notes;
+    let imported = loaded.importer.import([(&"old".parse().unwrap(), &tools[..])], &loaded.routes);
     let what = "the route `ask` calls it, and the server has no such tool; did you mean `get_weather`?";
-    assert_eq!(notes, [ImportNote { tool: "get_wether".into(), what: what.into() }]);
+    assert_eq!(imported[0].notes, [ImportNote { tool: "get_wether".into(), what: what.into() }]);
 }
 
 #[test]

@@ -73,6 +73,7 @@ pub struct Admin {
     token: Option<Secret>,
     ready_needs: Vec<String>,
     places: Places,
+    looks: Places,
 }
 
 /// What stands at a path.
@@ -177,9 +178,10 @@ impl Admin {
             ..DoorSettings::default()
         });
         meters.register(Collected { operations: operations.clone(), gateway: gateway.clone() });
-        let (token, places) = (settings.token.clone(), Places::new(WORKBENCH_TIMEOUT));
+        let [places, looks] = [(); 2].map(|()| Places::new(WORKBENCH_TIMEOUT));
+        let token = settings.token.clone();
         let (history, ready_needs) = (History::default(), settings.ready_needs.clone());
-        Self { gateway, meters, history, operations, door, token, ready_needs, places }
+        Self { gateway, meters, history, operations, door, token, ready_needs, places, looks }
     }
 
     /// Reads what is counted, for the history; somebody has to do it every
@@ -238,9 +240,7 @@ impl Admin {
             Place::Ready => self.ready(),
             Place::Metrics => self.metrics(head.headers.get(header::ACCEPT)),
             Place::Status => json_of(StatusCode::OK, &self.status()),
-            Place::Config => {
-                typed(StatusCode::OK, self.operations.standing().shown.to_string(), "application/json")
-            }
+            Place::Config => self.written(|bench| Some(bench.configuration())).await,
             Place::Routes => json_of(StatusCode::OK, &routes::of(&self.gateway.snapshot())),
             Place::History => json_of(StatusCode::OK, &history::of_all(&self.past())),
             Place::HistoryOf(route) => match history::of_one(&self.past(), route) {
@@ -254,12 +254,32 @@ impl Admin {
             Place::Upstreams => json_of(StatusCode::OK, &upstreams::of(&self.gateway.snapshot())),
             Place::Workbench if head.method == Method::POST => self.try_out(&head.headers, body).await,
             Place::Workbench => json_of(StatusCode::OK, &self.operations.standing().workbench.routes()),
-            Place::WorkbenchOf(route) => match self.operations.standing().workbench.route(route) {
-                Some(told) => json_of(StatusCode::OK, &told),
-                None => error(StatusCode::NOT_FOUND, "no route of that name is written in the configuration"),
-            },
+            Place::WorkbenchOf(route) => {
+                let route = route.to_owned();
+                self.written(move |bench| bench.route(&route)).await
+            }
             Place::Page(asset) => asset.answer(),
             Place::Reload => self.reload().await,
+        }
+    }
+
+    /// Something that is written, which the files are gone through for once more. In places of its own: what is tried out
+    /// meanwhile keeps nobody from seeing it.
+    async fn written(
+        &self,
+        look: impl FnOnce(&dyn Workbench) -> Option<Value> + Send + 'static,
+    ) -> Response<Body> {
+        let bench = self.operations.standing().workbench;
+        match self.looks.work(move || look(&*bench)).await {
+            Ok(Some(told)) => json_of(StatusCode::OK, &told),
+            Ok(None) => error(StatusCode::NOT_FOUND, "no route of that name is written in the configuration"),
+            Err(Untried::TooLong) => {
+                error(StatusCode::SERVICE_UNAVAILABLE, "too many look at the configuration; ask again")
+            }
+            Err(Untried::Panicked) => error(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the configuration could not be gone through once more; please report it",
+            ),
         }
     }
 

@@ -22,9 +22,7 @@ pub struct Standing {
     pub failure: Option<ReloadFailure>,
     /// How many were read and not put in force.
     pub failures: u64,
-    /// The present one as JSON, without secrets.
-    pub shown: Arc<str>,
-    /// Where rules are tried out beside it.
+    /// What is written in the present one, and where rules are tried out beside it.
     pub workbench: Arc<dyn Workbench>,
     /// Settings of the present one that hold only from the next start.
     pub later: Vec<&'static str>,
@@ -56,14 +54,13 @@ pub struct Teller(Arc<watch::Sender<Standing>>);
 pub struct Asked(mpsc::Receiver<oneshot::Sender<Standing>>);
 
 /// A process that runs with its first configuration from now on, and the way to it.
-pub fn operations(shown: Arc<str>, workbench: Arc<dyn Workbench>) -> (Operations, Teller, Asked) {
+pub fn operations(workbench: Arc<dyn Workbench>) -> (Operations, Teller, Asked) {
     let standing = Standing {
         is_ending: false,
         generation: 1,
         since: SystemTime::now(),
         failure: None,
         failures: 0,
-        shown,
         workbench,
         later: Vec::new(),
     };

@@ -29,6 +29,9 @@ const PLACES: usize = 2;
 /// Where rules are tried: on replies that nobody sent, with nothing of it put in force, no upstream asked, no file read
 /// and no variable looked up.
 pub trait Workbench: fmt::Debug + Send + Sync {
+    /// The whole configuration, without secrets.
+    fn configuration(&self) -> Value;
+
     /// What routes there are to begin with.
     fn routes(&self) -> Value;
 
@@ -90,8 +93,7 @@ impl Places {
         Self { free: Arc::new(Semaphore::new(PLACES)), patience }
     }
 
-    /// Tries something out on a thread of its own. When nobody waits any more it is asked to stop; it keeps its place
-    /// until it does.
+    /// Tries something out. When nobody waits any more it is asked to stop.
     pub(super) async fn try_out(
         &self,
         bench: Arc<dyn Workbench>,
@@ -99,17 +101,25 @@ impl Places {
     ) -> Result<Value, Untried> {
         let waiting = Waiting::default();
         let stop = waiting.0.clone();
+        self.work(move || bench.try_out(&attempt, &stop)).await
+    }
+
+    /// Does some work on a thread of its own. It keeps its place until it is done, whoever waits for it.
+    pub(super) async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Untried> {
         let places = Arc::clone(&self.free);
-        let tried = async move {
+        let done = async move {
             let place = places.acquire_owned().await.expect("the semaphore is never closed");
             let work = move || {
-                let told = panic::catch_unwind(AssertUnwindSafe(|| bench.try_out(&attempt, &stop)));
+                let told = panic::catch_unwind(AssertUnwindSafe(work));
                 drop(place);
                 told.map_err(|_| Untried::Panicked)
             };
             spawn_blocking(work).await.unwrap_or(Err(Untried::Panicked))
         };
-        timeout(self.patience, tried).await.unwrap_or(Err(Untried::TooLong))
+        timeout(self.patience, done).await.unwrap_or(Err(Untried::TooLong))
     }
 }
 
@@ -241,6 +251,8 @@ fn map(members: &mut Map<String, Value>, name: &str) -> Result<Map<String, Value
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     #[track_caller]
@@ -280,6 +292,10 @@ mod tests {
     struct Endless;
 
     impl Workbench for Endless {
+        fn configuration(&self) -> Value {
+            Value::Null
+        }
+
         fn routes(&self) -> Value {
             Value::Null
         }
@@ -308,5 +324,20 @@ mod tests {
         }
         let patient = Places { patience: Duration::from_secs(60), ..places };
         assert_eq!(patient.try_out(Arc::new(Endless), attempt("panic")).await, Err(Untried::Panicked));
+    }
+
+    #[tokio::test]
+    async fn no_more_is_done_at_once_than_there_are_places() {
+        let places = Places::new(Duration::from_millis(20));
+        let together = Arc::new(Barrier::new(PLACES + 1));
+        for _ in 0..PLACES {
+            let together = Arc::clone(&together);
+            let waits = places.work(move || together.wait().is_leader());
+            assert_eq!(waits.await, Err(Untried::TooLong));
+        }
+        assert_eq!(places.work(|| "done").await, Err(Untried::TooLong));
+        together.wait();
+        let patient = Places { patience: Duration::from_secs(60), ..places };
+        assert_eq!(patient.work(|| "done").await, Ok("done"));
     }
 }
