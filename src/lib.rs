@@ -25,6 +25,7 @@ pub mod route;
 pub mod prompt;
 pub mod seal;
 pub mod tls;
+pub mod boxed;
 pub mod wire;
 pub mod observe;
 pub mod shared;

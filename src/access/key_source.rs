@@ -16,7 +16,6 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header, uri::PathAndQuery};
 use tokio::time::{Instant, timeout};
-use tower::Service;
 use tracing::{info, warn};
 
 use super::{AskedFor, Denied, jwk::KeyList, jws::Jws};
@@ -24,7 +23,7 @@ use crate::{
     observe::{Chain, Span, Ticket},
     route::{HttpRequest, Under},
     upstream::{
-        Ask, Coming, Due,
+        Answers, Ask, Coming, Due,
         http::{HttpSettings, HttpUpstream},
     },
 };
@@ -210,7 +209,7 @@ impl Shared {
 }
 
 async fn list_of(
-    mut server: HttpUpstream,
+    server: HttpUpstream,
     path_and_query: PathAndQuery,
     ticket: Ticket,
 ) -> Result<KeyList, String> {
@@ -220,7 +219,7 @@ async fn list_of(
         HttpRequest { under: Under::Root, method: Method::GET, path_and_query, headers, body: Bytes::new() };
     let mut ask = Ask::new(request.into(), LIST_LIMIT_BYTES, Due::after(ANSWER_TIMEOUT), true);
     ask.ticket = ticket;
-    let reply = server.call(ask).await.map_err(|error| Chain(&error).to_string())?;
+    let reply = server.answer(&ask).await.map_err(|error| Chain(&error).to_string())?;
     if !reply.status.is_success() {
         return Err(format!("the server answers {}", reply.status));
     }

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Instant};
 
 use http::HeaderMap;
-use tower::ServiceExt;
 
 use super::{Snapshot, audience::Telling, record::Record};
 use crate::{
@@ -40,7 +39,7 @@ impl Asking<'_> {
         (record, telling): (&mut Record<'_>, &mut Telling<'_>),
     ) -> Result<Reply, UpstreamError> {
         let way = match self.snapshot.ways.get(&self.route.definition.name) {
-            Some(way) => way.clone(),
+            Some(way) => way,
             None => self.upstream(),
         };
         let ask = Ask { kept: kept.clone(), ..self.ask_of(request, repeatable, self.due) };
@@ -65,7 +64,7 @@ impl Asking<'_> {
 
     async fn by(
         self,
-        way: Guarded,
+        way: &Guarded,
         mut ask: Ask,
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
@@ -74,7 +73,7 @@ impl Asking<'_> {
         let reply = if telling.is_heard() {
             let (meanwhile, mut hearing) = Meanwhile::new();
             ask.meanwhile = Some(meanwhile);
-            let mut reply = way.oneshot(ask);
+            let mut reply = way.answer(&ask);
             let reply = loop {
                 tokio::select! {
                     biased;
@@ -90,7 +89,7 @@ impl Asking<'_> {
             }
             reply
         } else {
-            way.oneshot(ask).await
+            way.answer(&ask).await
         };
         let took = begun.elapsed();
         match &reply {
@@ -114,8 +113,8 @@ impl Asking<'_> {
     }
 
     /// The way for what follows from a call.
-    pub(super) fn upstream(self) -> Guarded {
+    pub(super) fn upstream(&self) -> &Guarded {
         let upstream = self.snapshot.upstreams.get(&self.route.upstream);
-        upstream.expect("a snapshot has the upstream of every route").clone()
+        upstream.expect("a snapshot has the upstream of every route")
     }
 }

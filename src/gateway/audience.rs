@@ -53,19 +53,25 @@ pub(super) struct Telling<'a> {
     logger: &'a str,
     last: Option<f64>,
     total: Option<f64>,
-    told_at: Instant,
+    /// When something was told last, or the call began, where anybody listens.
+    told_at: Option<Instant>,
     lines: u32,
 }
 
 impl<'a> Telling<'a> {
     pub(super) fn new(audience: Option<&'a dyn Audience>, logger: &'a str) -> Self {
         let audience = audience.filter(|audience| audience.wants_progress() || audience.level().is_some());
-        Self { audience, logger, last: None, total: None, told_at: Instant::now(), lines: 0 }
+        let told_at = audience.map(|_| Instant::now());
+        Self { audience, logger, last: None, total: None, told_at, lines: 0 }
     }
 
     /// Whether anybody listens.
     pub(super) fn is_heard(&self) -> bool {
         self.audience.is_some()
+    }
+
+    fn since_told(&self) -> Duration {
+        self.told_at.map_or(Duration::ZERO, |at| at.elapsed())
     }
 
     /// Whether a line of this level is wanted.
@@ -88,9 +94,9 @@ impl<'a> Telling<'a> {
             Happened::Again { attempt } => {
                 self.line(LogLevel::Debug, || format!("the service is asked again, attempt {attempt}"));
             }
-            Happened::Progress { .. } if self.last.is_some() && self.told_at.elapsed() < JOB_EVERY => {}
+            Happened::Progress { .. } if self.last.is_some() && self.since_told() < JOB_EVERY => {}
             Happened::Progress { done, total } => self.progress(done, total, None),
-            Happened::Received { .. } if !counts_bytes || self.told_at.elapsed() < BYTES_EVERY => {}
+            Happened::Received { .. } if !counts_bytes || self.since_told() < BYTES_EVERY => {}
             #[expect(clippy::cast_precision_loss, reason = "nobody counts beyond 2^53 bytes")]
             Happened::Received { bytes, of } => {
                 self.progress(bytes as f64, of.map(|of| of as f64), Some("bytes of the reply"));
@@ -108,7 +114,7 @@ impl<'a> Telling<'a> {
             false => Some(f64::from(asked)),
         };
         if let Some(done) = done
-            && (self.last.is_none() || self.told_at.elapsed() >= JOB_EVERY)
+            && (self.last.is_none() || self.since_told() >= JOB_EVERY)
         {
             self.progress(done, stand.total, stand.message.as_deref());
         }
@@ -127,7 +133,7 @@ impl<'a> Telling<'a> {
         if self.last.is_some_and(|last| done <= last) {
             return;
         }
-        (self.last, self.total, self.told_at) = (Some(done), total, Instant::now());
+        (self.last, self.total, self.told_at) = (Some(done), total, Some(Instant::now()));
         audience.progress(Progress { done, total, message });
     }
 }

@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
 use tokio::time::{Instant, sleep_until};
-use tower::ServiceExt;
 use tracing::{debug, warn};
 
 use super::{asking::Asking, audience::Telling, record::Record, sentences, translating::Untranslated};
@@ -247,18 +246,17 @@ impl Following<'_> {
     pub(super) fn ending(self, place: &JobPlace) -> Option<impl Future<Output = ()> + Send + use<>> {
         let Asking { route, arguments, headers, .. } = self.asking;
         let request = self.job.ask_end(place, arguments, headers)?;
-        let (upstream, tool) = (self.asking.upstream(), route.definition.name.clone());
+        let (upstream, tool) = (self.asking.upstream().clone(), route.definition.name.clone());
         let repeatable = request.method.is_idempotent();
         let ask = self.asking.ask_of(request.into(), repeatable, Due::after(END_DEADLINE));
         let ticket = ask.ticket.clone();
         Some(async move {
-            match upstream.oneshot(ask).await {
+            match upstream.answer(&ask).await {
                 Ok(reply) => {
                     let (request_id, status) = (ticket.request_id(), reply.status.as_u16());
                     debug!(%tool, request_id, status, "a job that nobody waits for was ended")
                 }
                 Err(error) => {
-                    let error: UpstreamError = error;
                     let request_id = ticket.request_id();
                     warn!(%tool, request_id, error = %Chain(&error), "a job that nobody waits for could not be ended");
                 }

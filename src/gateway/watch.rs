@@ -17,7 +17,6 @@ use std::{
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde_json::{Map, Value};
 use tokio::{task::AbortHandle, time::sleep};
-use tower::ServiceExt;
 use tracing::{debug, warn};
 
 use super::{
@@ -276,7 +275,7 @@ impl Snapshot {
         let upstream =
             self.upstreams.get(&route.upstream).expect("a snapshot has the upstream of every route").clone();
         let ask = Ask::new(request, route.reply_limit_bytes, due, repeatable);
-        let reply = upstream.oneshot(ask).await.map_err(|error| Chain(&error).to_string())?;
+        let reply = upstream.answer(&ask).await.map_err(|error| Chain(&error).to_string())?;
         if reply.status == StatusCode::NOT_MODIFIED && known.is_some() {
             return Ok(Seen::Same);
         }

@@ -1,21 +1,18 @@
 //! Ends an attempt that takes too long, so that there is time for another.
 
-use std::{
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
-use tower::Service;
+use tokio::time::timeout;
 
-use super::{Answers, Count};
+use super::Count;
 use crate::{
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, Due, PendingReply, UpstreamError},
+    upstream::{Answers, Ask, Due, UpstreamError},
 };
 
 /// Gives each attempt a time of its own, within that of the call.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Attempt<S> {
     inner: S,
     upstream: UpstreamName,
@@ -24,34 +21,21 @@ pub struct Attempt<S> {
 }
 
 impl<S> Attempt<S> {
-    /// Puts the layer round a service that asks `upstream`; `late` counts the attempts that are ended.
+    /// Puts the layer round what asks `upstream`; `late` counts the attempts that are ended.
     pub fn new(inner: S, upstream: UpstreamName, after: Duration, late: Count) -> Self {
         Self { inner, upstream, after, late }
     }
 }
 
-impl<S: Answers> Service<Ask> for Attempt<S> {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = PendingReply;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, mut ask: Ask) -> Self::Future {
-        let (upstream, after, late) = (self.upstream.clone(), self.after, self.late.clone());
+impl<S: Answers> Answers for Attempt<S> {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         // Who is given up then shall know that it was for this.
-        let due = Due::after(after);
-        if due.at < ask.due.at {
-            ask.due = due;
-        }
-        let reply = tokio::time::timeout(after, self.inner.call(ask));
-        Box::pin(async move {
-            reply.await.unwrap_or_else(|_| {
-                late.add();
-                Err(UpstreamError::AttemptDeadline { upstream, after })
-            })
+        let due = Due::after(self.after);
+        let sooner = (due.at < ask.due.at).then(|| Ask { due, ..ask.clone() });
+        let reply = timeout(self.after, self.inner.answer(sooner.as_ref().unwrap_or(ask)));
+        reply.await.unwrap_or_else(|_| {
+            self.late.add();
+            Err(UpstreamError::AttemptDeadline { upstream: self.upstream.clone(), after: self.after })
         })
     }
 }

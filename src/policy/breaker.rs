@@ -2,21 +2,19 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll},
     time::Duration,
 };
 
 use http::StatusCode;
 use tokio::time::Instant;
-use tower::Service;
 use tracing::{info, warn};
 
-use super::{Answers, BreakerView, Count};
+use super::{BreakerView, Count};
 use crate::{
     observe::Ticket,
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, PendingReply, UpstreamError},
+    upstream::{Answers, Ask, UpstreamError},
 };
 
 /// A circuit breaker. After a number of failures with no success between, calls are turned away at once for a while;
@@ -24,7 +22,7 @@ use crate::{
 ///
 /// A failure is no connection, a reply that breaks off or does not come, and 502, 503 and 504. Anything else that the
 /// upstream answers, a 500 too, shows that it is there.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Breaker<S> {
     inner: S,
     circuit: Arc<Circuit>,
@@ -74,7 +72,7 @@ enum Outcome {
 }
 
 impl<S> Breaker<S> {
-    /// Puts the layer round a service that asks the circuit's upstream.
+    /// Puts the layer round what asks the circuit's upstream.
     pub fn new(inner: S, circuit: Arc<Circuit>) -> Self {
         Self { inner, circuit }
     }
@@ -108,7 +106,7 @@ impl Circuit {
     }
 
     /// Lets a call through, or says how long to stay away.
-    fn enter(self: &Arc<Self>, due: Instant, ticket: &Ticket) -> Result<Watch, UpstreamError> {
+    fn enter<'a>(&'a self, due: Instant, ticket: &'a Ticket) -> Result<Watch<'a>, UpstreamError> {
         let mut state = self.state();
         if let State::Open { until } | State::HalfOpen { until } = *state {
             let now = Instant::now();
@@ -119,7 +117,7 @@ impl Circuit {
             // Should the one that is on its way never come back, another is sent after the same while.
             *state = State::HalfOpen { until: now + self.settings.rest };
         }
-        Ok(Watch { circuit: self.clone(), due, ticket: ticket.clone(), told: false })
+        Ok(Watch { circuit: self, due, ticket, told: false })
     }
 
     fn learn(&self, outcome: Outcome, ticket: &Ticket) {
@@ -151,26 +149,26 @@ impl Circuit {
 
 /// A call that was let through; what is learnt of it counts also when nobody waits for it any more.
 #[derive(Debug)]
-struct Watch {
-    circuit: Arc<Circuit>,
+struct Watch<'a> {
+    circuit: &'a Circuit,
     due: Instant,
-    ticket: Ticket,
+    ticket: &'a Ticket,
     told: bool,
 }
 
-impl Watch {
+impl Watch<'_> {
     fn tell(mut self, outcome: Outcome) {
         self.told = true;
-        self.circuit.learn(outcome, &self.ticket);
+        self.circuit.learn(outcome, self.ticket);
     }
 }
 
-impl Drop for Watch {
+impl Drop for Watch<'_> {
     fn drop(&mut self) {
         if !self.told {
             // Dropped at its deadline: no answer came in time. Dropped before: its caller left, or would not wait.
             let late = Instant::now() >= self.due;
-            self.circuit.learn(if late { Outcome::Failure } else { Outcome::Unknown }, &self.ticket);
+            self.circuit.learn(if late { Outcome::Failure } else { Outcome::Unknown }, self.ticket);
         }
     }
 }
@@ -209,27 +207,12 @@ fn outcome_of(result: &Result<Reply, UpstreamError>) -> Outcome {
     }
 }
 
-impl<S: Answers> Service<Ask> for Breaker<S> {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = PendingReply;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, ask: Ask) -> Self::Future {
-        match self.circuit.enter(ask.due.latest, &ask.ticket) {
-            Err(resting) => Box::pin(std::future::ready(Err(resting))),
-            Ok(watch) => {
-                let reply = self.inner.call(ask);
-                Box::pin(async move {
-                    let result = reply.await;
-                    watch.tell(outcome_of(&result));
-                    result
-                })
-            }
-        }
+impl<S: Answers> Answers for Breaker<S> {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+        let watch = self.circuit.enter(ask.due.latest, &ask.ticket)?;
+        let result = self.inner.answer(ask).await;
+        watch.tell(outcome_of(&result));
+        result
     }
 }
 

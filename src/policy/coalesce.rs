@@ -3,26 +3,23 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    task::{Context, Poll},
 };
 
-use tower::Service;
-
 use super::{
-    Answers, Count,
+    Count,
     key::{Key, Whom},
 };
 use crate::{
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, Coming, PendingReply, UpstreamError},
+    upstream::{Answers, Ask, Coming, UpstreamError},
 };
 
 /// Gives all who ask for the same, while it is being asked for, one reply. The request goes on as long as one of them
 /// waits, whoever began it, and ends with the last; each has the deadline that is its own.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Coalesce<S> {
-    inner: S,
+    inner: Arc<S>,
     flights: Arc<Flights>,
 }
 
@@ -70,51 +67,40 @@ impl Flights {
 }
 
 impl<S> Coalesce<S> {
-    /// Puts the layer round a service.
+    /// Puts the layer round what asks.
     pub fn new(inner: S, flights: Arc<Flights>) -> Self {
-        Self { inner, flights }
+        Self { inner: Arc::new(inner), flights }
     }
 }
 
-impl<S: Answers + Clone + Send + 'static> Coalesce<S> {
+impl<S: Answers + 'static> Coalesce<S> {
     /// The request of these words that is under way, or one that begins now.
-    fn flight(&mut self, mut ask: Ask) -> Arc<Flight> {
-        let key = Arc::new(Key::of(self.flights.whom, &ask));
+    fn flight(&self, ask: &Ask) -> Arc<Flight> {
+        let key = Arc::new(Key::of(self.flights.whom, ask));
         let mut under_way = self.flights.under_way();
         if let Some(flight) = under_way.get(&key).and_then(Weak::upgrade) {
             self.flights.joined.add();
             return flight;
         }
         // Others may wait for longer than the one who begins.
-        ask.due = ask.due.for_everybody();
-        let next = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, next);
+        let ask = Ask { due: ask.due.for_everybody(), ..ask.clone() };
+        let inner = self.inner.clone();
         // It is found until the last of those who wait has its reply, and may have kept it: who comes in between would
         // find it nowhere, and ask again.
-        let reply = Coming::of(async move { inner.call(ask).await });
+        let reply = Coming::of(async move { inner.answer(&ask).await });
         let flight = Arc::new(Flight { key: key.clone(), flights: self.flights.clone(), reply });
         under_way.insert(key, Arc::downgrade(&flight));
         flight
     }
 }
 
-impl<S: Answers + Clone + Send + 'static> Service<Ask> for Coalesce<S> {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = PendingReply;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, ask: Ask) -> Self::Future {
+impl<S: Answers + 'static> Answers for Coalesce<S> {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let flight = self.flight(ask);
-        Box::pin(async move {
-            flight.reply.answer().await.unwrap_or_else(|| {
-                Err(UpstreamError::CutOff {
-                    upstream: flight.flights.upstream.clone(),
-                    source: "the task that asked ended early".into(),
-                })
+        flight.reply.answer().await.unwrap_or_else(|| {
+            Err(UpstreamError::CutOff {
+                upstream: flight.flights.upstream.clone(),
+                source: "the task that asked ended early".into(),
             })
         })
     }

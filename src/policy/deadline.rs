@@ -1,18 +1,16 @@
 //! Ends a call that takes too long.
 
-use std::task::{Context, Poll};
+use tokio::time::timeout_at;
 
-use tower::Service;
-
-use super::{Answers, Count};
+use super::Count;
 use crate::{
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, PendingReply, UpstreamError},
+    upstream::{Answers, Ask, UpstreamError},
 };
 
 /// Gives each call the time that its [`Ask`] says, then drops it, which closes the upstream connection.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Deadline<S> {
     inner: S,
     upstream: UpstreamName,
@@ -20,33 +18,21 @@ pub struct Deadline<S> {
 }
 
 impl<S> Deadline<S> {
-    /// Puts the layer round a service that asks `upstream`; `late` counts the calls that are ended.
+    /// Puts the layer round what asks `upstream`; `late` counts the calls that are ended.
     pub fn new(inner: S, upstream: UpstreamName, late: Count) -> Self {
         Self { inner, upstream, late }
     }
 }
 
-impl<S: Answers> Service<Ask> for Deadline<S> {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = PendingReply;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, ask: Ask) -> Self::Future {
-        let (due, upstream, late) = (ask.due, self.upstream.clone(), self.late.clone());
-        let reply = tokio::time::timeout_at(due.at, self.inner.call(ask));
-        Box::pin(async move {
-            match reply.await {
-                Ok(reply) => reply,
-                Err(_) => {
-                    late.add();
-                    Err(UpstreamError::Deadline { upstream, after: due.after })
-                }
+impl<S: Answers> Answers for Deadline<S> {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+        match timeout_at(ask.due.at, self.inner.answer(ask)).await {
+            Ok(reply) => reply,
+            Err(_) => {
+                self.late.add();
+                Err(UpstreamError::Deadline { upstream: self.upstream.clone(), after: ask.due.after })
             }
-        })
+        }
     }
 }
 

@@ -191,56 +191,49 @@ impl Guards {
         Some(Passthrough::new(upstream, self.gate.clone(), self.rate.clone(), settings, counted))
     }
 
-    /// The guards in their order (see the room's own words), without those that are off.
+    /// The guards in their order (see the room's own words).
     fn stack(&self, asking: Asking<'_>) -> Guarded {
-        let Self { upstream, settings, counts, caller_rate, retries, circuit, rate, gate, .. } = self.clone();
-        let (route, over) = match asking {
-            Asking::Call(route) => (Some(route.clone()), Over::TurnedAway),
-            Asking::Following => (None, Over::Waits),
+        let Self { upstream, settings, counts, retries, circuit, rate, gate, .. } = self.clone();
+        let over = match asking {
+            Asking::Call(_) => Over::TurnedAway,
+            Asking::Following => Over::Waits,
         };
-        let limit = |rate: Option<Arc<Rate>>, over| rate.map(|rate| RateLimitLayer::new(rate, over));
+        let limit = |rate: Option<Arc<Rate>>| rate.map(|rate| RateLimitLayer::new(rate, over));
         let name = upstream.name().clone();
         let (called, attempted) = (name.clone(), name);
         let (attempts, to) = (counts.attempts.clone(), self.to.clone());
-        let breaker = (settings.breaker.failures.is_some())
-            .then(|| layer_fn(move |service| Breaker::new(service, circuit.clone())));
         let attempt = settings.attempt_timeout.map(|after| {
             let late = counts.attempts_late.clone();
             layer_fn(move |service| Attempt::new(service, attempted.clone(), after, late.clone()))
         });
         let once = ServiceBuilder::new()
-            .option_layer(breaker)
-            .option_layer(limit(rate, over))
+            .layer_fn(move |service| Breaker::new(service, circuit.clone()))
+            .option_layer(limit(rate))
             .layer_fn(move |service| InFlight::new(service, gate.clone(), over))
             .option_layer(attempt)
             .layer_fn(move |service| Measured::new(service, to.clone(), attempts.clone()))
             .service(upstream);
-        let (hedging, cache, flights) = match &route {
-            Some(route) => (route.hedging.clone(), route.cache.clone(), route.flights.clone()),
-            None => (None, None, None),
-        };
-        // What is repeated is earned by every call, the hedged ones too.
-        let retry = (settings.retry.attempts > 1 || hedging.is_some())
-            .then(|| layer_fn(move |service| Retry::new(service, retries.clone())));
+        let once = Arc::new(once);
         let second = once.clone();
+        let Asking::Call(route) = asking else {
+            return Guarded::new(Deadline::new(Retry::new(once, retries), called, counts.late));
+        };
+        let RouteGuards { counts: _, caller_rate, cache, flights, rate, hedging } = route.clone();
         let hedge = hedging
             .map(|hedging| layer_fn(move |service| Hedge::new(service, second.clone(), hedging.clone())));
         let coalesce =
             flights.map(|flights| layer_fn(move |service| Coalesce::new(service, flights.clone())));
         let cache = cache.map(|cache| layer_fn(move |service| Cache::new(service, cache.clone())));
-        let (by_caller, route_by_caller, by_route) = match route {
-            Some(route) => (caller_rate, route.caller_rate, route.rate),
-            None => (None, None, None),
-        };
         let guarded = ServiceBuilder::new()
             .layer_fn(move |service| Deadline::new(service, called.clone(), counts.late.clone()))
-            .option_layer(limit(by_caller, over))
-            .option_layer(limit(route_by_caller, over))
+            .option_layer(limit(self.caller_rate.clone()))
+            .option_layer(limit(caller_rate))
             .option_layer(cache)
             .option_layer(coalesce)
-            .option_layer(limit(by_route, over))
+            .option_layer(limit(rate))
             .option_layer(hedge)
-            .option_layer(retry)
+            // What is repeated is earned by every call, the hedged ones too.
+            .layer_fn(move |service| Retry::new(service, retries.clone()))
             .service(once);
         Guarded::new(guarded)
     }

@@ -3,17 +3,15 @@
 use std::{
     future::Future,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
     time::Duration,
 };
 
 use tokio::time::{Instant, sleep};
-use tower::Service;
 
-use super::{Answers, Budget, Circuit, RouteCounts};
+use super::{Budget, Circuit, RouteCounts};
 use crate::{
     reply::Reply,
-    upstream::{Ask, PendingReply, UpstreamError},
+    upstream::{Answers, Ask, UpstreamError},
 };
 
 /// Sends a request once more when there is no reply after a while, and takes the good reply that comes first; the other
@@ -21,7 +19,7 @@ use crate::{
 /// within what all its calls may repeat: one that is slow for everybody is not asked twice as much for it.
 ///
 /// The second is sent once, without attempts after it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Hedge<R, O> {
     /// With repetitions.
     first: R,
@@ -92,7 +90,7 @@ impl Times {
 }
 
 impl<R, O> Hedge<R, O> {
-    /// Puts the layer round a service that repeats what fails, and the same without that.
+    /// Puts the layer round what repeats what fails, and the same without that.
     pub(super) fn new(first: R, second: O, shared: Arc<Hedging>) -> Self {
         Self { first, second, shared }
     }
@@ -109,12 +107,13 @@ impl Hedging {
     /// Waits for the reply to one request, and after a while for that to a second, too.
     async fn first_good<S>(
         &self,
-        mut first: PendingReply,
+        first: impl Future<Output = Result<Reply, UpstreamError>>,
         second: impl FnOnce() -> S,
     ) -> Result<Reply, UpstreamError>
     where
         S: Future<Output = Result<Reply, UpstreamError>>,
     {
+        let mut first = std::pin::pin!(first);
         let begun = Instant::now();
         let Some(after) = self.after() else { return self.timed(begun, first.await) };
         tokio::select! {
@@ -159,51 +158,26 @@ fn is_good(result: &Result<Reply, UpstreamError>) -> bool {
     result.as_ref().is_ok_and(|reply| !reply.status.is_server_error() && reply.status.as_u16() != 429)
 }
 
-impl<R, O> Service<Ask> for Hedge<R, O>
-where
-    R: Answers,
-    O: Answers + Clone + Send + 'static,
-{
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = PendingReply;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        match (self.first.poll_ready(context), self.second.poll_ready(context)) {
-            (Poll::Ready(Ok(())), Poll::Ready(second)) => Poll::Ready(second),
-            (Poll::Ready(Err(error)), _) => Poll::Ready(Err(error)),
-            (Poll::Pending, _) | (_, Poll::Pending) => Poll::Pending,
-        }
-    }
-
-    fn call(&mut self, ask: Ask) -> Self::Future {
+impl<R: Answers, O: Answers> Answers for Hedge<R, O> {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         if !ask.repeatable {
-            return Box::pin(self.first.call(ask));
+            return self.first.answer(ask).await;
         }
         // Nobody is told of the second: its bytes would be counted with those of the first.
-        let again = Ask { meanwhile: None, ..ask.clone() };
-        let first = Box::pin(self.first.call(ask));
-        // The service that was polled ready is the one to call; its clone waits for the next call.
-        let next = self.second.clone();
-        let mut second = std::mem::replace(&mut self.second, next);
-        let shared = self.shared.clone();
-        Box::pin(async move { shared.first_good(first, move || second.call(again)).await })
+        let again = async || self.second.answer(&Ask { meanwhile: None, ..ask.clone() }).await;
+        self.shared.first_good(self.first.answer(ask), again).await
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tower::util::BoxCloneSyncService;
-
     use super::*;
     use crate::policy::{
         BreakerSettings, Count,
-        mock::{Inside, Script, answering_after, ask, call, failed, name, status},
+        mock::{Inside, Script, Slow, ask, call, failed, name, status},
     };
 
     const SECOND: Duration = Duration::from_secs(1);
-
-    type Mock = BoxCloneSyncService<Ask, Reply, UpstreamError>;
 
     fn hedging(settings: HedgeSettings) -> Arc<Hedging> {
         let breaker = BreakerSettings { failures: Some(1), rest: 60 * SECOND };
@@ -216,16 +190,15 @@ mod tests {
         })
     }
 
-    fn hedge<O>(first: Mock, second: O, settings: HedgeSettings) -> Hedge<Mock, O> {
+    fn hedge<O>(first: Slow, second: O, settings: HedgeSettings) -> Hedge<Slow, O> {
         Hedge::new(first, second, hedging(settings))
     }
 
     const AFTER_ONE: HedgeSettings = HedgeSettings::After(SECOND);
 
-    /// A service that gives this reply after a while.
-    fn after(delay: Duration, code: u16, inside: &Inside) -> Mock {
-        let slow = answering_after(delay, inside);
-        BoxCloneSyncService::new(tower::ServiceExt::map_result(slow, move |_| status(code)))
+    /// What gives this reply after a while.
+    fn after(delay: Duration, code: u16, inside: &Inside) -> Slow {
+        Slow { code, delay, inside: inside.clone() }
     }
 
     #[tokio::test(start_paused = true)]

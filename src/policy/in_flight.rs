@@ -1,23 +1,19 @@
 //! Keeps the number of calls at a time to what an upstream can bear, and those of one caller to its part of them.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tower::Service;
 
-use super::{Answers, Count, Over, PolicySettings};
+use super::{Count, Over, PolicySettings};
 use crate::{
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, Caller, CallerPart, CallerParts, PendingReply, UpstreamError},
+    upstream::{Answers, Ask, Caller, CallerPart, CallerParts, UpstreamError},
 };
 
 /// Lets a number of calls through at a time. A few more wait for a place, in order and not for long; the rest
 /// are turned away at once, so that a slow upstream makes no queue that nobody waits in any more.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct InFlight<S> {
     inner: S,
     gate: Arc<Gate>,
@@ -44,7 +40,7 @@ pub(super) struct Place {
 }
 
 impl<S> InFlight<S> {
-    /// Puts the layer round a service that asks the gate's upstream. What has begun is not turned away for what else its
+    /// Puts the layer round what asks the gate's upstream. What has begun is not turned away for what else its
     /// caller does.
     pub fn new(inner: S, gate: Arc<Gate>, over: Over) -> Self {
         Self { inner, gate, over }
@@ -100,27 +96,14 @@ impl Gate {
     }
 }
 
-impl<S: Answers + Clone + Send + 'static> Service<Ask> for InFlight<S> {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = PendingReply;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, ask: Ask) -> Self::Future {
-        // The service that was polled ready is the one to call; its clone waits for the next call.
-        let next = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, next);
-        let (gate, over) = (self.gate.clone(), self.over);
-        Box::pin(async move {
-            let _place = match over {
-                Over::TurnedAway => gate.enter(&ask.caller).await?,
-                Over::Waits => gate.enter(&Caller::Only).await?,
-            };
-            inner.call(ask).await
-        })
+impl<S: Answers> Answers for InFlight<S> {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+        let caller = match self.over {
+            Over::TurnedAway => &ask.caller,
+            Over::Waits => &Caller::Only,
+        };
+        let _place = self.gate.enter(caller).await?;
+        self.inner.answer(ask).await
     }
 }
 

@@ -1,28 +1,19 @@
 //! Counts every single attempt by what came of it.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-};
+use std::sync::Arc;
 
 use http::StatusCode;
-use tower::Service;
 
-use super::{
-    Answers,
-    spans::{self, Whereto, traced},
-};
+use super::spans::{self, Whereto, traced};
 use crate::{
     observe::{Span, SpanKind, Words},
     reply::Reply,
-    upstream::{Ask, UpstreamError},
+    upstream::{Answers, Ask, UpstreamError},
 };
 
 /// Counts what came of each request that really goes out. One that is dropped, for its time was over or nobody waits any
 /// more, counts as `dropped`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Measured<S> {
     inner: S,
     to: Arc<Whereto>,
@@ -30,62 +21,50 @@ pub struct Measured<S> {
 }
 
 impl<S> Measured<S> {
-    /// Puts the layer round the service that asks.
+    /// Puts the layer round what asks.
     pub fn new(inner: S, to: Arc<Whereto>, counted: Words) -> Self {
         Self { inner, to, counted }
     }
 }
 
-impl<S: Answers<Future: Unpin>> Service<Ask> for Measured<S> {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = Measuring<S::Future>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, ask: Ask) -> Self::Future {
+impl<S: Answers> Answers for Measured<S> {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let before = ask.ticket.attempt();
-        let (ask, span) = match ask.ticket.span() {
-            None => (ask, Span::default()),
-            Some(call) => traced(call.child(SpanKind::Client, "upstream"), ask, before, &self.to),
+        let Some(call) = ask.ticket.span() else {
+            let mut attempt = Attempted { counted: &self.counted, span: Span::default(), is_over: false };
+            return attempt.over(self.inner.answer(ask).await);
         };
-        Measuring { attempt: self.inner.call(ask), counted: Some(self.counted.clone()), span }
+        let (ask, span) = traced(call.child(SpanKind::Client, "upstream"), ask.clone(), before, &self.to);
+        let mut attempt = Attempted { counted: &self.counted, span, is_over: false };
+        attempt.over(Box::pin(self.inner.answer(&ask)).await)
     }
 }
 
-/// One attempt.
-#[derive(Debug)]
-pub struct Measuring<F> {
-    attempt: F,
+/// One attempt, and what is told of it.
+struct Attempted<'a> {
+    counted: &'a Words,
     span: Span,
-    /// Until it is known what came of it.
-    counted: Option<Words>,
+    is_over: bool,
 }
 
-impl<F: Future<Output = Result<Reply, UpstreamError>> + Unpin> Future for Measuring<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let outcome = ready!(Pin::new(&mut self.attempt).poll(context));
-        if let Some(counted) = self.counted.take() {
-            counted.add(match &outcome {
-                Ok(reply) => result_word(reply),
-                Err(error) => error.as_word(),
-            });
-        }
+impl Attempted<'_> {
+    fn over(&mut self, outcome: Result<Reply, UpstreamError>) -> Result<Reply, UpstreamError> {
+        self.is_over = true;
+        self.counted.add(match &outcome {
+            Ok(reply) => result_word(reply),
+            Err(error) => error.as_word(),
+        });
         if self.span.is_recorded() {
             spans::ended(&self.span, &outcome);
         }
-        Poll::Ready(outcome)
+        outcome
     }
 }
 
-impl<F> Drop for Measuring<F> {
+impl Drop for Attempted<'_> {
     fn drop(&mut self) {
-        if let Some(counted) = &self.counted {
-            counted.add("dropped");
+        if !self.is_over {
+            self.counted.add("dropped");
             self.span.failed("dropped");
         }
     }

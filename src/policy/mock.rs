@@ -1,24 +1,21 @@
-//! A service that answers after a while, for tests under a paused clock.
+//! What answers after a while, for tests under a paused clock.
 
 use std::{
     collections::VecDeque,
-    convert::Infallible,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, uri::PathAndQuery};
-use tower::{Service, util::BoxCloneSyncService};
 
 use crate::{
     reply::Reply,
     route::{HttpRequest, Under, UpstreamName},
-    upstream::{Ask, Due, UpstreamError},
+    upstream::{Answers, Ask, Due, UpstreamError},
 };
 
 /// How many calls are in the mock right now.
@@ -51,31 +48,33 @@ pub(super) fn ask(deadline: Duration) -> Ask {
     Ask::new(request.into(), 100, Due::after(deadline), true)
 }
 
-pub(super) fn answering_after(
-    delay: Duration,
-    inside: &Inside,
-) -> BoxCloneSyncService<Ask, Reply, UpstreamError> {
-    struct Leave(Inside);
-    impl Drop for Leave {
-        fn drop(&mut self) {
-            self.0.0.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
-    let inside = inside.clone();
-    let service = tower::service_fn(move |_: Ask| {
-        let inside = inside.clone();
-        async move {
-            let _leave = Leave(inside.enter());
-            tokio::time::sleep(delay).await;
-            let reply = Reply::new(StatusCode::OK, HeaderMap::new(), Bytes::new());
-            Ok::<_, Infallible>(reply)
-        }
-    });
-    let service = tower::ServiceExt::map_err(service, |never: Infallible| match never {});
-    BoxCloneSyncService::new(service)
+/// What gives a reply of this status after a while.
+#[derive(Debug, Clone)]
+pub(super) struct Slow {
+    pub(super) code: u16,
+    pub(super) delay: Duration,
+    pub(super) inside: Inside,
 }
 
-/// A service that answers at once, with one thing after the other.
+pub(super) fn answering_after(delay: Duration, inside: &Inside) -> Slow {
+    Slow { code: 200, delay, inside: inside.clone() }
+}
+
+impl Answers for Slow {
+    async fn answer(&self, _: &Ask) -> Result<Reply, UpstreamError> {
+        struct Leave(Inside);
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                self.0.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        let _leave = Leave(self.inside.enter());
+        tokio::time::sleep(self.delay).await;
+        status(self.code)
+    }
+}
+
+/// What answers at once, with one thing after the other.
 #[derive(Debug, Clone)]
 pub(super) struct Script(Arc<Mutex<Lines>>);
 
@@ -106,20 +105,12 @@ impl Script {
     }
 }
 
-impl Service<Ask> for Script {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = std::future::Ready<Result<Reply, UpstreamError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, mut ask: Ask) -> Self::Future {
+impl Answers for Script {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let mut lines = self.0.lock().unwrap();
         lines.asked += 1;
-        lines.headers = ask.request.headers_mut().cloned().unwrap_or_default();
-        std::future::ready(lines.left.pop_front().expect("the script has an answer"))
+        lines.headers = ask.request.headers().cloned().unwrap_or_default();
+        lines.left.pop_front().expect("the script has an answer")
     }
 }
 
@@ -134,10 +125,7 @@ pub(super) fn status(code: u16) -> Result<Reply, UpstreamError> {
     Ok(Reply::new(status, HeaderMap::new(), Bytes::new()))
 }
 
-/// Calls a fresh clone, as the gateway does.
-pub(super) async fn call<S>(service: &S, ask: Ask) -> Result<Reply, UpstreamError>
-where
-    S: Service<Ask, Response = Reply, Error = UpstreamError> + Clone,
-{
-    tower::ServiceExt::oneshot(service.clone(), ask).await
+/// Calls it.
+pub(super) async fn call(guarded: &impl Answers, ask: Ask) -> Result<Reply, UpstreamError> {
+    guarded.answer(&ask).await
 }

@@ -1,4 +1,4 @@
-//! Guards round every call of an upstream, one tower layer a file.
+//! Guards round every call of an upstream, one layer a file, put together by tower.
 //!
 //! From the outside in, and why:
 //!
@@ -21,7 +21,8 @@
 //! 11. [`Attempt`]: the time of one attempt, in which waiting for a place does not count.
 //! 12. [`Measured`]: counts what came of each attempt, and tells of it where there are traces (`spans`).
 //!
-//! [`Guards`] puts them together, without those that are off. Calls of a route have them all. What follows from a call
+//! [`Guards`] puts them together, without those that are off; [`Retry`] and [`Breaker`] are always there, as the one counts
+//! what hedges may spend, and let all calls pass when they are off. Calls of a route have them all. What follows from a call
 //! that has begun (the questions about a job), and what no caller asked for (a look at a watched resource), has those
 //! of the upstream only, and waits its turn where a call would be turned away.
 //!
@@ -30,8 +31,8 @@
 //! What several replicas count or keep together is in the store that they share ([`Sharing`]): rates and kept replies.
 //! Everything else is each replica's own.
 //!
-//! Each tells what it did as an [`UpstreamError`], so that the `gateway` has one kind of failure to put
-//! into words. All of them share their state between clones; dropping a call's future gives back what it held.
+//! Each tells what it did as an [`UpstreamError`](crate::upstream::UpstreamError), so that the `gateway` has one kind of failure to put
+//! into words. All calls share them; dropping a call's future gives back what it held.
 
 mod attempt;
 mod breaker;
@@ -41,6 +42,7 @@ mod coalesce;
 mod counts;
 mod dates;
 mod deadline;
+mod guarded;
 mod guards;
 mod hedge;
 mod in_flight;
@@ -57,13 +59,6 @@ mod view;
 
 use std::time::Duration;
 
-use tower::{Service, util::BoxCloneSyncService};
-
-use crate::{
-    reply::Reply,
-    upstream::{Ask, UpstreamError},
-};
-
 pub use attempt::Attempt;
 pub use breaker::{Breaker, BreakerSettings, Circuit};
 pub use budget::Budget;
@@ -71,6 +66,7 @@ pub use cache::{Cache, CacheSettings, Forbidden, Lasts, Store};
 pub use coalesce::Coalesce;
 pub use counts::{Count, PolicyCounts, RouteCounts, UpstreamCounts};
 pub use deadline::Deadline;
+pub use guarded::{Guarded, PendingReply};
 pub use guards::{Guards, RouteGuards, Sharing};
 pub use hedge::{Hedge, HedgeSettings};
 pub use in_flight::{Gate, InFlight};
@@ -82,15 +78,7 @@ pub use spans::Whereto;
 pub use spread::spread;
 pub use view::{BreakerView, GuardsView};
 
-/// A service that answers an [`Ask`] with a [`Reply`]: what a guard stands round, and is itself.
-pub trait Answers: Service<Ask, Response = Reply, Error = UpstreamError, Future: Send + 'static> {}
-
-impl<S> Answers for S where S: Service<Ask, Response = Reply, Error = UpstreamError, Future: Send + 'static> {}
-
-/// An upstream with its guards. Clones share the guards' state.
-pub type Guarded = BoxCloneSyncService<Ask, Reply, UpstreamError>;
-
-/// How carefully one upstream is asked. The deadline is not here: it comes with each [`Ask`].
+/// How carefully one upstream is asked. The deadline is not here: it comes with each [`Ask`](crate::upstream::Ask).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicySettings {
     /// How many calls may be in flight at a time.

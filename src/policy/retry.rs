@@ -1,22 +1,17 @@
 //! Asks again, when that is safe and there is time and reason to.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::{StatusCode, header};
 use tokio::time::{Instant, sleep_until};
-use tower::Service;
 use tracing::warn;
 
-use super::{Answers, Budget, Count, dates};
+use super::{Budget, Count, dates};
 use crate::{
     observe::Chain,
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, Happened, PendingReply, UpstreamError},
+    upstream::{Answers, Ask, Happened, UpstreamError},
 };
 
 /// Repeats a request that failed in passing, with a wait between that grows and is random, so that those who failed
@@ -25,7 +20,7 @@ use crate::{
 /// What never reached the upstream may always be repeated; what may have, only when the request is one that can be
 /// (`Ask::repeatable`). An upstream that says when to come back (`Retry-After`) is believed. Where the wait would pass
 /// the call's deadline, what is known already is the answer.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Retry<S> {
     inner: S,
     retries: Arc<Retries>,
@@ -58,7 +53,7 @@ pub struct Retries {
 }
 
 impl<S> Retry<S> {
-    /// Puts the layer round a service that asks their upstream.
+    /// Puts the layer round what asks their upstream.
     pub fn new(inner: S, retries: Arc<Retries>) -> Self {
         Self { inner, retries }
     }
@@ -145,70 +140,43 @@ fn retry_after(reply: &Reply) -> Option<Duration> {
     }
 }
 
-impl<S: Answers + Clone + Send + 'static> Service<Ask> for Retry<S> {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = PendingReply;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, ask: Ask) -> Self::Future {
-        self.retries.budget.earn();
-        if self.retries.settings.attempts == 1 {
-            return Box::pin(self.inner.call(ask));
-        }
-        let (retries, again) = (self.retries.clone(), self.inner.clone());
-        let mut attempts = Attempts { ask: ask.clone(), again };
-        let first = self.inner.call(ask);
-        Box::pin(async move {
-            let mut outcome = first.await;
-            let (repeatable, deadline) = (attempts.ask.repeatable, attempts.ask.due.at);
-            for attempt in 1.. {
-                let Some(at) = retries.again_at(&outcome, repeatable, attempt, deadline) else { break };
-                let (upstream, request_id) = (&retries.upstream, attempts.ask.ticket.request_id());
-                let wait_ms = millis(at.saturating_duration_since(Instant::now()));
-                match &outcome {
-                    Ok(reply) => warn!(
-                        %upstream, request_id, attempt, status = reply.status.as_u16(), wait_ms, "the upstream will be asked again"
-                    ),
-                    Err(error) => warn!(
-                        %upstream, request_id, attempt, error = %Chain(error), wait_ms, "the upstream will be asked again"
-                    ),
-                }
-                sleep_until(at).await;
-                if let Some(meanwhile) = &attempts.ask.meanwhile {
-                    meanwhile.tell(Happened::Again { attempt: attempt + 1 });
-                }
-                let next = attempts.next().await;
+impl<S: Answers> Answers for Retry<S> {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+        let retries = &self.retries;
+        retries.budget.earn();
+        let mut answer = None;
+        for attempt in 1.. {
+            let next = self.inner.answer(ask).await;
+            if attempt > 1 {
                 // Turned away by ourselves: the upstream has not been asked, so what it said before is the answer.
                 if next.as_ref().is_err_and(UpstreamError::is_our_own_word) {
                     break;
                 }
                 retries.again.add();
-                outcome = next;
             }
-            outcome
-        })
+            let outcome = answer.insert(next);
+            let Some(at) = retries.again_at(outcome, ask.repeatable, attempt, ask.due.at) else { break };
+            let (upstream, request_id) = (&retries.upstream, ask.ticket.request_id());
+            let wait_ms = millis(at.saturating_duration_since(Instant::now()));
+            match outcome {
+                Ok(reply) => warn!(
+                    %upstream, request_id, attempt, status = reply.status.as_u16(), wait_ms, "the upstream will be asked again"
+                ),
+                Err(error) => warn!(
+                    %upstream, request_id, attempt, error = %Chain(error), wait_ms, "the upstream will be asked again"
+                ),
+            }
+            sleep_until(at).await;
+            if let Some(meanwhile) = &ask.meanwhile {
+                meanwhile.tell(Happened::Again { attempt: attempt + 1 });
+            }
+        }
+        answer.expect("what is asked at least once has an answer")
     }
 }
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The attempts after the first.
-struct Attempts<S> {
-    ask: Ask,
-    again: S,
-}
-
-impl<S: Answers> Attempts<S> {
-    async fn next(&mut self) -> Result<Reply, UpstreamError> {
-        std::future::poll_fn(|context| self.again.poll_ready(context)).await?;
-        self.again.call(self.ask.clone()).await
-    }
 }
 
 #[cfg(test)]
@@ -244,6 +212,20 @@ mod tests {
         let script = Script::new([failed(), status(503), status(200)]);
         let reply = call(&retry(&script), ask(30 * SECOND)).await.unwrap();
         assert_eq!((reply.status.as_u16(), script.asked()), (200, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_asked_once_only_earns_what_hedges_may_spend() {
+        let budget = Arc::<Budget>::default();
+        while budget.spend() {}
+        let settings = RetrySettings { attempts: 1, ..RetrySettings::default() };
+        let retries = Retries::new(name(), settings, budget.clone(), Count::default());
+        let script = Script::new((0..5).map(|_| status(503)));
+        let service = Retry::new(script.clone(), Arc::new(retries));
+        for _ in 0..5 {
+            assert_eq!(call(&service, ask(30 * SECOND)).await.unwrap().status.as_u16(), 503);
+        }
+        assert_eq!((script.asked(), budget.spend(), budget.spend()), (5, true, false));
     }
 
     #[tokio::test(start_paused = true)]

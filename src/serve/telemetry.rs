@@ -13,7 +13,6 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout, timeout_at},
 };
-use tower::ServiceExt;
 use tracing::{info, warn};
 
 use crate::{
@@ -24,7 +23,7 @@ use crate::{
     },
     route::{HttpRequest, Under},
     upstream::{
-        Ask, Due, UpstreamError,
+        Answers, Ask, Due, UpstreamError,
         http::{HttpSettings, HttpUpstream},
     },
 };
@@ -291,7 +290,7 @@ impl Collector {
             body,
         };
         let ask = Ask::new(request.into(), ANSWER_LIMIT_BYTES, Due::after(self.timeout), false);
-        let reply = timeout(self.timeout, self.http.clone().oneshot(ask)).await;
+        let reply = timeout(self.timeout, self.http.answer(&ask)).await;
         let reply = reply.map_err(|_| Untaken::Late(self.timeout))?.map_err(Untaken::Failed)?;
         if !reply.status.is_success() {
             return Err(Untaken::Refused(reply.status));

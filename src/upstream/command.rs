@@ -1,14 +1,9 @@
 //! Commands: a program that is started for each call, with words of the call behind its own.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
-
-use tower::Service;
+use std::sync::Arc;
 
 use super::{
-    Ask, PendingReply, UpstreamError,
+    Answers, Ask, UpstreamError,
     program::{Finished, Program, Run, RunError, run},
 };
 use crate::{
@@ -41,10 +36,12 @@ impl CommandUpstream {
     pub fn name(&self) -> &UpstreamName {
         &self.settings.name
     }
+}
 
-    async fn ask(self, ask: Ask) -> Result<Reply, UpstreamError> {
+impl Answers for CommandUpstream {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let upstream = || self.name().clone();
-        let UpstreamRequest::Command(request) = ask.request else {
+        let UpstreamRequest::Command(request) = &ask.request else {
             let source = "it takes words, and was asked otherwise".into();
             return Err(UpstreamError::Unsendable { upstream: upstream(), source });
         };
@@ -74,19 +71,5 @@ impl RunError {
             Self::TooLong => UpstreamError::TooLong { upstream, limit_bytes },
             Self::Broken(source) => UpstreamError::CutOff { upstream, source: source.into() },
         }
-    }
-}
-
-impl Service<Ask> for CommandUpstream {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = PendingReply;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, ask: Ask) -> Self::Future {
-        Box::pin(self.clone().ask(ask))
     }
 }

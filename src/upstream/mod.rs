@@ -19,15 +19,9 @@ mod meanwhile;
 pub mod program;
 mod tried;
 
-use std::{
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
-use tower::Service;
 
 use self::{
     cgi::{CgiSettings, CgiUpstream},
@@ -51,8 +45,8 @@ pub use tried::Tried;
 
 /// One legacy server, of one kind or another. Clones share its connections.
 ///
-/// As a `tower::Service` it takes an [`Ask`] and gives the whole [`Reply`]. It is always ready, keeps no deadline but
-/// the one of connecting, and tries once: everything else is `policy`. Dropping the future ends what was asked for.
+/// It keeps no deadline but the one of connecting, and tries once: everything else is `policy`. Dropping the future ends
+/// what was asked for.
 #[derive(Debug, Clone)]
 pub enum Upstream {
     /// A server that speaks HTTP.
@@ -116,21 +110,14 @@ impl Upstream {
     }
 }
 
-impl Service<Ask> for Upstream {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = PendingReply;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, ask: Ask) -> Self::Future {
+impl Answers for Upstream {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         match self {
-            Self::Http(upstream) => upstream.call(ask),
-            Self::Command(upstream) => upstream.call(ask),
-            Self::Cgi(upstream) => upstream.call(ask),
-            Self::Mcp(upstream) => upstream.call(ask),
+            Self::Http(upstream) => upstream.answer(ask).await,
+            // Beside a program, or a session, a place of its own is nothing; all calls of HTTP would have room for it.
+            Self::Command(upstream) => Box::pin(upstream.answer(ask)).await,
+            Self::Cgi(upstream) => Box::pin(upstream.answer(ask)).await,
+            Self::Mcp(upstream) => Box::pin(upstream.answer(ask)).await,
         }
     }
 }
@@ -239,8 +226,24 @@ impl Ask {
     }
 }
 
-/// The reply to an [`Ask`], or why there is none, once it is known.
-pub type PendingReply = Pin<Box<dyn Future<Output = Result<Reply, UpstreamError>> + Send>>;
+/// Whatever answers an [`Ask`]: an upstream, or a guard round one.
+///
+/// This is not `tower::Service`, which is called by one at a time: many ask at once, of one that all of them share. So
+/// none of it is cloned for a call, and a request is borrowed by all who only look at it.
+pub trait Answers: Send + Sync {
+    /// Gives the whole reply. Dropping the future ends what was asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`UpstreamError`], where there is none.
+    fn answer(&self, ask: &Ask) -> impl Future<Output = Result<Reply, UpstreamError>> + Send;
+}
+
+impl<A: Answers> Answers for Arc<A> {
+    fn answer(&self, ask: &Ask) -> impl Future<Output = Result<Reply, UpstreamError>> + Send {
+        A::answer(self, ask)
+    }
+}
 
 /// The end of a call's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -71,7 +71,7 @@ use self::{
     vouched::Vouched,
 };
 use super::{Arrival, Ending, door::Door};
-use crate::gateway::Gateway;
+use crate::{boxed::boxed, gateway::Gateway};
 
 pub use peer::PeerAddress;
 pub use resumable::ResumeSettings;
@@ -279,7 +279,7 @@ impl Mcp {
             }
         };
         let mut answering: Answering =
-            Box::pin(async move { protocol.take(Carrier::Http(&head), &body, &outbox).await });
+            boxed(|| async move { protocol.take(Carrier::Http(&head), &body, &outbox).await });
         let Some(mut mailbox) = mailbox else { return answered(answering.await, form) };
         tokio::select! {
             biased;

@@ -15,7 +15,6 @@ use http::{
 };
 use http_body_util::Empty;
 use tokio::time::timeout;
-use tower::ServiceExt;
 use tracing::warn;
 
 use super::{
@@ -29,7 +28,7 @@ use crate::{
     seal::{Purpose, Seal, random_id},
     tls::ClientTls,
     upstream::{
-        Ask, Caller, Due,
+        Answers, Ask, Caller, Due,
         http::{Address, HttpSettings, HttpUpstream, Protocol, remove_hop_by_hop},
     },
 };
@@ -175,7 +174,7 @@ impl Peers {
         let (due, request) = (Due::after(PATIENCE), request.into());
         let ask = Ask::new(request, reply_limit_bytes, due, false);
         let written = peer.written.clone();
-        match timeout(PATIENCE, self.upstream(peer).oneshot(ask)).await {
+        match timeout(PATIENCE, self.upstream(peer).answer(&ask)).await {
             Ok(Ok(reply)) => Some(reply),
             Ok(Err(error)) => {
                 warn!(peer = %written, error = %Chain(&error), "a message could not be handed on");

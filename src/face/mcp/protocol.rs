@@ -136,14 +136,13 @@ impl Protocol {
         };
         let session = carrier.cancelling_session();
         let flight = session.and_then(|session| self.in_flight.enter(session, request.id.as_json()));
-        let answering = self.request(carrier, &request, outbox);
-        match flight {
-            None => Some(answering.await),
-            Some(flight) => tokio::select! {
-                biased;
-                answer = answering => Some(answer),
-                () = flight.cancelled() => None,
-            },
+        let Some(flight) = flight else {
+            return Some(self.request(carrier, &request, outbox).await);
+        };
+        tokio::select! {
+            biased;
+            answer = self.request(carrier, &request, outbox) => Some(answer),
+            () = flight.cancelled() => None,
         }
     }
 

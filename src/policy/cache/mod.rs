@@ -8,24 +8,19 @@ mod page;
 mod store;
 mod word;
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderName, StatusCode, header};
 use tokio::time::{Instant, timeout_at};
-use tower::Service;
 
 use self::{page::Page, word::Word};
 use super::{
-    Answers, RouteCounts,
+    RouteCounts,
     key::{Key, Whom},
 };
 use crate::{
     reply::Reply,
-    upstream::{Ask, PendingReply, UpstreamError},
+    upstream::{Answers, Ask, Kept, UpstreamError},
 };
 
 pub(super) use away::Away;
@@ -65,7 +60,7 @@ pub enum Forbidden {
 ///
 /// Only good replies are kept (200, 203, 204). An old one with an `ETag` or a `Last-Modified` is asked about, and given
 /// again when it has not changed.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Cache<S> {
     inner: S,
     shared: Arc<Shared>,
@@ -82,7 +77,7 @@ pub(super) struct Shared {
 }
 
 impl<S> Cache<S> {
-    /// Puts the layer round a service.
+    /// Puts the layer round what asks.
     pub(super) fn new(inner: S, shared: Arc<Shared>) -> Self {
         Self { inner, shared }
     }
@@ -123,7 +118,7 @@ impl CacheSettings {
 
 impl Shared {
     /// Keeps a reply, where it may be; and says how it is forgotten.
-    fn keep(self: &Arc<Self>, key: &Arc<Key>, page: Page, ask: &Told) -> Option<Arc<Page>> {
+    fn keep(self: &Arc<Self>, key: &Arc<Key>, page: Page, ask: &Told<'_>) -> Option<Arc<Page>> {
         if !self.settings.keeps(&page.reply, &page.word) {
             return None;
         }
@@ -166,9 +161,9 @@ impl Shared {
     }
 
     /// Gives a kept reply.
-    fn give(self: &Arc<Self>, key: &Arc<Key>, page: &Arc<Page>, ask: &Told) -> Reply {
+    fn give(self: &Arc<Self>, key: &Arc<Key>, page: &Arc<Page>, ask: &Told<'_>) -> Reply {
         ask.until_forgotten(self, key, page);
-        if let Some(kept) = &ask.0 {
+        if let Some(kept) = ask.0 {
             kept.since(page.age());
         }
         page.told()
@@ -177,18 +172,20 @@ impl Shared {
     /// Asks for what is not there, or is old.
     async fn fetch<S: Answers>(
         self: &Arc<Self>,
-        mut inner: S,
-        mut ask: Ask,
+        inner: &S,
+        ask: &Ask,
         key: Arc<Key>,
         old: Option<Arc<Page>>,
     ) -> Result<Reply, UpstreamError> {
-        let told = Told(ask.kept.clone());
-        let asks_about_old = old.as_ref().is_some_and(|old| {
-            ask.request.headers_mut().is_some_and(|headers| old.ask_whether_it_is_good(headers))
+        let told = Told(ask.kept.as_ref());
+        let about_old = old.as_ref().and_then(|old| {
+            let mut ask = ask.clone();
+            let asks = old.ask_whether_it_is_good(ask.request.headers_mut()?);
+            asks.then_some(ask)
         });
         let spare = old.as_ref().filter(|old| old.is_better_than_nothing(self.settings));
         let due = ask.due.at;
-        let asked = inner.call(ask);
+        let asked = inner.answer(about_old.as_ref().unwrap_or(ask));
         let result = match spare {
             None => asked.await,
             Some(old) => {
@@ -204,11 +201,11 @@ impl Shared {
         };
         let reply = result?;
         match old {
-            Some(old) if asks_about_old && reply.status == StatusCode::NOT_MODIFIED => {
+            Some(old) if about_old.is_some() && reply.status == StatusCode::NOT_MODIFIED => {
                 self.counts.still_good.add();
                 let renewed = old.renewed(reply.headers);
                 let answer = renewed.told();
-                if let Some(kept) = &told.0 {
+                if let Some(kept) = told.0 {
                     kept.since(renewed.age());
                 }
                 if self.keep(&key, renewed, &told).is_none() {
@@ -229,65 +226,50 @@ impl Shared {
         }
     }
 
-    fn give_old(self: &Arc<Self>, key: &Arc<Key>, old: &Arc<Page>, told: &Told) -> Reply {
+    fn give_old(self: &Arc<Self>, key: &Arc<Key>, old: &Arc<Page>, told: &Told<'_>) -> Reply {
         self.counts.old.add();
         self.give(key, old, told)
     }
 }
 
 /// Whoever asked, and hears where the reply is from.
-struct Told(Option<crate::upstream::Kept>);
+struct Told<'a>(Option<&'a Kept>);
 
-impl Told {
+impl Told<'_> {
     fn until_forgotten(&self, shared: &Arc<Shared>, key: &Arc<Key>, page: &Arc<Page>) {
-        if let Some(kept) = &self.0 {
+        if let Some(kept) = self.0 {
             let (shared, key, page) = (shared.clone(), key.clone(), page.clone());
             kept.until_forgotten(move || shared.forget(&key, &page));
         }
     }
 }
 
-impl<S: Answers + Clone + Send + 'static> Service<Ask> for Cache<S> {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = PendingReply;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, mut ask: Ask) -> Self::Future {
+impl<S: Answers> Answers for Cache<S> {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let is_conditional = ask
             .request
-            .headers_mut()
+            .headers()
             .is_some_and(|headers| CONDITIONS.iter().any(|name| headers.contains_key(name)));
         if is_conditional {
-            return Box::pin(self.inner.call(ask));
+            return self.inner.answer(ask).await;
         }
-        let shared = self.shared.clone();
-        let key = Arc::new(Key::of(shared.whom, &ask));
-        let page = shared.store.get(&key);
-        if let Some(page) = &page
-            && !page.left(shared.settings).is_zero()
-        {
+        let shared = &self.shared;
+        let good = |page: &Option<Arc<Page>>| {
+            let page = page.as_ref().filter(|page| !page.left(shared.settings).is_zero())?;
             shared.counts.kept.add();
-            let reply = shared.give(&key, page, &Told(ask.kept));
-            return Box::pin(std::future::ready(Ok(reply)));
+            Some(page.clone())
+        };
+        let (key, told) = (Arc::new(Key::of(shared.whom, ask)), Told(ask.kept.as_ref()));
+        let mut page = shared.store.get(&key);
+        if let Some(page) = good(&page) {
+            return Ok(shared.give(&key, &page, &told));
         }
-        // The service that was polled ready is the one to call; its clone waits for the next call.
-        let next = self.inner.clone();
-        let inner = std::mem::replace(&mut self.inner, next);
-        Box::pin(async move {
-            let page = shared.newer(&key, page).await;
-            if let Some(page) = &page
-                && !page.left(shared.settings).is_zero()
-            {
-                shared.counts.kept.add();
-                return Ok(shared.give(&key, page, &Told(ask.kept)));
-            }
-            shared.counts.fetched.add();
-            shared.fetch(inner, ask, key, page).await
-        })
+        page = shared.newer(&key, page).await;
+        if let Some(page) = good(&page) {
+            return Ok(shared.give(&key, &page, &told));
+        }
+        shared.counts.fetched.add();
+        shared.fetch(&self.inner, ask, key, page).await
     }
 }
 

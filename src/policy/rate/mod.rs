@@ -3,19 +3,18 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
     time::Duration,
 };
 
 use tokio::time::{Instant, sleep};
-use tower::{Layer, Service};
+use tower::Layer;
 
-use super::{Answers, Count};
+use super::Count;
 use crate::{
     reply::Reply,
     route::UpstreamName,
     shared::{SharedStore, Unreachable},
-    upstream::{Ask, Caller, PendingReply, UpstreamError, Whose},
+    upstream::{Answers, Ask, Caller, UpstreamError, Whose},
 };
 
 /// How many calls in how long.
@@ -231,14 +230,14 @@ pub enum Over {
 }
 
 /// Lets calls through as a [`Rate`] has them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct RateLimit<S> {
     inner: S,
     rate: Arc<Rate>,
     over: Over,
 }
 
-/// Puts [`RateLimit`] round a service.
+/// Puts [`RateLimit`] round what asks.
 #[derive(Debug, Clone)]
 pub struct RateLimitLayer {
     rate: Arc<Rate>,
@@ -260,36 +259,13 @@ impl<S> Layer<S> for RateLimitLayer {
     }
 }
 
-impl<S: Answers + Clone + Send + 'static> Service<Ask> for RateLimit<S> {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = PendingReply;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, ask: Ask) -> Self::Future {
-        if self.rate.counted.is_none() {
-            match (self.rate.take(&ask.caller), self.over) {
-                (Ok(()), _) => return Box::pin(self.inner.call(ask)),
-                (Err(wait), Over::TurnedAway) => {
-                    return Box::pin(std::future::ready(Err(self.rate.turned_away(Stopped::For(wait)))));
-                }
-                (Err(_), Over::Waits) => {}
-            }
+impl<S: Answers> Answers for RateLimit<S> {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+        match self.over {
+            Over::TurnedAway => self.rate.enter(&ask.caller).await?,
+            Over::Waits => self.rate.wait(&ask.caller).await,
         }
-        // The service that was polled ready is the one to call; its clone waits for the next call.
-        let next = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, next);
-        let (rate, over) = (self.rate.clone(), self.over);
-        Box::pin(async move {
-            match over {
-                Over::TurnedAway => rate.enter(&ask.caller).await?,
-                Over::Waits => rate.wait(&ask.caller).await,
-            }
-            inner.call(ask).await
-        })
+        self.inner.answer(ask).await
     }
 }
 

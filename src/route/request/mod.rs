@@ -172,6 +172,15 @@ impl UpstreamRequest {
         out
     }
 
+    /// Its headers, where it has any.
+    pub fn headers(&self) -> Option<&HeaderMap> {
+        match self {
+            Self::Http(request) => Some(&request.headers),
+            Self::Command(_) => None,
+            Self::Tool(request) => Some(&request.headers),
+        }
+    }
+
     /// Where a header can be added, for what has any.
     pub fn headers_mut(&mut self) -> Option<&mut HeaderMap> {
         match self {

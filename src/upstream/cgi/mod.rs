@@ -5,16 +5,12 @@
 mod answer;
 mod variables;
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
 use http::Method;
-use tower::Service;
 
 use super::{
-    Ask, PendingReply, UpstreamError,
+    Answers, Ask, UpstreamError,
     http::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT},
     program::{Finished, Program, Run, run},
 };
@@ -50,14 +46,16 @@ impl CgiUpstream {
     pub fn name(&self) -> &UpstreamName {
         &self.settings.name
     }
+}
 
-    async fn ask(self, ask: Ask) -> Result<Reply, UpstreamError> {
+impl Answers for CgiUpstream {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let upstream = || self.name().clone();
-        let UpstreamRequest::Http(request) = ask.request else {
+        let UpstreamRequest::Http(request) = &ask.request else {
             let source = "it takes HTTP, and was asked otherwise".into();
             return Err(UpstreamError::Unsendable { upstream: upstream(), source });
         };
-        let variables = variables::of(&request, &self.settings.program)
+        let variables = variables::of(request, &self.settings.program)
             .map_err(|error| UpstreamError::Unsendable { upstream: upstream(), source: error.into() })?;
         let limit_bytes = ask.reply_limit_bytes;
         let running = run(
@@ -98,19 +96,5 @@ fn with_stderr(error: &AnswerError, exit: &Exit) -> String {
     match exit.stderr_text().trim_end() {
         "" => error.to_string(),
         stderr => format!("{error}; on standard error: {stderr}"),
-    }
-}
-
-impl Service<Ask> for CgiUpstream {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = PendingReply;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, ask: Ask) -> Self::Future {
-        Box::pin(self.clone().ask(ask))
     }
 }

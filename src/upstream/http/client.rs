@@ -1,18 +1,14 @@
 //! The HTTP client of one upstream.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use tokio::time::Instant;
-use tower::Service;
 use tracing::info;
 
 use super::{
-    Address, Ask, CredentialError, HttpSettings, Meanwhile, PendingReply, Protocol, Tried, UpstreamError,
+    Address, Answers, Ask, CredentialError, HttpSettings, Meanwhile, Protocol, Tried, UpstreamError,
     auth::{Auth, Credential},
     body::{self, BodyError},
     exchange::ReplyBody,
@@ -41,9 +37,8 @@ pub(super) const USER_AGENT: HeaderValue =
 
 /// One legacy server. Clones share its connections.
 ///
-/// As a `tower::Service` it takes an [`Ask`] and gives the whole [`Reply`]. It is always ready, keeps no
-/// deadline but the one of connecting, and tries once, closed connections aside: everything else is `policy`. Dropping the
-/// future closes the connection, so the upstream sees that no one waits any more.
+/// It keeps no deadline but the one of connecting, and tries once, closed connections aside: everything else is `policy`.
+/// Dropping the future of an answer closes the connection, so the upstream sees that no one waits any more.
 #[derive(Debug, Clone)]
 pub struct HttpUpstream {
     shared: Arc<Shared>,
@@ -120,49 +115,13 @@ impl HttpUpstream {
         Ok(response)
     }
 
-    /// Asks one address, and another when nothing could be sent to that one.
-    async fn ask(&self, ask: &mut Ask) -> Result<Reply, UpstreamError> {
-        let Ask { request, reply_limit_bytes, due, meanwhile, tried, repeatable, ticket, .. } = ask;
-        let UpstreamRequest::Http(request) = request else {
-            return Err(UpstreamError::of_another_kind(self.name()));
-        };
-        let due = due.latest;
-        let targets = &self.shared.targets;
-        self.complete(request);
-        let credential = self.credential(ticket).await?;
-        let mut load = targets.pick(tried, due).await?;
-        let mut over_others = if *repeatable { KEPT_LIMIT } else { 0 };
-        loop {
-            let result = match self.open_at(load.target(), request, credential.clone(), ticket).await {
-                Ok(opened) => opened.whole(*reply_limit_bytes, meanwhile.as_ref()).await,
-                // A server may close what is kept at any time (RFC 9112, section 9.3.1): that is no failure of it.
-                Err(error) if over_others > 0 && error.is_of_kept_connection() => {
-                    over_others -= 1;
-                    let request_id = ticket.request_id();
-                    info!(upstream = %self.name(), request_id, error = %Chain(&error), "a kept connection was closed: another one is taken");
-                    continue;
-                }
-                Err(error) => Err(error),
-            };
-            load.tell(Outcome::of(&result), ticket);
-            match &result {
-                Err(error) if error.is_before_sending() => match targets.pick_other(tried, due) {
-                    Some(other) => load = other,
-                    None => return result,
-                },
-                Ok(_) | Err(_) => return result,
-            }
-        }
-    }
-
     /// Asks, and gives the reply as soon as its head is there.
     pub(in crate::upstream) async fn open(
         &self,
-        mut request: HttpRequest,
+        request: HttpRequest,
         due: Instant,
     ) -> Result<Opened, UpstreamError> {
         let (targets, tried) = (&self.shared.targets, Tried::default());
-        self.complete(&mut request);
         let ticket = Ticket::default();
         let credential = self.credential(&ticket).await?;
         let mut load = targets.pick(&tried, due).await?;
@@ -183,10 +142,10 @@ impl HttpUpstream {
         }
     }
 
-    /// Adds to a request what is the same for every address.
-    fn complete(&self, request: &mut HttpRequest) {
-        let headers = &mut request.headers;
-        remove_hop_by_hop(headers);
+    /// The headers that go out: a request's, and what this upstream is told besides.
+    fn complete(&self, headers: &HeaderMap) -> HeaderMap {
+        let mut headers = headers.clone();
+        remove_hop_by_hop(&mut headers);
         // The client writes the length that the body has.
         headers.remove(header::CONTENT_LENGTH);
         if !headers.contains_key(header::USER_AGENT) {
@@ -201,6 +160,7 @@ impl HttpUpstream {
         if !headers.contains_key(header::ACCEPT_ENCODING) {
             headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
+        headers
     }
 
     /// Asks at one address, where redirects stay.
@@ -211,7 +171,7 @@ impl HttpUpstream {
         mut credential: Option<Credential>,
         ticket: &Ticket,
     ) -> Result<Opened, UpstreamError> {
-        let mut headers = request.headers.clone();
+        let mut headers = self.complete(&request.headers);
         let (mut method, mut content) = (request.method.clone(), request.body.clone());
         let uri = match request.under {
             Under::Address => target.address().join(&request.path_and_query),
@@ -354,17 +314,38 @@ impl Veils {
     }
 }
 
-impl Service<Ask> for HttpUpstream {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = PendingReply;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, mut ask: Ask) -> Self::Future {
-        let upstream = self.clone();
-        Box::pin(async move { upstream.ask(&mut ask).await })
+impl Answers for HttpUpstream {
+    /// Asks one address, and another when nothing could be sent to that one.
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+        let Ask { request, reply_limit_bytes, due, meanwhile, tried, repeatable, ticket, .. } = ask;
+        let UpstreamRequest::Http(request) = request else {
+            return Err(UpstreamError::of_another_kind(self.name()));
+        };
+        let due = due.latest;
+        let targets = &self.shared.targets;
+        let credential = self.credential(ticket).await?;
+        let mut load = targets.pick(tried, due).await?;
+        let mut over_others = if *repeatable { KEPT_LIMIT } else { 0 };
+        loop {
+            let result = match self.open_at(load.target(), request, credential.clone(), ticket).await {
+                Ok(opened) => opened.whole(*reply_limit_bytes, meanwhile.as_ref()).await,
+                // A server may close what is kept at any time (RFC 9112, section 9.3.1): that is no failure of it.
+                Err(error) if over_others > 0 && error.is_of_kept_connection() => {
+                    over_others -= 1;
+                    let request_id = ticket.request_id();
+                    info!(upstream = %self.name(), request_id, error = %Chain(&error), "a kept connection was closed: another one is taken");
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
+            load.tell(Outcome::of(&result), ticket);
+            match &result {
+                Err(error) if error.is_before_sending() => match targets.pick_other(tried, due) {
+                    Some(other) => load = other,
+                    None => return result,
+                },
+                Ok(_) | Err(_) => return result,
+            }
+        }
     }
 }

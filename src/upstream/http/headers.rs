@@ -5,18 +5,21 @@ use http::{
     header::{self, Entry},
 };
 
-/// Headers of one hop (RFC 9110, section 7.6.1; `Keep-Alive` and `Proxy-Connection` are older). `Trailer` is
-/// not among them: it describes the message.
-static HOP_BY_HOP: [HeaderName; 8] = [
-    header::CONNECTION,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-];
+/// Whether a header is one of a single hop (RFC 9110, section 7.6.1; `Keep-Alive` and `Proxy-Connection` are older).
+/// `Trailer` is not among them: it describes the message.
+fn is_of_one_hop(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "keep-alive"
+            | "proxy-connection"
+    )
+}
 
 /// Drops the headers of one hop, and those that `Connection` names.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
@@ -29,7 +32,7 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
         }
     }
     // Looking is quicker than removing.
-    let present: Vec<HeaderName> = headers.keys().filter(|name| HOP_BY_HOP.contains(name)).cloned().collect();
+    let present: Vec<HeaderName> = headers.keys().filter(|name| is_of_one_hop(name)).cloned().collect();
     for name in present {
         headers.remove(name);
     }

@@ -17,18 +17,13 @@ mod pipe;
 mod process;
 mod revision;
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::{sync::watch, time::timeout};
-use tower::Service;
 use tracing::warn;
 
 use self::{
@@ -36,7 +31,7 @@ use self::{
     http_link::HttpLink,
     message::{Response, RpcError},
 };
-use super::{Ask, Cause, Meanwhile, PendingReply, UpstreamError, http::HttpSettings, program::Program};
+use super::{Answers, Ask, Cause, Meanwhile, UpstreamError, http::HttpSettings, program::Program};
 use crate::{
     reply::Reply,
     route::{ToolRequest, UpstreamName, UpstreamRequest},
@@ -45,8 +40,8 @@ use crate::{
 
 /// One MCP server. Clones share the session with it, or the child.
 ///
-/// As a `tower::Service` it takes an [`Ask`] that is a call of a tool, and gives what the server answered as a
-/// [`Reply`] of the type [`MCP_MEDIA_TYPE`]. Dropping the future tells the server that nobody waits any more.
+/// It takes an [`Ask`] that is a call of a tool, and gives what the server answered as a [`Reply`] of the type
+/// [`MCP_MEDIA_TYPE`]. Dropping the future tells the server that nobody waits any more.
 #[derive(Debug, Clone)]
 pub struct McpUpstream {
     name: UpstreamName,
@@ -236,21 +231,23 @@ impl McpUpstream {
             Link::Child(link) => link.request(outgoing).await,
         }
     }
+}
 
-    async fn ask(self, ask: Ask) -> Result<Reply, UpstreamError> {
+impl Answers for McpUpstream {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let Ask { request, reply_limit_bytes, meanwhile, .. } = ask;
         let UpstreamRequest::Tool(ToolRequest { tool, arguments, effect: _, headers }) = request else {
             return Err(UpstreamError::of_another_kind(&self.name));
         };
         let mut params = Map::new();
-        params.insert("name".into(), (*tool).into());
-        params.insert("arguments".into(), arguments.into());
+        params.insert("name".into(), (**tool).into());
+        params.insert("arguments".into(), arguments.clone().into());
         let outgoing = Outgoing {
             method: "tools/call",
             params,
-            name: Some(&tool),
-            headers: &headers,
-            limit_bytes: reply_limit_bytes,
+            name: Some(tool),
+            headers,
+            limit_bytes: *reply_limit_bytes,
             meanwhile: meanwhile.as_ref(),
         };
         match self.request(&outgoing).await? {
@@ -266,20 +263,6 @@ impl McpUpstream {
                 Ok(Reply::new(StatusCode::OK, headers, text))
             }
         }
-    }
-}
-
-impl Service<Ask> for McpUpstream {
-    type Response = Reply;
-    type Error = UpstreamError;
-    type Future = PendingReply;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, ask: Ask) -> Self::Future {
-        Box::pin(self.clone().ask(ask))
     }
 }
 

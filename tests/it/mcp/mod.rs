@@ -36,7 +36,7 @@ use glossator::{
     },
     rule::{Otherwise, OutputSchema, TranslationLimits, Translator, Wrap},
     tool::{ErrorFormat, ToolDefinition},
-    upstream::{Ask, UpstreamError},
+    upstream::{Answers, Ask, UpstreamError},
 };
 use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -193,7 +193,7 @@ impl Endpoint {
     pub(crate) fn with(settings: McpSettings, door: DoorSettings) -> Self {
         let (events, silent) = mpsc::unbounded_channel();
         let upstream: UpstreamName = "legacy".parse().unwrap();
-        let guarded = Guarded::new(tower::service_fn(move |ask: Ask| legacy(ask, events.clone())));
+        let guarded = Guarded::new(Legacy(events));
         let routes = routes(&upstream).into_iter().map(Arc::new).collect();
         let table = RouteTable::new(routes).unwrap();
         let gateway = Gateway::new(Snapshot::new(table, HashMap::from([(upstream, guarded)]), None));
@@ -212,8 +212,16 @@ impl Endpoint {
     }
 }
 
-/// The played server.
-async fn legacy(ask: Ask, silent: mpsc::UnboundedSender<Silent>) -> Result<Reply, UpstreamError> {
+/// The played server, and who hears of `/silent`.
+struct Legacy(mpsc::UnboundedSender<Silent>);
+
+impl Answers for Legacy {
+    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+        legacy(ask, self.0.clone()).await
+    }
+}
+
+async fn legacy(ask: &Ask, silent: mpsc::UnboundedSender<Silent>) -> Result<Reply, UpstreamError> {
     struct Gone(mpsc::UnboundedSender<Silent>);
     impl Drop for Gone {
         fn drop(&mut self) {

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Uri, header, uri::PathAndQuery};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use tower::Service;
 
 use super::{
     Address, AddressError, Ask, BearerToken, CredentialError, Hidden, HttpSettings, HttpUpstream,
@@ -17,7 +16,7 @@ use super::{
 use crate::{
     reply::Reply,
     route::{HttpRequest, Under},
-    upstream::Due,
+    upstream::{Answers, Due},
 };
 
 /// How much of an answer is read.
@@ -136,9 +135,9 @@ pub(super) fn tokens(settings: &OAuthSettings) -> Tokens {
         // The deadline is kept by whoever waits for it.
         let due = Due::after(UNTOLD_LIFE);
         let ask = Ask::new(settings.request().into(), ANSWER_LIMIT_BYTES, due, false);
-        let answer = server.clone().call(ask);
+        let server = server.clone();
         let granting: Granting = Box::pin(async move {
-            let reply = answer.await.map_err(CredentialError::Unreached)?;
+            let reply = server.answer(&ask).await.map_err(CredentialError::Unreached)?;
             granted(&reply)
         });
         granting

@@ -14,13 +14,12 @@ use tokio::{
     net::TcpListener,
     sync::watch,
 };
-use tower::ServiceExt;
 
 use super::*;
 use crate::{
     observe::Ticket,
     route::{HttpRequest, Under},
-    upstream::{Ask, Due, http::HttpUpstream},
+    upstream::{Answers, Ask, Due, http::HttpUpstream},
 };
 
 /// A server that answers with its own name, and tells how many connections to it are open.
@@ -83,7 +82,7 @@ async fn asked(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
         body: Bytes::new(),
     };
     let ask = Ask::new(request.into(), 100, Due::after(Duration::from_secs(20)), true);
-    Ok(String::from_utf8(upstream.clone().oneshot(ask).await?.body.to_vec()).unwrap())
+    Ok(String::from_utf8(upstream.answer(&ask).await?.body.to_vec()).unwrap())
 }
 
 #[tokio::test]
