@@ -10,11 +10,17 @@ mod page;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use axum::body::Body;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -60,12 +66,10 @@ pub struct DoorSettings {
 /// This machine, as those on it call it.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// What only a proxy that is trusted may say of how a request came to it.
-const FORWARDED: [HeaderName; 3] = [
-    HeaderName::from_static("x-forwarded-proto"),
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("forwarded"),
-];
+/// Whether a header says how a request came to a proxy, which only one that is trusted may say.
+fn is_of_a_proxy(name: &HeaderName) -> bool {
+    matches!(name.as_str(), "x-forwarded-proto" | "x-forwarded-host" | "forwarded")
+}
 
 impl DoorSettings {
     /// For [`body_limit_bytes`](Self::body_limit_bytes).
@@ -208,7 +212,7 @@ impl Door {
             if !proxies::is_trusted(peer.ip(), &checks.trusted_proxies) {
                 // Nobody's word, and upstreams decide by it.
                 let told: Vec<HeaderName> =
-                    head.headers.keys().filter(|name| FORWARDED.contains(name)).cloned().collect();
+                    head.headers.keys().filter(|name| is_of_a_proxy(name)).cloned().collect();
                 told.iter().for_each(|name| drop(head.headers.remove(name)));
             }
             let caller = proxies::caller(peer.ip(), &head.headers, &checks.trusted_proxies);
@@ -249,11 +253,17 @@ impl Door {
         let body = Limited::new(body, limit_bytes);
         let reading = async {
             match announced {
-                Some(length) if length <= FREE_BYTES as u64 => Ok(body.collect().await?.to_bytes()),
+                Some(length) if length <= FREE_BYTES as u64 => short(body).await,
                 _ => self.gather(body, announced.unwrap_or(0) as usize, room_bytes.max(limit_bytes)).await,
             }
         };
-        match timeout(after, reading).await {
+        let mut reading = pin!(reading);
+        // Most of what is short has come with its head, and needs no clock.
+        let read = match poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await {
+            Poll::Ready(read) => Ok(read),
+            Poll::Pending => timeout(after, reading).await,
+        };
+        match read {
             Ok(Ok(whole)) => Ok(whole),
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLong { limit_bytes }),
             Ok(Err(error)) if error.is::<NoRoom>() => Err(BodyError::Crowded),
@@ -281,6 +291,19 @@ impl Door {
         }
         Ok(share.with(whole))
     }
+}
+
+/// Reads a short body. Nearly all come in one piece, which is handed on as it is.
+async fn short(mut body: Limited<Body>) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        if whole.is_empty() && body.is_end_stream() {
+            return Ok(data);
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.freeze())
 }
 
 /// Others hold all there is.

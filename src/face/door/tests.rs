@@ -1,5 +1,7 @@
 //! Who comes in, and what is read of them.
 
+use tokio::sync::mpsc;
+
 use super::*;
 
 fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
@@ -96,20 +98,61 @@ async fn a_body_is_read_to_its_limit() {
     assert!(door.read(&announced, Body::empty()).await.is_err());
 }
 
+/// A body whose pieces are sent; it ends when nobody sends any more.
+struct Sent(mpsc::UnboundedReceiver<&'static str>);
+
+impl http_body::Body for Sent {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        self.0.poll_recv(context).map(|piece| piece.map(|piece| Ok(http_body::Frame::data(piece.into()))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_closed() && self.0.is_empty()
+    }
+}
+
+fn sent() -> (mpsc::UnboundedSender<&'static str>, Body) {
+    let (sender, pieces) = mpsc::unbounded_channel();
+    (sender, Body::new(Sent(pieces)))
+}
+
+/// With a length it is one of the short ones.
+fn lengths() -> [HeaderMap; 2] {
+    [headers(&[("content-length", "7")]), HeaderMap::new()]
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_that_takes_too_long_is_not_waited_for() {
-    struct Never;
-    impl http_body::Body for Never {
-        type Data = Bytes;
-        type Error = std::convert::Infallible;
+    for length in lengths() {
+        let after = async |delay: Duration| {
+            let (sender, body) = sent();
+            tokio::spawn(async move {
+                tokio::time::sleep(delay).await;
+                let _ = sender.send("a whole");
+            });
+            Door::new(&DoorSettings::default()).read(&length, body).await
+        };
+        assert_eq!(after(Duration::from_secs(1)).await.unwrap(), "a whole");
+        let late = after(DoorSettings::BODY_TIMEOUT_DEFAULT + Duration::from_secs(1)).await.unwrap_err();
+        assert_eq!(late.status(), StatusCode::REQUEST_TIMEOUT);
+    }
+}
 
-        fn poll_frame(
-            self: std::pin::Pin<&mut Self>,
-            _: &mut std::task::Context<'_>,
-        ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
-            std::task::Poll::Pending
+#[tokio::test]
+async fn a_body_that_comes_in_pieces_is_put_together() {
+    for length in lengths() {
+        for pieces in [&["a whole"][..], &["a ", "", "whole"], &["a ", "whole", ""], &[]] {
+            let (sender, body) = sent();
+            pieces.iter().for_each(|piece| sender.send(piece).unwrap());
+            drop(sender);
+            let whole = Door::new(&DoorSettings::default()).read(&length, body).await;
+            assert_eq!(whole.unwrap(), pieces.concat());
         }
     }
-    let error = Door::new(&DoorSettings::default()).read(&HeaderMap::new(), Body::new(Never)).await;
-    assert_eq!(error.unwrap_err().status(), StatusCode::REQUEST_TIMEOUT);
 }
