@@ -125,6 +125,8 @@ fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
         let message = format!("the file is longer than {}", units::show_size(FILE_LIMIT_BYTES));
         return Err(refuse(message, "divide it among several files, and name their folder"));
     }
+    // It is kept as long as it is in force.
+    bytes.shrink_to_fit();
     Ok(bytes)
 }
 

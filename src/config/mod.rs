@@ -68,7 +68,7 @@ mod watched;
 pub mod yaml;
 mod when;
 
-use std::{fmt, path::PathBuf};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use crate::{
     access::AccessSettings,
@@ -149,7 +149,7 @@ pub struct Loaded {
     /// What a caller needs for that.
     pub passthrough_scopes: Scopes,
     /// The routes, in the order of the files.
-    pub routes: Vec<RouteFile>,
+    pub routes: Arc<[RouteFile]>,
     /// The prompts, in the order of the files.
     pub prompts: Vec<PromptFile>,
     /// The files that it names: secrets, certificates.

@@ -60,7 +60,8 @@ impl CatalogEntry {
     fn of(definition: &ToolDefinition) -> Self {
         let json = |shapes| {
             let map = definition.to_json(shapes);
-            Bytes::from(serde_json::to_vec(&map).expect("a tree of JSON values has string keys only"))
+            let text = serde_json::to_vec(&map).expect("a tree of JSON values has string keys only");
+            Bytes::from(text.into_boxed_slice())
         };
         let objects_only = json(Shapes::ObjectsOnly);
         let any =

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::texts;
-use crate::tool::{Arguments, Schema, SchemaError};
+use crate::tool::{Arguments, Schema, SchemaDocument, SchemaError};
 
 /// The checked input schema of a route. Its root is an object.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl InputSchema {
     }
 
     /// The schema as clients see it.
-    pub fn document(&self) -> &Map<String, Value> {
+    pub fn document(&self) -> &SchemaDocument {
         self.schema.document()
     }
 

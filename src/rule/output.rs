@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::convert;
-use crate::tool::{JsonText, Schema, SchemaError, Structured};
+use crate::tool::{JsonText, Schema, SchemaDocument, SchemaError, Structured};
 
 /// What a route promises of its `structuredContent`.
 ///
@@ -74,23 +74,22 @@ impl OutputSchema {
     }
 
     /// The schema as the author means it: of the value before any wrapping.
-    pub fn document(&self) -> &Map<String, Value> {
+    pub fn document(&self) -> &SchemaDocument {
         self.schema.document()
     }
 
     /// What clients that take objects only are told.
-    pub fn advertised(&self) -> Map<String, Value> {
-        let document = self.schema.document().clone();
+    pub fn advertised(&self) -> SchemaDocument {
+        let document = self.schema.document();
         match self.root {
-            Root::Object => document,
-            Root::Other => wrapped(document),
+            Root::Object => document.clone(),
+            Root::Other => wrapped(Map::clone(document)).into(),
         }
     }
 
     /// What clients that take any JSON value are told, where that differs.
-    pub fn advertised_bare(&self) -> Option<Value> {
-        (self.root == Root::Other && self.wrap == Wrap::Older)
-            .then(|| Value::Object(self.schema.document().clone()))
+    pub fn advertised_bare(&self) -> Option<SchemaDocument> {
+        (self.root == Root::Other && self.wrap == Wrap::Older).then(|| self.schema.document().clone())
     }
 
     /// Types and checks a value.

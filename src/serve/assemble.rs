@@ -68,7 +68,7 @@ pub struct Swap {
 /// What a configuration says of calls, kept for when MCP servers have other tools.
 #[derive(Debug)]
 struct Written {
-    routes: Vec<RouteFile>,
+    routes: Arc<[RouteFile]>,
     prompts: Vec<PromptFile>,
     passthrough: Option<(UpstreamName, PassthroughSettings)>,
     passthrough_scopes: Scopes,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::ToolName;
+use super::{SchemaDocument, ToolName};
 
 /// One tool as `tools/list`, `GET /tools` and the command line show it.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,13 +16,13 @@ pub struct ToolDefinition {
     /// Hints such as `readOnlyHint` (MCP 2026-07-28, schema, `ToolAnnotations`).
     pub annotations: Option<Map<String, Value>>,
     /// JSON Schema of the arguments; its root is always `"type": "object"`.
-    pub input_schema: Map<String, Value>,
+    pub input_schema: SchemaDocument,
     /// JSON Schema of `structuredContent` for clients that take objects only; its root is always
     /// `"type": "object"`, or a client of the older eras would lose the whole list.
-    pub output_schema: Option<Map<String, Value>>,
+    pub output_schema: Option<SchemaDocument>,
     /// JSON Schema of `structuredContent` for clients that take any JSON value (2026-07-28 and later), where
     /// the route opted out of the wrapping.
-    pub bare_output_schema: Option<Value>,
+    pub bare_output_schema: Option<SchemaDocument>,
 }
 
 impl ToolDefinition {
@@ -36,9 +36,9 @@ impl ToolDefinition {
         if let Some(description) = &self.description {
             out.insert("description".into(), description.as_str().into());
         }
-        out.insert("inputSchema".into(), Value::Object(self.input_schema.clone()));
+        out.insert("inputSchema".into(), (&self.input_schema).into());
         if let Some(schema) = self.output_schema_for(shapes) {
-            out.insert("outputSchema".into(), schema);
+            out.insert("outputSchema".into(), schema.into());
         }
         if let Some(annotations) = &self.annotations {
             out.insert("annotations".into(), Value::Object(annotations.clone()));
@@ -46,10 +46,11 @@ impl ToolDefinition {
         out
     }
 
-    fn output_schema_for(&self, shapes: super::Shapes) -> Option<Value> {
-        match shapes {
-            super::Shapes::Any if self.bare_output_schema.is_some() => self.bare_output_schema.clone(),
-            super::Shapes::Any | super::Shapes::ObjectsOnly => self.output_schema.clone().map(Value::Object),
-        }
+    fn output_schema_for(&self, shapes: super::Shapes) -> Option<&SchemaDocument> {
+        let bare = match shapes {
+            super::Shapes::Any => self.bare_output_schema.as_ref(),
+            super::Shapes::ObjectsOnly => None,
+        };
+        bare.or(self.output_schema.as_ref())
     }
 }

@@ -29,7 +29,7 @@ pub use name::{ToolName, ToolNameError};
 pub use result::{
     Annotations, Block, Content, ErrorFormat, Outcome, ResourceBody, SentBlock, Structured, Text, ToolResult,
 };
-pub use schema::{Schema, SchemaError, kind_of, type_of};
+pub use schema::{Schema, SchemaDocument, SchemaError, kind_of, type_of};
 pub use violation::Violation;
 pub use write::{
     Shapes, result_to_json, write_block, write_escaped, write_result, write_result_fields,

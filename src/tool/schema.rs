@@ -1,19 +1,46 @@
 //! JSON Schema: compiled once, with violations told in the words of a person.
 
-use std::{fmt, sync::OnceLock};
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
 
 use jsonschema::{ValidationError, error::ValidationErrorKind};
 use serde_json::{Map, Value};
 
 use super::violation::{Violation, shown};
 
+/// A JSON Schema as it is written, an object; shared by those who show it and who check by it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SchemaDocument(Arc<Value>);
+
+impl From<Map<String, Value>> for SchemaDocument {
+    fn from(document: Map<String, Value>) -> Self {
+        Self(Arc::new(Value::Object(document)))
+    }
+}
+
+impl From<&SchemaDocument> for Value {
+    fn from(document: &SchemaDocument) -> Self {
+        Self::clone(&document.0)
+    }
+}
+
+impl Deref for SchemaDocument {
+    type Target = Map<String, Value>;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.as_object().expect("it is made of an object")
+    }
+}
+
 /// One compiled JSON Schema, 2020-12 unless its `$schema` says otherwise.
 ///
 /// It reads no file and no network: a `$ref` to another document does not compile. Patterns run on an engine
 /// of linear time, so a hostile value can't make it slow.
 pub struct Schema {
-    /// An object.
-    document: Value,
+    document: SchemaDocument,
     formats: Formats,
     /// Made of the document again by the first value that is held against it: some kilobytes, and most tools of a large
     /// catalog are never called.
@@ -58,7 +85,7 @@ impl Schema {
     }
 
     fn compile_with(document: &Map<String, Value>, formats: Formats) -> Result<Self, SchemaError> {
-        let document = Value::Object(document.clone());
+        let document = SchemaDocument::from(document.clone());
         match validator_of(&document, formats) {
             Ok(_) => Ok(Self { document, formats, validator: OnceLock::new() }),
             Err(error) => Err(SchemaError {
@@ -75,8 +102,8 @@ impl Schema {
     }
 
     /// The schema as written.
-    pub fn document(&self) -> &Map<String, Value> {
-        self.document.as_object().expect("a schema is made of an object")
+    pub fn document(&self) -> &SchemaDocument {
+        &self.document
     }
 
     /// Checks a value; at most `limit` violations are told.
@@ -94,7 +121,7 @@ impl Schema {
 }
 
 fn validator_of(
-    document: &Value,
+    document: &SchemaDocument,
     formats: Formats,
 ) -> Result<jsonschema::Validator, ValidationError<'static>> {
     let options = match formats {
@@ -105,7 +132,7 @@ fn validator_of(
         .with_draft(jsonschema::Draft::Draft202012)
         .with_pattern_options(jsonschema::PatternOptions::regex())
         .offline()
-        .build(document)
+        .build(&document.0)
 }
 
 impl fmt::Debug for Schema {

@@ -6,6 +6,8 @@
 
 mod arguments;
 
+use std::sync::Arc;
+
 use http::{HeaderValue, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 
@@ -27,7 +29,7 @@ const RESULT_LIMIT_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Bench {
     importer: Importer,
-    routes: Vec<RouteFile>,
+    routes: Arc<[RouteFile]>,
 }
 
 /// What came of a reply, step by step.
@@ -125,7 +127,7 @@ impl Workbench for Bench {
         told.insert("answered_by".into(), answered_by(&file.route).into());
         told.insert(
             "output_schema".into(),
-            file.route.definition.output_schema.clone().map_or(Value::Null, Value::Object),
+            file.route.definition.output_schema.as_ref().map_or(Value::Null, Value::from),
         );
         match example_arguments(&file.route, attempt.arguments.clone()) {
             Err(sentence) => drop(told.insert("arguments_problem".into(), sentence.into())),

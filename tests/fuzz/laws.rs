@@ -61,7 +61,7 @@ static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
             .map(|schema| Schema::compile(schema).expect("it was advertised")),
         route,
     };
-    loaded.routes.into_iter().map(|file| case(file.route)).collect()
+    loaded.routes.iter().map(|file| case(Arc::clone(&file.route))).collect()
 });
 
 /// The first line, and what comes after it.

@@ -38,7 +38,7 @@ fn every_reply_gives_the_result_that_stands_beside_it() {
 fn result_of(case: &Path) -> String {
     let loaded = config::load(&Sources::of_path(case.join("route.yaml")))
         .unwrap_or_else(|problems| panic!("{}:\n{problems}", case.display()));
-    let [file] = loaded.routes.as_slice() else { panic!("{}: one route a case", case.display()) };
+    let [file] = &*loaded.routes else { panic!("{}: one route a case", case.display()) };
     let route = &file.route;
     let reply = Reply::from_recording(&Bytes::from(fs::read(case.join("reply.http")).unwrap())).unwrap();
     let given: Map<String, Value> = match fs::read(case.join("args.json")) {

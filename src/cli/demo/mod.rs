@@ -72,7 +72,7 @@ fn introduce(
     ));
     screen.line(title(screen, "Tools"));
     let width = loaded.routes.iter().map(|file| file.route.definition.name.as_str().len()).max().unwrap_or(0);
-    for file in &loaded.routes {
+    for file in loaded.routes.iter() {
         let definition = &file.route.definition;
         let description = definition.description.as_deref().unwrap_or_default();
         screen.line(format!("  {:width$}  {description}", definition.name.as_str()));

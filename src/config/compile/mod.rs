@@ -147,7 +147,7 @@ pub(in crate::config) fn compile(
         upstreams,
         passthrough,
         passthrough_scopes,
-        routes,
+        routes: routes.into(),
         prompts,
         named_files: Vec::new(),
         warnings: Vec::new(),

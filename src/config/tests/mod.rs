@@ -57,7 +57,7 @@ fn three_lines_are_enough() {
     let loaded = loaded(MINIMAL);
     let route = &loaded.routes[0].route;
     assert_eq!(
-        Value::Object(route.definition.input_schema.clone()),
+        Value::from(&route.definition.input_schema),
         json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
             "additionalProperties": false})
     );

@@ -79,7 +79,7 @@ impl<'a> Described<'a> {
             schemas.insert(key.clone(), placed);
             reference(&key)
         };
-        add("input", Value::Object(route.input.document().clone()));
+        add("input", route.input.document().into());
         let output = definition.remove("outputSchema").map(|schema| add("output", schema));
         let success = match route.envelope {
             Envelope::Mcp => result_schema(output),
@@ -159,7 +159,7 @@ impl<'a> Described<'a> {
         let schema = if in_path.is_empty() {
             reference(&format!("{name}.input"))
         } else {
-            let mut rest = input.clone();
+            let mut rest = Map::clone(input);
             if let Some(Value::Object(properties)) = rest.get_mut("properties") {
                 properties.retain(|name, _| !in_path.contains(&name.as_str()));
             }

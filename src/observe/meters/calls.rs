@@ -24,7 +24,7 @@ pub struct RouteMeters {
     faces: ByWord<OfFace, 8>,
     /// Replies that each rule has decided; the last are those that none of them did.
     rules: Box<[AtomicU64]>,
-    strange: Words,
+    strange: ByWord<AtomicU64, 2>,
     replies: Arc<UpstreamMeters>,
     failures: Failures,
 }
@@ -76,11 +76,12 @@ impl RouteMeters {
         replies: Arc<UpstreamMeters>,
         failures: Failures,
     ) -> Self {
-        let strange = Words::default();
+        // Told of from the beginning, so that they can be seen to grow.
+        let strange = ByWord::default();
         if rules > 0 {
-            strange.expect([Strange::NoRule.as_str()]);
+            strange.of(Strange::NoRule.as_str());
         }
-        strange.expect([Strange::Unreadable.as_str()]);
+        strange.of(Strange::Unreadable.as_str());
         let rules = (0..=rules).map(|_| AtomicU64::new(0)).collect();
         Self { tool, upstream, faces: ByWord::default(), rules, strange, replies, failures }
     }
@@ -117,7 +118,7 @@ impl RouteMeters {
 
     /// A reply came that the route was not written for.
     pub fn strange(&self, why: Strange) {
-        self.strange.add(why.as_str());
+        self.strange.of(why.as_str()).fetch_add(1, Ordering::Relaxed);
     }
 
     /// The upstream has replied, or not: `2xx`, or a word for what went wrong.
@@ -185,7 +186,8 @@ impl RouteMeters {
         }
         let help = "Replies that a route was not written for: none of its rules held, or the one that did could not read it";
         let strange = reading.counter("glossator_strange_replies", help);
-        for (reason, count) in self.strange.read() {
+        for (reason, count) in self.strange.iter() {
+            let count = count.load(Ordering::Relaxed);
             strange.add(vec![tool.clone(), ("reason", reason.into())], count);
         }
     }

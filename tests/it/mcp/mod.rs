@@ -298,7 +298,7 @@ fn route(
         title: None,
         description: Some(format!("The tool {name}.")),
         annotations: Some(object(json!({ "readOnlyHint": true, "x-extra": 1.5 }))),
-        input_schema: input.clone(),
+        input_schema: input.clone().into(),
         output_schema: output.as_ref().map(OutputSchema::advertised),
         bare_output_schema: output.as_ref().and_then(OutputSchema::advertised_bare),
     };

@@ -76,7 +76,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
             title: None,
             description: None,
             annotations: None,
-            input_schema: serde_json::Map::new(),
+            input_schema: serde_json::Map::new().into(),
             output_schema: None,
             bare_output_schema: None,
         },
@@ -114,7 +114,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
 fn set_input(route: &mut Route, schema: Value) {
     let Value::Object(schema) = schema else { panic!("a schema is an object") };
     route.input = InputSchema::new(&schema).unwrap();
-    route.definition.input_schema = schema;
+    route.definition.input_schema = schema.into();
 }
 
 /// Small changes to a route, in the order of a sentence.
