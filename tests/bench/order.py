@@ -13,9 +13,9 @@ from load import ROWS
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "src/link/order.ld"
 HEAD = """\
-/* Functions that stand side by side, before all others: those that a call passes, the costliest first, then those of a start, then
- * those of examples. Written by tests/bench/order, not by hand; build.rs says what it is good for. What is named here and not there is
- * passed over. */
+/* Functions that stand side by side, before all others: those that a call passes, the costliest first, then those of starts and
+ * of examples, the commonest first. Written by tests/bench/order, not by hand; build.rs says what it is good for. What is named
+ * here and not there is passed over. */
 SECTIONS {
   .text.first : {
 """
@@ -65,7 +65,7 @@ def sections(map):
 
 
 def passed(work, start_pid, calls_pid, url):
-    """What ran, as dumps, in the order in which it is to stand."""
+    """What ran, as dumps: of calls, of two starts."""
     address = urllib.parse.urlsplit(url)
     client = http.client.HTTPConnection(address.hostname, address.port, timeout=120)
 
@@ -85,14 +85,19 @@ def passed(work, start_pid, calls_pid, url):
     return [dumped(work / name) for name in ("calls.2", "start.1", "calls.1")]
 
 
-def patterns(sections, dumps):
+def in_order(calls, others):
+    """The functions that ran: those of calls by what they cost, the rest by how many of the other dumps they are in, so that what
+    few configurations need does not lie between what all do."""
+    costs = cost_by_function(calls)
+    everywhere = collections.Counter(function for dump in others for function in cost_by_function(dump))
+    ranked = costs.most_common() + everywhere.most_common()
+    return list(dict.fromkeys(function for function, _ in ranked))
+
+
+def patterns(sections, functions):
     """For the functions that ran, of the sections and their bytes."""
     of_function = {re.sub(r"^\.text\.(unlikely\.|startup\.)?", "", section): section for section in sections}
-    ran = {}
-    for dump in dumps:
-        for function, _ in cost_by_function(dump).most_common():
-            if function in of_function:
-                ran.setdefault(of_function[function])
+    ran = dict.fromkeys(of_function[function] for function in functions if function in of_function)
     count, idle = collections.Counter(map(unhashed, ran)), collections.Counter()
     for section, bytes in sections.items():
         idle[unhashed(section)] += 0 if section in ran else bytes
@@ -102,8 +107,9 @@ def patterns(sections, dumps):
 
 def main():
     work, *running = pathlib.Path(sys.argv[1]), *sys.argv[2:5]
-    dumps = passed(work, *running) + [pathlib.Path(dump).read_text() for dump in sys.argv[5:]]
-    found = patterns(sections(work / "map"), dumps)
+    calls, *starts = passed(work, *running)
+    examples = [pathlib.Path(dump).read_text() for dump in sys.argv[5:]]
+    found = patterns(sections(work / "map"), in_order(calls, starts + examples))
     if len(found) < 500:
         sys.exit(f"only {len(found)} patterns: are the program's symbols there?")
     SCRIPT.write_text(HEAD + "".join(f"    *({pattern})\n" for pattern in found) + TAIL)
