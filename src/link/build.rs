@@ -18,10 +18,11 @@ fn main() {
     if !is_known_to_work() {
         return;
     }
-    let tell = |option: &str| println!("cargo::rustc-link-arg-bin=glossator=-Wl,{option}");
-    tell(&format!("-T,{}/src/link/order.ld", variable("CARGO_MANIFEST_DIR")));
+    let tell = |option: &str| println!("cargo::rustc-link-arg-bin=glossator={option}");
+    // Not by `-Wl`, which would end at a comma in the path.
+    tell(&format!("-T{}/src/link/order.ld", variable("CARGO_MANIFEST_DIR")));
     if reads_bitmaps() {
-        tell("-z,pack-relative-relocs");
+        tell("-Wl,-z,pack-relative-relocs");
     }
 }
 
