@@ -24,7 +24,9 @@ def hold(found, path, made_by, unit, update):
     print(f"| what | {unit} | written down | |")
     print("|---|---|---|---|")
     for what, number in found.items():
-        before = known["numbers"][what]
+        before = known["numbers"].get(what)
+        if before is None:
+            sys.exit(f"{what}: nothing is written down for it; --update does")
         share = number / before - 1
         worse += share > TOLERANCE
         word = "MORE" if share > TOLERANCE else "less: --update" if share < -TOLERANCE else ""
