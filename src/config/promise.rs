@@ -10,12 +10,7 @@ type Schema = Map<String, Value>;
 /// The schema that the fields of the rules promise, when all of them name their fields.
 ///
 /// `None` when some success may be of another shape: what can't be held is not promised.
-pub(super) fn derived(
-    report: &Report<'_>,
-    rules: &[Compiled],
-    otherwise: Otherwise,
-    wrap: Wrap,
-) -> Option<OutputSchema> {
+pub(super) fn derived(rules: &[Compiled], otherwise: Otherwise, wrap: Wrap) -> Option<OutputSchema> {
     if otherwise == Otherwise::Text {
         return None;
     }
@@ -23,25 +18,15 @@ pub(super) fn derived(
     for compiled in rules {
         match &compiled.rule.action {
             Action::Error(_) => {}
-            Action::Success(rule) => shapes.push((schema_of(rule)?, compiled.span)),
+            Action::Success(rule) => shapes.push(schema_of(rule)?),
         }
     }
     let mut shapes = shapes.into_iter();
-    let (first, span) = shapes.next()?;
-    let document = shapes.try_fold(first, |joined, (schema, _)| join_values(joined, schema))?;
+    let first = shapes.next()?;
+    let document = shapes.try_fold(first, join_values)?;
     // What has no type is anything: there is nothing to promise.
     document.get("type")?;
-    match OutputSchema::new(document, wrap) {
-        Ok(schema) => Some(schema),
-        Err(error) => {
-            report.error(
-                span,
-                format!("no output schema can be made of the fields: {error}"),
-                "write `output`",
-            );
-            None
-        }
-    }
+    Some(OutputSchema::known(document, wrap))
 }
 
 /// Says that rules of `defaults.reply` keep a route from promising what its own rules would.
@@ -52,7 +37,7 @@ pub(super) fn warn_of_defaults(
     otherwise: Otherwise,
     wrap: Wrap,
 ) {
-    if derived(report, own, otherwise, wrap).is_some() {
+    if derived(own, otherwise, wrap).is_some() {
         let help = "write `output`, or `default_reply: false`";
         let message =
             "this route promises no output schema: a rule of `defaults.reply` may give another shape";

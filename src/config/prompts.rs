@@ -124,9 +124,9 @@ fn texts(arguments: &[PromptArgument]) -> InputSchema {
     let properties: Map<String, Value> = arguments.iter().map(text).collect();
     let required = arguments.iter().filter(|argument| argument.required);
     let required: Vec<&str> = required.map(|argument| argument.name.as_str()).collect();
-    let document = json!({ "type": "object", "properties": properties, "required": required });
-    let Value::Object(document) = document else { unreachable!("it is written as an object") };
-    InputSchema::new(&document).expect("a schema of texts is one")
+    let document =
+        [("type", "object".into()), ("properties", properties.into()), ("required", required.into())];
+    InputSchema::known(document.map(|(keyword, wanted)| (keyword.to_owned(), wanted)).into_iter().collect())
 }
 
 fn argument(

@@ -136,28 +136,13 @@ pub(super) fn input(
     asked: &Asked,
     used: &Asked,
 ) -> Option<InputSchema> {
-    let document = match entry {
-        Some(entry) => written_input(report, entry, used)?,
-        None => {
-            refuse_unknown(
-                report,
-                used,
-                asked.arguments.iter().map(|argument| argument.name.as_str()),
-                asked.all,
-                "there is no argument",
-            );
-            inferred(asked, used)
-        }
+    let Some(entry) = entry else {
+        let names = asked.arguments.iter().map(|argument| argument.name.as_str());
+        refuse_unknown(report, used, names, asked.all, "there is no argument");
+        return Some(InputSchema::known(inferred(asked, used)));
     };
-    match InputSchema::new(&document) {
-        Ok(schema) => Some(schema),
-        Err(error) => {
-            if let Some(entry) = entry {
-                report_schema(report, &entry.value, &error);
-            }
-            None
-        }
-    }
+    let document = written_input(report, entry, used)?;
+    InputSchema::new(&document).map_err(|error| report_schema(report, &entry.value, &error)).ok()
 }
 
 fn inferred(asked: &Asked, used: &Asked) -> Map<String, Value> {

@@ -16,18 +16,18 @@ impl InputSchema {
     /// How many things wrong with one call's arguments are told.
     const MOST_VIOLATIONS: usize = 5;
 
-    /// Compiles a schema.
+    /// A schema that somebody has written.
     ///
     /// # Errors
     ///
     /// [`SchemaError`] when it is no schema.
     pub fn new(document: &Map<String, Value>) -> Result<Self, SchemaError> {
-        let properties = document.get("properties").and_then(Value::as_object);
-        let defaults = properties.into_iter().flatten().filter_map(|(name, property)| {
-            let default = property.as_object()?.get("default")?;
-            Some((name.clone(), default.clone()))
-        });
-        Ok(Self { defaults: defaults.collect(), schema: Schema::compile(document)? })
+        Ok(Self { defaults: defaults_of(document), schema: Schema::compile(document)? })
+    }
+
+    /// One that is made of names and types.
+    pub fn known(document: Map<String, Value>) -> Self {
+        Self { defaults: defaults_of(&document), schema: Schema::known(document) }
     }
 
     /// The schema as clients see it.
@@ -86,6 +86,15 @@ impl InputSchema {
             false => format!("this tool takes {}", names.join(", ")),
         }
     }
+}
+
+fn defaults_of(document: &Map<String, Value>) -> Vec<(String, Value)> {
+    let properties = document.get("properties").and_then(Value::as_object);
+    let defaults = properties.into_iter().flatten().filter_map(|(name, property)| {
+        let default = property.as_object()?.get("default")?;
+        Some((name.clone(), default.clone()))
+    });
+    defaults.collect()
 }
 
 #[cfg(test)]

@@ -23,6 +23,20 @@ enum Root {
     Other,
 }
 
+impl Root {
+    /// That of a schema, which says it in any case then.
+    fn of(document: Map<String, Value>) -> (Self, Map<String, Value>) {
+        match document.get("type") {
+            Some(kind) if kind == "object" => (Self::Object, document),
+            Some(_) => (Self::Other, document),
+            None => {
+                let kind = ("type".to_owned(), Value::from("object"));
+                (Self::Object, std::iter::once(kind).chain(document).collect())
+            }
+        }
+    }
+}
+
 /// Which clients get a value that is no object as `{"result": …}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wrap {
@@ -50,27 +64,23 @@ impl OutputSchema {
     /// How many violations are told of one value.
     const MOST_VIOLATIONS: usize = 3;
 
-    /// Compiles a schema.
+    /// A schema that somebody has written.
     ///
     /// # Errors
     ///
     /// [`OutputSchemaError`] when it is no schema, or can't be advertised to every client.
-    pub fn new(mut document: Map<String, Value>, wrap: Wrap) -> Result<Self, OutputSchemaError> {
-        let root = match document.get("type") {
-            None => Root::Object,
-            Some(kind) if kind == "object" => Root::Object,
-            Some(_) => Root::Other,
-        };
-        if root == Root::Object && !document.contains_key("type") {
-            let rest = std::mem::take(&mut document);
-            document.insert("type".into(), "object".into());
-            document.extend(rest);
-        }
+    pub fn new(document: Map<String, Value>, wrap: Wrap) -> Result<Self, OutputSchemaError> {
+        let (root, document) = Root::of(document);
         if root == Root::Other && refers_to_root(&Value::Object(document.clone())) {
             return Err(OutputSchemaError::RootReference);
         }
-        let schema = Schema::compile(&document)?;
-        Ok(Self { schema, root, wrap })
+        Ok(Self { schema: Schema::compile(&document)?, root, wrap })
+    }
+
+    /// One that is made of the fields of rules.
+    pub fn known(document: Map<String, Value>, wrap: Wrap) -> Self {
+        let (root, document) = Root::of(document);
+        Self { schema: Schema::known(document), root, wrap }
     }
 
     /// The schema as the author means it: of the value before any wrapping.

@@ -90,7 +90,7 @@ pub(super) fn output(
     let written = section.entry("output").map(|entry| (entry, schemas::output(report, &entry.value, wrap)));
     let rules = rules?;
     let Some((entry, written)) = written else {
-        let derived = promise::derived(report, rules, otherwise, wrap);
+        let derived = promise::derived(rules, otherwise, wrap);
         if derived.is_none() {
             promise::warn_of_defaults(report, section, &rules[..own_count], otherwise, wrap);
         }

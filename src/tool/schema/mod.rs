@@ -1,4 +1,6 @@
-//! JSON Schema: compiled once, with violations told in the words of a person.
+//! JSON Schema: known to be one before it is used, with violations told in the words of a person.
+
+mod plain;
 
 use std::{
     fmt,
@@ -35,15 +37,15 @@ impl Deref for SchemaDocument {
     }
 }
 
-/// One compiled JSON Schema, 2020-12 unless its `$schema` says otherwise.
+/// One JSON Schema, 2020-12 unless its `$schema` says otherwise.
 ///
 /// It reads no file and no network: a `$ref` to another document does not compile. Patterns run on an engine
 /// of linear time, so a hostile value can't make it slow.
 pub struct Schema {
     document: SchemaDocument,
     formats: Formats,
-    /// Made of the document again by the first value that is held against it: some kilobytes, and most tools of a large
-    /// catalog are never called.
+    /// Made of the document by the first value that is not seen to meet it: some kilobytes, and most tools of a large catalog
+    /// are never called.
     validator: OnceLock<jsonschema::Validator>,
 }
 
@@ -65,7 +67,14 @@ pub struct SchemaError {
 }
 
 impl Schema {
-    /// Compiles a schema.
+    /// A schema that this program has written: nobody need ask whether it is one.
+    pub fn known(document: Map<String, Value>) -> Self {
+        let schema = Self { document: document.into(), formats: Formats::Hints, validator: OnceLock::new() };
+        debug_assert!(validator_of(&schema.document, schema.formats).is_ok(), "{schema:?} is none");
+        schema
+    }
+
+    /// A schema that somebody else has written.
     ///
     /// # Errors
     ///
@@ -96,9 +105,8 @@ impl Schema {
     }
 
     fn validator(&self) -> &jsonschema::Validator {
-        self.validator.get_or_init(|| {
-            validator_of(&self.document, self.formats).expect("a schema that was made once can be made again")
-        })
+        self.validator
+            .get_or_init(|| validator_of(&self.document, self.formats).expect("it is known to be a schema"))
     }
 
     /// The schema as written.
@@ -116,7 +124,11 @@ impl Schema {
 
     /// Whether a value meets the schema.
     pub fn admits(&self, value: &Value) -> bool {
-        self.validator().is_valid(value)
+        let is_seen = match self.formats {
+            Formats::Hints => plain::meets(&self.document, value),
+            Formats::Conditions => false,
+        };
+        is_seen || self.validator().is_valid(value)
     }
 }
 

@@ -1,0 +1,188 @@
+//! Values that meet a schema at first sight: most schemas of tools name types and members and nothing else, and most values meet
+//! them. What this sees costs no validator, which takes some kilobytes a schema, and half a megabyte for the first of all.
+
+use serde_json::{Map, Value};
+
+use super::type_of;
+
+/// Whether a value is seen to meet a schema, a JSON Schema 2020-12 in which `format` is a hint. `false` is no verdict: where
+/// there are other keywords than the plainest, or a value that may not meet them, a validator has to look.
+pub(super) fn meets(schema: &Map<String, Value>, value: &Value) -> bool {
+    schema.iter().all(|(keyword, wanted)| match keyword.as_str() {
+        "type" => is_of(wanted, value),
+        "enum" => wanted.as_array().is_some_and(|listed| listed.contains(value)),
+        "minimum" => is_no_less(wanted, value),
+        "items" => value.as_array().is_none_or(|items| items.iter().all(|item| meets_either(wanted, item))),
+        "required" => has_all(wanted, value),
+        "properties" => has_members(wanted, value),
+        "additionalProperties" => has_others(schema.get("properties"), wanted, value),
+        "title" | "description" | "default" | "examples" | "deprecated" | "readOnly" | "writeOnly"
+        | "format" | "$comment" => true,
+        _ => false,
+    })
+}
+
+/// `true` and `false` are schemas too.
+fn meets_either(schema: &Value, value: &Value) -> bool {
+    match schema {
+        Value::Bool(admits) => *admits,
+        Value::Object(schema) => meets(schema, value),
+        Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
+    }
+}
+
+/// One type, or a list of them. A number that is whole and not written so is for the validator.
+fn is_of(wanted: &Value, value: &Value) -> bool {
+    let is = |kind: &Value| match kind.as_str() {
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some(kind) => kind == type_of(value),
+        None => false,
+    };
+    match wanted {
+        Value::Array(kinds) => kinds.iter().any(is),
+        kind => is(kind),
+    }
+}
+
+fn is_no_less(wanted: &Value, value: &Value) -> bool {
+    match value {
+        Value::Number(number) => {
+            wanted.as_i64().zip(number.as_i64()).is_some_and(|(wanted, found)| found >= wanted)
+        }
+        _ => true,
+    }
+}
+
+fn has_all(names: &Value, value: &Value) -> bool {
+    let has = |members: &Map<String, Value>, name: &Value| {
+        name.as_str().is_some_and(|name| members.contains_key(name))
+    };
+    match (value, names) {
+        (Value::Object(members), Value::Array(names)) => names.iter().all(|name| has(members, name)),
+        (Value::Object(_), _) => false,
+        _ => true,
+    }
+}
+
+fn has_members(schemas: &Value, value: &Value) -> bool {
+    match (value, schemas) {
+        (Value::Object(members), Value::Object(schemas)) => members
+            .iter()
+            .all(|(name, value)| schemas.get(name).is_none_or(|schema| meets_either(schema, value))),
+        (Value::Object(_), _) => false,
+        _ => true,
+    }
+}
+
+/// The members that `properties` does not name. Those that `patternProperties` does are no others, but with that keyword
+/// nothing is seen here.
+fn has_others(named: Option<&Value>, schema: &Value, value: &Value) -> bool {
+    let is_named = |name: &str| named.is_some_and(|named| named.get(name).is_some());
+    value.as_object().is_none_or(|members| {
+        members.iter().all(|(name, value)| is_named(name) || meets_either(schema, value))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::{super::*, meets};
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let plain = prop_oneof![
+            Just(json!(null)),
+            any::<bool>().prop_map(Value::from),
+            (-2..3_i64).prop_map(Value::from),
+            prop::sample::select(vec!["1.0", "0.5", "-1e0", "12345678901234567890123"])
+                .prop_map(|number| serde_json::from_str(number).unwrap()),
+            "[ab]{0,2}".prop_map(Value::from),
+        ];
+        plain.prop_recursive(3, 12, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::vec(("[abc]", inner), 0..4)
+                    .prop_map(|members| Value::from(Map::from_iter(members))),
+            ]
+        })
+    }
+
+    fn any_type() -> impl Strategy<Value = Value> {
+        prop::sample::select(vec![
+            json!("integer"),
+            json!("number"),
+            json!("string"),
+            json!("boolean"),
+            json!("object"),
+            json!("array"),
+            json!(["string", "null"]),
+            json!(["integer", "object"]),
+        ])
+    }
+
+    fn any_schema() -> impl Strategy<Value = Value> {
+        let plain =
+            prop_oneof![Just(json!(true)), Just(json!(false)), Just(json!({})), Just(json!({"maxItems": 1}))];
+        plain.prop_recursive(3, 12, 3, |inner| {
+            let keyword = prop_oneof![
+                any_type().prop_map(|kind| ("type", kind)),
+                any_type().prop_map(|kind| ("type", kind)),
+                prop::collection::vec(any_value(), 0..3).prop_map(|values| ("enum", values.into())),
+                (-1..2_i64).prop_map(|least| ("minimum", least.into())),
+                inner.clone().prop_map(|items| ("items", items)),
+                prop::sample::subsequence(vec!["a", "b"], 0..=2).prop_map(|names| ("required", names.into())),
+                prop::collection::vec(("[ab]", inner.clone()), 0..3)
+                    .prop_map(|members| ("properties", Map::from_iter(members).into())),
+                inner.prop_map(|others| ("additionalProperties", others)),
+                Just(("patternProperties", json!({"c": {"type": "string"}}))),
+                Just(("format", json!("date"))),
+            ];
+            prop::collection::vec(keyword, 0..4).prop_map(|keywords| {
+                Value::from(Map::from_iter(
+                    keywords.into_iter().map(|(keyword, wanted)| (keyword.to_owned(), wanted)),
+                ))
+            })
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn a_validator_says_the_same(schema in any_schema(), value in any_value()) {
+            let Value::Object(schema) = schema else { return Ok(()) };
+            let validator = validator_of(&schema.clone().into(), Formats::Hints).unwrap();
+            prop_assert!(!meets(&schema, &value) || validator.is_valid(&value), "{schema:?} {value}");
+        }
+    }
+
+    #[test]
+    fn what_tools_take_and_give_is_seen() {
+        let schema = json!({
+            "type": "object",
+            "description": "A city.",
+            "properties": {
+                "city": {"enum": ["oslo", "bergen"]},
+                "days": {"type": ["integer", "null"], "minimum": 0},
+                "words": {"type": "array", "items": {"type": "string", "format": "date"}},
+            },
+            "required": ["city"],
+            "additionalProperties": false,
+        });
+        let seen = |value: Value| meets(schema.as_object().unwrap(), &value);
+        assert!(seen(json!({"city": "oslo", "days": 3, "words": ["a"]})));
+        assert!(seen(json!({"city": "oslo", "days": null})));
+        for other in [
+            json!({"city": "olso"}),
+            json!({"city": "oslo", "days": -1}),
+            json!({"city": "oslo", "days": "1"}),
+            json!({"city": "oslo", "words": [1]}),
+            json!({"city": "oslo", "town": 1}),
+            json!({"days": 1}),
+            json!([]),
+        ] {
+            assert!(!seen(other.clone()), "{other}");
+        }
+    }
+}
