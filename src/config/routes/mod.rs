@@ -346,12 +346,13 @@ fn completions(
     input: &InputSchema,
 ) -> Vec<(String, Completion)> {
     let report = section.report;
+    let Some(written) = section.entry("complete") else { return Vec::new() };
     let properties = input.document().get("properties").and_then(Value::as_object);
     let names: Vec<String> = properties.into_iter().flatten().map(|(name, _)| name.clone()).collect();
     let mut completions = Vec::new();
-    if let (Some(entry), None) = (section.entry("complete"), section.get("resource")) {
+    if section.get("resource").is_none() {
         let help = "leave it out: clients complete the arguments of prompts and of resources, not of tools";
-        report.warning(entry.key.span, "`complete` has no effect without `resource`", help);
+        report.warning(written.key.span, "`complete` has no effect without `resource`", help);
     }
     for entry in section.map("complete").unwrap_or_default() {
         let name = &entry.key.text;

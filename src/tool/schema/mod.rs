@@ -1,41 +1,15 @@
 //! JSON Schema: known to be one before it is used, with violations told in the words of a person.
 
+mod document;
 mod plain;
 
-use std::{
-    fmt,
-    ops::Deref,
-    sync::{Arc, OnceLock},
-};
+use std::{fmt, sync::OnceLock};
 
 use jsonschema::{ValidationError, error::ValidationErrorKind};
 use serde_json::{Map, Value};
 
+pub use self::document::SchemaDocument;
 use super::violation::{Violation, shown};
-
-/// A JSON Schema as it is written, an object; shared by those who show it and who check by it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SchemaDocument(Arc<Value>);
-
-impl From<Map<String, Value>> for SchemaDocument {
-    fn from(document: Map<String, Value>) -> Self {
-        Self(Arc::new(Value::Object(document)))
-    }
-}
-
-impl From<&SchemaDocument> for Value {
-    fn from(document: &SchemaDocument) -> Self {
-        Self::clone(&document.0)
-    }
-}
-
-impl Deref for SchemaDocument {
-    type Target = Map<String, Value>;
-
-    fn deref(&self) -> &Self::Target {
-        self.0.as_object().expect("it is made of an object")
-    }
-}
 
 /// One JSON Schema, 2020-12 unless its `$schema` says otherwise.
 ///
@@ -70,7 +44,7 @@ impl Schema {
     /// A schema that this program has written: nobody need ask whether it is one.
     pub fn known(document: Map<String, Value>) -> Self {
         let schema = Self { document: document.into(), formats: Formats::Hints, validator: OnceLock::new() };
-        debug_assert!(validator_of(&schema.document, schema.formats).is_ok(), "{schema:?} is none");
+        debug_assert!(validator_of(&(&schema.document).into(), schema.formats).is_ok(), "{schema:?} is none");
         schema
     }
 
@@ -95,7 +69,7 @@ impl Schema {
 
     fn compile_with(document: &Map<String, Value>, formats: Formats) -> Result<Self, SchemaError> {
         let document = SchemaDocument::from(document.clone());
-        match validator_of(&document, formats) {
+        match validator_of(&(&document).into(), formats) {
             Ok(_) => Ok(Self { document, formats, validator: OnceLock::new() }),
             Err(error) => Err(SchemaError {
                 message: SchemaMessage(&error).to_string(),
@@ -105,8 +79,9 @@ impl Schema {
     }
 
     fn validator(&self) -> &jsonschema::Validator {
-        self.validator
-            .get_or_init(|| validator_of(&self.document, self.formats).expect("it is known to be a schema"))
+        self.validator.get_or_init(|| {
+            validator_of(&(&self.document).into(), self.formats).expect("it is known to be a schema")
+        })
     }
 
     /// The schema as written.
@@ -133,7 +108,7 @@ impl Schema {
 }
 
 fn validator_of(
-    document: &SchemaDocument,
+    document: &Value,
     formats: Formats,
 ) -> Result<jsonschema::Validator, ValidationError<'static>> {
     let options = match formats {
@@ -144,7 +119,7 @@ fn validator_of(
         .with_draft(jsonschema::Draft::Draft202012)
         .with_pattern_options(jsonschema::PatternOptions::regex())
         .offline()
-        .build(&document.0)
+        .build(document)
 }
 
 impl fmt::Debug for Schema {

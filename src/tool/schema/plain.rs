@@ -88,7 +88,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::{super::*, meets};
+    use super::{super::*, meets, meets_either};
 
     fn any_value() -> impl Strategy<Value = Value> {
         let plain = prop_oneof![
@@ -151,9 +151,8 @@ mod tests {
 
         #[test]
         fn a_validator_says_the_same(schema in any_schema(), value in any_value()) {
-            let Value::Object(schema) = schema else { return Ok(()) };
-            let validator = validator_of(&schema.clone().into(), Formats::Hints).unwrap();
-            prop_assert!(!meets(&schema, &value) || validator.is_valid(&value), "{schema:?} {value}");
+            let validator = validator_of(&schema, Formats::Hints).unwrap();
+            prop_assert!(!meets_either(&schema, &value) || validator.is_valid(&value), "{schema} {value}");
         }
     }
 
