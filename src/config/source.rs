@@ -34,7 +34,7 @@ struct SourceFile {
     folder: Option<PathBuf>,
     text: String,
     /// Where each line begins.
-    lines: Vec<usize>,
+    lines: Box<[usize]>,
     /// What must not be shown; unset until the file is read, and then lines are judged by their looks.
     masked: OnceLock<Vec<Range<usize>>>,
     /// Whether it is a part of the program, so that no operator can mend it.

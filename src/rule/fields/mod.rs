@@ -35,7 +35,7 @@ pub use self::{
 /// The result has exactly these fields; whatever else was found is left out, unless there is a type for all others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fields {
-    list: Vec<Field>,
+    list: Box<[Field]>,
     others: Option<Box<FieldType>>,
 }
 
@@ -81,7 +81,7 @@ impl Field {
 impl Fields {
     /// Fields in the order of the file.
     pub fn new(list: Vec<Field>) -> Self {
-        Self { list, others: None }
+        Self { list: list.into(), others: None }
     }
 
     /// The same, with a type for all that is found beside them.
