@@ -3,6 +3,7 @@
 
 import collections
 import http.client
+import itertools
 import pathlib
 import re
 import sys
@@ -13,9 +14,9 @@ from load import ROWS
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "src/link/order.ld"
 HEAD = """\
-/* Functions that stand side by side, before all others: those that a call passes, the costliest first, then those of starts and
- * of examples, the commonest first. Written by tests/bench/order, not by hand; build.rs says what it is good for. What is named
- * here and not there is passed over. */
+/* Functions that stand side by side, before all others: those that a call passes, the costliest first, then those of starts, then
+ * those of examples, the commonest first. Written by tests/bench/order, not by hand; build.rs says what it is good for. What is
+ * named here and not there is passed over. */
 SECTIONS {
   .text.first : {
 """
@@ -24,17 +25,12 @@ TAIL = """\
 }
 INSERT BEFORE .text;
 """
-# What the kernel brings in at once around a function that is called and not yet there. A name without the hash of its compilation
-# stands for all that a generic function was compiled to: where those that did not run would take more room than this for each
-# that did, they are not worth it.
-WINDOW_BYTES = 64 * 1024
 
 
 def unhashed(section):
-    """A pattern for the section of a function that holds for other versions of the compiler and of crates: `…17h0123456789abcdefE`
-    has a hash of them in one way of writing names, `Cs1a2b3c_4core` in the other."""
+    """A pattern for the section of a function that holds for other versions of the compiler and of crates: `Cs1a2b3c_4core` has a
+    hash of them."""
     plain = re.sub(r"(\.llvm)?\.\d+$", "*", section)
-    plain = re.sub(r"17h[0-9a-f]{16}E\*?$", "17h*", plain)
     return re.sub(r"Cs[0-9A-Za-z]+_", "Cs*_", plain) if "._R" in plain else plain
 
 
@@ -64,10 +60,14 @@ def sections(map):
     return {section: int(size, 16) for size, section in found}
 
 
-def passed(work, start_pid, calls_pid, url):
-    """What ran, as dumps: of calls, of two starts."""
+def client_of(url):
     address = urllib.parse.urlsplit(url)
-    client = http.client.HTTPConnection(address.hostname, address.port, timeout=120)
+    return http.client.HTTPConnection(address.hostname, address.port, timeout=120)
+
+
+def passed(work, start_pid, start_url, calls_pid, calls_url):
+    """What ran, as dumps: of calls, of two starts with their first answers."""
+    client = client_of(calls_url)
 
     def call(times):
         for what, _, (method, path, headers, body) in ROWS * times:
@@ -76,6 +76,9 @@ def passed(work, start_pid, calls_pid, url):
             if (reply.status, bool(reply.read())) != (200, True):
                 sys.exit(f"{what}: {path} answered {reply.status}")
 
+    first = client_of(start_url)
+    first.request("POST", "/tools/route_0", b'{"id": "1"}', {"Content-Type": "application/json"})
+    first.getresponse().read()
     control(start_pid, "--dump")
     # The first calls make what later ones find.
     call(5)
@@ -85,12 +88,14 @@ def passed(work, start_pid, calls_pid, url):
     return [dumped(work / name) for name in ("calls.2", "start.1", "calls.1")]
 
 
-def in_order(calls, others):
-    """The functions that ran: those of calls by what they cost, the rest by how many of the other dumps they are in, so that what
-    few configurations need does not lie between what all do."""
-    costs = cost_by_function(calls)
-    everywhere = collections.Counter(function for dump in others for function in cost_by_function(dump))
-    ranked = costs.most_common() + everywhere.most_common()
+def in_order(calls, starts, examples):
+    """The functions that ran: those of calls by what they cost, then those of starts, then those of examples, each by how many
+    dumps they are in, so that what few configurations need does not lie between what all do."""
+
+    def commonest(dumps):
+        return collections.Counter(function for dump in dumps for function in cost_by_function(dump)).most_common()
+
+    ranked = cost_by_function(calls).most_common() + commonest(starts) + commonest(examples)
     return list(dict.fromkeys(function for function, _ in ranked))
 
 
@@ -98,22 +103,33 @@ def patterns(sections, functions):
     """For the functions that ran, of the sections and their bytes."""
     of_function = {re.sub(r"^\.text\.(unlikely\.|startup\.)?", "", section): section for section in sections}
     ran = dict.fromkeys(of_function[function] for function in functions if function in of_function)
-    count, idle = collections.Counter(map(unhashed, ran)), collections.Counter()
-    for section, bytes in sections.items():
-        idle[unhashed(section)] += 0 if section in ran else bytes
     print(f"{len(ran)} functions ran, {sum(sections[section] for section in ran):,} bytes of {sum(sections.values()):,}")
-    return [pattern for pattern in count if idle[pattern] <= count[pattern] * WINDOW_BYTES]
+    return list(dict.fromkeys(map(unhashed, ran)))
+
+
+def write_passed(work, *running):
+    calls, *starts = passed(work, *running)
+    examples = [dump.read_text() for dump in sorted(work.glob("*.examples"))]
+    found = patterns(sections(work / "map"), in_order(calls, starts, examples))
+    if len(found) < 500:
+        sys.exit(f"only {len(found)} patterns: are the program's symbols there?")
+    (work / "passed").write_text("\n".join(found))
+
+
+def write_script(works):
+    """Of what several builds pass, in which the compiler has put some things into other functions."""
+    ranks = itertools.zip_longest(*((work / "passed").read_text().split("\n") for work in works))
+    found = dict.fromkeys(pattern for rank in ranks for pattern in rank if pattern)
+    SCRIPT.write_text(HEAD + "".join(f"    *({pattern})\n" for pattern in found) + TAIL)
+    print(f"{len(found)} patterns in {SCRIPT.name}")
 
 
 def main():
-    work, *running = pathlib.Path(sys.argv[1]), *sys.argv[2:5]
-    calls, *starts = passed(work, *running)
-    examples = [pathlib.Path(dump).read_text() for dump in sys.argv[5:]]
-    found = patterns(sections(work / "map"), in_order(calls, starts + examples))
-    if len(found) < 500:
-        sys.exit(f"only {len(found)} patterns: are the program's symbols there?")
-    SCRIPT.write_text(HEAD + "".join(f"    *({pattern})\n" for pattern in found) + TAIL)
-    print(f"{len(found)} patterns in {SCRIPT.name}")
+    what, *rest = sys.argv[1:]
+    if what == "passed":
+        write_passed(pathlib.Path(rest[0]), *rest[1:])
+    else:
+        write_script([pathlib.Path(work) for work in rest])
 
 
 if __name__ == "__main__":

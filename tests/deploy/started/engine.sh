@@ -77,7 +77,7 @@ EOF
     # It says what it was asked for, and of what.
     cat >"$work/image/cargo" <<'EOF'
 #!/bin/sh
-echo "cargo in $PWD with $RUSTFLAGS: $*"
+echo "cargo in $PWD with $CARGO_BUILD_RUSTFLAGS: $*"
 echo "sources:" *
 install -D /usr/local/bin/glossator target/any-host/release/glossator
 EOF
