@@ -53,25 +53,28 @@ fn is_no_less(wanted: &Value, value: &Value) -> bool {
     }
 }
 
+// Names mostly stand in the order of the schema: the next one is looked at before the name is looked up.
+
 fn has_all(names: &Value, value: &Value) -> bool {
-    let has = |members: &Map<String, Value>, name: &Value| {
-        name.as_str().is_some_and(|name| members.contains_key(name))
-    };
-    match (value, names) {
-        (Value::Object(members), Value::Array(names)) => names.iter().all(|name| has(members, name)),
-        (Value::Object(_), _) => false,
-        _ => true,
-    }
+    let (Value::Object(members), Value::Array(names)) = (value, names) else { return !value.is_object() };
+    let mut next = members.keys();
+    names.iter().all(|name| {
+        name.as_str().is_some_and(|name| next.any(|next| next == name) || members.contains_key(name))
+    })
 }
 
 fn has_members(schemas: &Value, value: &Value) -> bool {
-    match (value, schemas) {
-        (Value::Object(members), Value::Object(schemas)) => members
-            .iter()
-            .all(|(name, value)| schemas.get(name).is_none_or(|schema| meets_either(schema, value))),
-        (Value::Object(_), _) => false,
-        _ => true,
-    }
+    let (Value::Object(members), Value::Object(schemas)) = (value, schemas) else {
+        return !value.is_object();
+    };
+    let mut next = schemas.iter();
+    members.iter().all(|(name, value)| {
+        let schema = match next.next() {
+            Some((next, schema)) if next == name => Some(schema),
+            _ => schemas.get(name),
+        };
+        schema.is_none_or(|schema| meets_either(schema, value))
+    })
 }
 
 /// The members that `properties` does not name. Those that `patternProperties` does are no others, but with that keyword
