@@ -64,7 +64,7 @@ impl OpenMap {
     /// The entries with what `<<` names; keys that are written out win.
     pub(super) fn into_entries(self, report: &Report<'_>) -> Vec<Entry> {
         let Self { mut entries, mut seen, merge, .. } = self;
-        // Most maps are small, and stay until all of them are read: without it these would be two thirds of what a start takes.
+        // Most maps are small, and stay until all of them are read: room for four entries is much for one.
         entries.shrink_to_fit();
         let Some(Entry { key, value }) = merge else { return entries };
         let maps = match value.kind {

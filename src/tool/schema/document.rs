@@ -12,8 +12,8 @@ use crate::tool::JsonText;
 
 /// A JSON Schema as it is written, an object; shared by those who show it and who check by it.
 ///
-/// It is kept as text, and becomes a tree when somebody first looks into it: that takes ten times as much, and most tools of a
-/// large catalog are never called.
+/// It is kept as text, and becomes a tree when somebody first looks into it: that takes several times as much, and most tools
+/// of a large catalog are never called.
 #[derive(Clone)]
 pub struct SchemaDocument(Arc<Document>);
 
