@@ -168,7 +168,9 @@ fn is_global(name: &str) -> bool {
 /// The engine looks filters and tests up when it comes to them, which may be years after the file was written.
 fn refuse_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool {
     let mut known = true;
-    for found in EXPRESSION.find_iter(text).flat_map(|part| USE.captures_iter(part.as_str())) {
+    // Most templates only put values in, and need no pattern to find what they use.
+    let with_uses = expressions(text).filter(|part| part.contains('|') || part.contains("is"));
+    for found in with_uses.flat_map(|part| USE.captures_iter(part)) {
         let (name, what, probe) = match (found.name("filter"), found.name("test")) {
             (Some(name), _) => (name.as_str(), "filter", format!("{{{{ 0 | {} }}}}", name.as_str())),
             (None, Some(name)) => (name.as_str(), "test", format!("{{{{ 0 is {} }}}}", name.as_str())),
@@ -194,12 +196,9 @@ fn refuse_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool 
 
 /// Values have no methods here, as they have in Python: a call of one fails, but only when it comes to it.
 fn refuse_methods(report: &Report<'_>, node: &Node, text: &str) -> bool {
-    // Most templates call nothing, and need no pattern to find what they call.
-    if !text.contains('(') {
-        return true;
-    }
     let mut known = true;
-    for found in EXPRESSION.find_iter(text).flat_map(|part| CALL.captures_iter(part.as_str())) {
+    let with_calls = expressions(text).filter(|part| part.contains('('));
+    for found in with_calls.flat_map(|part| CALL.captures_iter(part)) {
         let (Some(of), Some(method)) = (found.name("of"), found.name("method")) else { continue };
         // What the engine's own objects can do.
         if matches!(of.as_str(), "loop" | "self") {
@@ -297,21 +296,48 @@ pub(super) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
 
 /// Whether the template says what happens when the argument is missing.
 fn can_do_without(source: &str, name: &str) -> bool {
-    USES_OF_ARGUMENTS.captures_iter(source).any(|found| {
-        ["default", "if", "defined"].iter().filter_map(|kind| found.name(kind)).any(|x| x.as_str() == name)
+    const WAYS: [&str; 3] = ["default", "if", "defined"];
+    WAYS.iter().any(|way| source.contains(way))
+        && USES_OF_ARGUMENTS
+            .captures_iter(source)
+            .any(|found| WAYS.iter().filter_map(|way| found.name(way)).any(|x| x.as_str() == name))
+}
+
+/// What a template writes or does: `{{ … }}` and `{% … %}`.
+fn expressions(text: &str) -> impl Iterator<Item = &str> {
+    let (mut rest, mut unclosed) = (text, Vec::new());
+    std::iter::from_fn(move || {
+        loop {
+            rest = &rest[rest.find('{')?..];
+            let end = match rest.as_bytes().get(1) {
+                Some(b'{') => Some("}}"),
+                Some(b'%') => Some("%}"),
+                _ => None,
+            };
+            let Some(end) = end.filter(|end| !unclosed.contains(end)) else {
+                rest = &rest[1..];
+                continue;
+            };
+            match rest[2..].find(end) {
+                Some(inside) => {
+                    let (found, behind) = rest.split_at(2 + inside + end.len());
+                    rest = behind;
+                    return Some(found);
+                }
+                // In a comment, say. Nothing behind it ends so either, and need not be looked through for that once more.
+                None => unclosed.push(end),
+            }
+        }
     })
 }
 
-// Names and white space as Jinja knows them, which are ASCII: with all of Unicode these take five milliseconds of a start.
+// Names and white space as Jinja knows them, which are ASCII: with all of Unicode these take five milliseconds of a start. Each
+// is some hundred kilobytes once it is compiled, so it is asked only where there is a word that it looks for.
 
 static USES_OF_ARGUMENTS: LazyLock<Regex> = LazyLock::new(|| {
     let uses = r"(?-u:\b)args\.(?<default>(?-u:\w)+)(?-u:\s)*\|(?-u:\s)*default(?-u:\b)|(?-u:\b)(?:if|elif)(?-u:\s)+(?:not(?-u:\s)+)?args\.(?<if>(?-u:\w)+)(?-u:\b)|(?-u:\b)args\.(?<defined>(?-u:\w)+)(?-u:\s)+is(?-u:\s)+(?:not(?-u:\s)+)?defined";
     Regex::new(uses).expect("the pattern is fixed and right")
 });
-
-/// What a template writes or does: `{{ … }}` and `{% … %}`.
-static EXPRESSION: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?s)\{\{.*?\}\}|\{%.*?%\}").expect("the pattern is fixed and right"));
 
 /// Texts, to pass over them, and calls of methods.
 static CALL: LazyLock<Regex> = LazyLock::new(|| {
@@ -335,6 +361,15 @@ mod tests {
         let expected = expected
             .map(|list| list.iter().map(|(name, optional)| ((*name).to_owned(), *optional)).collect());
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn expressions_are_what_is_closed() {
+        let found = |text| expressions(text).collect::<Vec<_>>();
+        assert_eq!(found("a {{ b }}{ {% if c %}d{% endif %}"), ["{{ b }}", "{% if c %}", "{% endif %}"]);
+        assert_eq!(found("{{{ a }}} {{\n'%}' }}"), ["{{{ a }}", "{{\n'%}' }}"]);
+        assert_eq!(found("{# {{ #} {% if a | b %}{% c"), ["{% if a | b %}"]);
+        assert_eq!(found("{"), [""; 0]);
     }
 
     #[test]
