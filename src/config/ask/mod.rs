@@ -132,13 +132,16 @@ impl Written {
 
     /// The questions, now that it is known what arguments look like.
     pub(super) fn finish(mut self, report: &Report<'_>, input: &InputSchema) -> Option<Asking> {
-        let document = input.document();
-        let (properties, required) = (document.get("properties"), document.get("required"));
-        let is_required = |name: &str| {
-            required.and_then(Value::as_array).is_some_and(|names| names.iter().any(|other| other == name))
-        };
         let before = report.errors();
         for OfArguments { round, index, names } in &self.of_arguments {
+            // Looked into here only: it would be a tree from then on, of every route.
+            let document = input.document();
+            let (properties, required) = (document.get("properties"), document.get("required"));
+            let is_required = |name: &str| {
+                required
+                    .and_then(Value::as_array)
+                    .is_some_and(|names| names.iter().any(|other| other == name))
+            };
             let mut wanted = Map::new();
             for (name, span) in names {
                 let Some(property) = properties.and_then(|properties| properties.get(name)) else {
