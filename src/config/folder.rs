@@ -119,7 +119,12 @@ fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
     };
     let mut bytes = Vec::new();
     std::fs::File::open(path)
-        .and_then(|file| file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes))
+        .and_then(|file| {
+            // As much as it says, and one more to see that it ends there: a buffer that grows is left behind in all its sizes.
+            let length = file.metadata()?.len().min(FILE_LIMIT_BYTES);
+            bytes.reserve_exact(usize::try_from(length).unwrap_or_default() + 1);
+            file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes)
+        })
         .map_err(|error| refuse(format!("the file {}", why(&error)), "look at its path and permissions"))?;
     if bytes.len() as u64 > FILE_LIMIT_BYTES {
         let message = format!("the file is longer than {}", units::show_size(FILE_LIMIT_BYTES));

@@ -44,12 +44,13 @@ struct SourceFile {
 impl Files {
     /// Adds a file and tells its number.
     pub(super) fn add(&mut self, name: impl Into<String>, text: String) -> usize {
-        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        let mut lines = Vec::with_capacity(1 + text.matches('\n').count());
+        lines.extend(std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)));
         self.0.push(SourceFile {
             name: name.into(),
             folder: None,
             text,
-            lines,
+            lines: lines.into(),
             masked: OnceLock::new(),
             built_in: false,
         });

@@ -1,6 +1,7 @@
 //! The tools of MCP servers, beside the routes that are written.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
     sync::Arc,
 };
@@ -45,17 +46,17 @@ impl Lists {
     /// # Errors
     ///
     /// [`Conflict`] between routes that are written; a loaded configuration was checked for that.
-    pub(super) fn table(
+    pub(super) fn table<'w>(
         &mut self,
         importer: &Importer,
-        written: &[RouteFile],
-    ) -> Result<(RouteTable, Vec<RouteFile>), Conflict> {
-        let mut routes = written.to_vec();
+        written: &'w [RouteFile],
+    ) -> Result<(RouteTable, Cow<'w, [RouteFile]>), Conflict> {
+        let mut routes = Cow::Borrowed(written);
         let mut listed: Vec<RouteFile> = Vec::new();
         let imported = importer.import(self.lists.iter().map(|(name, tools)| (name, &**tools)), written);
         for (upstream, mut imported) in self.lists.keys().zip(imported) {
             for route in imported.written {
-                if let Some(own) = routes.iter_mut().find(|own| own.name() == route.name()) {
+                if let Some(own) = routes.to_mut().iter_mut().find(|own| own.name() == route.name()) {
                     *own = route;
                 }
             }
@@ -89,7 +90,9 @@ impl Lists {
                             "tools of MCP servers are listed"
                         );
                     }
-                    routes.extend(listed);
+                    if !listed.is_empty() {
+                        routes.to_mut().extend(listed);
+                    }
                     return Ok((table, routes));
                 }
                 Err(conflict) => conflict,

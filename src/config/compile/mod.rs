@@ -93,8 +93,8 @@ pub(in crate::config) fn compile(
         calls: &calls,
     };
     let written = file.map("routes").unwrap_or_default();
-    let routes: Vec<RouteFile> =
-        written.iter().filter_map(|entry| routes::read(report, &around, entry)).collect();
+    let mut routes: Vec<RouteFile> = Vec::with_capacity(written.len());
+    routes.extend(written.iter().filter_map(|entry| routes::read(report, &around, entry)));
     let known = Routes { written, read: &routes };
     for call in calls.borrow().iter() {
         call.check(report, known);
