@@ -218,7 +218,7 @@ fn success(
         let mut scope = content::Scope { names: &names, captures, used: &mut *used };
         content::read(report, &entry.value, entry.key.span, &mut scope)
     });
-    let limit = section.entry("limit").map(|entry| limit::read(report, entry, used));
+    let limit = section.entry("limit").map(|entry| limit::read(report, entry, used).map(Box::new));
     let sample = section.entry("sample").map(|entry| ask::sample(report, entry, &names, used).map(Box::new));
     if let Some(Some(content)) = &content {
         content

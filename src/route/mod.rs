@@ -71,7 +71,7 @@ pub struct Route {
     /// Whether it can be called as a tool.
     pub tool: Offer,
     /// What can be read through it.
-    pub resource: Option<ResourceDefinition>,
+    pub resource: Option<Box<ResourceDefinition>>,
     /// What a caller has to be allowed, where callers are told apart.
     pub scopes: Scopes,
     /// What arguments must look like.

@@ -1,6 +1,6 @@
 //! When a rule holds.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use http::{HeaderName, StatusCode};
 use regex::Regex;
@@ -57,9 +57,11 @@ pub struct MediaPattern {
 
 /// A compiled regular expression, of linear time and limited size. Clones share what was compiled.
 #[derive(Clone)]
-pub struct Pattern {
+pub struct Pattern(Arc<Compiled>);
+
+struct Compiled {
     regex: Regex,
-    names: Vec<String>,
+    names: Box<[String]>,
 }
 
 /// Why a text is not a pattern.
@@ -313,26 +315,27 @@ impl Pattern {
         let regex =
             builder.size_limit(limit_bytes).build().map_err(|error| PatternError(pattern_message(&error)))?;
         let names = regex.capture_names().flatten().map(str::to_owned).collect();
-        Ok(Self { regex, names })
+        Ok(Self(Arc::new(Compiled { regex, names })))
     }
 
     /// The names of its captures.
     pub fn names(&self) -> &[String] {
-        &self.names
+        &self.0.names
     }
 
     pub(crate) fn regex(&self) -> &Regex {
-        &self.regex
+        &self.0.regex
     }
 
     fn captures(&self, text: &str) -> Option<Captures> {
-        if self.names.is_empty() {
-            return self.regex.is_match(text).then(Captures::new);
+        let Compiled { regex, names } = &*self.0;
+        if names.is_empty() {
+            return regex.is_match(text).then(Captures::new);
         }
-        let found = self.regex.captures(text)?;
+        let found = regex.captures(text)?;
         let value =
             |name: &String| found.name(name).map_or_else(String::new, |text| text.as_str().to_owned());
-        Some(self.names.iter().map(|name| (name.clone(), value(name))).collect())
+        Some(names.iter().map(|name| (name.clone(), value(name))).collect())
     }
 }
 
@@ -345,13 +348,13 @@ fn pattern_message(error: &regex::Error) -> String {
 
 impl fmt::Display for Pattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.regex.as_str())
+        formatter.write_str(self.0.regex.as_str())
     }
 }
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Pattern").field(&self.regex.as_str()).finish()
+        formatter.debug_tuple("Pattern").field(&self.0.regex.as_str()).finish()
     }
 }
 

@@ -32,7 +32,7 @@ pub struct SuccessRule {
     /// What people and models see.
     pub content: ContentTemplate,
     /// How much of it.
-    pub limit: Option<Limit>,
+    pub limit: Option<Box<Limit>>,
     /// What the client's model is asked before there is content: its answer is `answers.sample`.
     pub sample: Option<Box<SampleTemplate>>,
 }

@@ -176,7 +176,7 @@ fn written(report: &Report<'_>, entry: &Entry) -> Option<Written> {
             report.error(entry.key.span, "a field with a `default` is never missing", "leave `optional` out");
             return None;
         }
-        Some(entry) => Missing::Gives(default_of(report, &kind, &entry.value)?),
+        Some(entry) => Missing::Gives(default_of(report, &kind, &entry.value)?.into()),
         None if optional => Missing::IsLeftOut,
         None => Missing::IsAnError,
     };

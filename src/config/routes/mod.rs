@@ -275,7 +275,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         },
         input,
         tool: if is_tool { Offer::Made } else { Offer::Withheld },
-        resource: resource.flatten().map(|read| read.definition(&entry.key.text, title, description)),
+        resource: resource.flatten().map(|read| read.definition(&entry.key.text, title, description).into()),
         scopes: scopes.unwrap_or_else(|| defaults.scopes.clone()),
         asking,
         rest: rest.flatten(),

@@ -58,7 +58,7 @@ pub enum FieldKind {
     /// Text, as it was found.
     String,
     /// One of some values.
-    Values(Values),
+    Values(Box<Values>),
 }
 
 impl From<FieldKind> for FieldType {

@@ -60,7 +60,7 @@ pub enum Missing {
     /// The result does not have the field either.
     IsLeftOut,
     /// The field has this value, which is one of its type.
-    Gives(Value),
+    Gives(Box<Value>),
 }
 
 /// Why a value does not fit: where, from the outside in, and what is the matter with what stands there.
@@ -168,7 +168,7 @@ impl Fields {
                 }
                 (None, Missing::IsLeftOut) => {}
                 (None, Missing::Gives(value)) => {
-                    typed.insert(field.name.clone(), value.clone());
+                    typed.insert(field.name.clone(), Value::clone(value));
                 }
                 (None, Missing::IsAnError) => return Err(missing(field, found)),
             }

@@ -35,8 +35,8 @@ fn kinds() -> Vec<FieldKind> {
             FieldKind::Integer(NumberForm::default()).into(),
         )]))),
         FieldKind::Size(SizeForm::default()),
-        FieldKind::Values(Values { words: words.clone(), rest: None, ignore_case: true }),
-        FieldKind::Values(Values { words, rest: Some(json!("other")), ignore_case: false }),
+        FieldKind::Values(Values { words: words.clone(), rest: None, ignore_case: true }.into()),
+        FieldKind::Values(Values { words, rest: Some(json!("other")), ignore_case: false }.into()),
     ]
 }
 
@@ -121,7 +121,7 @@ fn lists_objects_and_lists_of_objects_are_typed_throughout() {
 fn what_is_missing_is_left_out_or_given_and_null_is_null() {
     let number = || FieldType::from(FieldKind::Number(NumberForm::default()));
     let mut given = Field::new("given", number());
-    given.missing = Missing::Gives(json!(0));
+    given.missing = Missing::Gives(json!(0).into());
     let mut left = Field::new("left", number());
     left.missing = Missing::IsLeftOut;
     let mut null = Field::new("null", number());

@@ -34,11 +34,13 @@ use values::{into_jq, result, to_jq};
 /// their names. What reads the world (`env`, `input`, `now`)
 /// or leaves it (`halt`, `debug`, `stderr`) is not there, so the same reply gives the same result.
 #[derive(Clone)]
-pub struct Jq {
-    filter: Arc<jaq_core::Filter<bounds::Kind>>,
-    source: Arc<str>,
+pub struct Jq(Arc<Compiled>);
+
+struct Compiled {
+    filter: jaq_core::Filter<bounds::Kind>,
+    source: Box<str>,
     /// The captures that it sees, in the order of its variables.
-    captures: Arc<[String]>,
+    captures: Box<[String]>,
 }
 
 /// Why a filter does not compile, or gave no value.
@@ -176,12 +178,12 @@ impl Jq {
                     })
                 },
             )?;
-        Ok(Self { filter: Arc::new(filter), source: source.into(), captures: captures.into() })
+        Ok(Self(Arc::new(Compiled { filter, source: source.into(), captures: captures.into() })))
     }
 
     /// The filter as written.
     pub fn source(&self) -> &str {
-        &self.source
+        &self.0.source
     }
 
     /// Applies the filter. It must give exactly one value.
@@ -258,16 +260,16 @@ impl Jq {
         let stderr = names.exit.map_or(Val::Null, |exit| Val::utf8_str(exit.stderr_text().into_owned()));
         let (headers, answers) = (to_jq(names.headers), to_jq(names.answers));
         let variables = [to_jq(names.args), status, exit, stderr, headers, answers];
-        let variables = variables.into_iter().chain(self.captures.iter().map(capture));
-        let data = Bounded { table: &self.filter.lut, spent };
+        let variables = variables.into_iter().chain(self.0.captures.iter().map(capture));
+        let data = Bounded { table: &self.0.filter.lut, spent };
         let context = Ctx::<bounds::Kind>::new(data, Vars::new(variables));
-        self.filter.id.run((context, value)).map(unwrap_valr)
+        self.0.filter.id.run((context, value)).map(unwrap_valr)
     }
 }
 
 impl fmt::Debug for Jq {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Jq").field(&self.source).finish()
+        formatter.debug_tuple("Jq").field(&self.0.source).finish()
     }
 }
 

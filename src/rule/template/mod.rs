@@ -23,8 +23,10 @@ pub use values::{line_names, template_names};
 ///
 /// Every name that a template may use is documented with the place it is written in; a name that is not there
 /// is an error, never an empty text. Nothing is escaped: the place a text lands in escapes it.
-pub struct Template {
-    source: String,
+pub struct Template(Box<Written>);
+
+struct Written {
+    source: Box<str>,
     formatter: Formatter,
     /// Compiled once more by the first who renders it: it takes 12 KB, and most templates of most files wait for long.
     compiled: OnceLock<Box<Environment<'static>>>,
@@ -86,7 +88,8 @@ impl Template {
             paths.iter().map(|path| path.split('.').next().unwrap_or(path).to_owned()).collect();
         names.dedup();
         let (names, paths) = (names.into(), paths.into());
-        Ok(Self { source: source.to_owned(), formatter, compiled: OnceLock::new(), names, paths })
+        let source = source.into();
+        Ok(Self(Box::new(Written { source, formatter, compiled: OnceLock::new(), names, paths })))
     }
 
     /// The same for an address: what is put into it is percent-encoded as a whole, so that it stays in its place.
@@ -100,7 +103,7 @@ impl Template {
 
     /// The template as written.
     pub fn source(&self) -> &str {
-        &self.source
+        &self.0.source
     }
 
     /// Renders the template with what `names` says.
@@ -120,8 +123,9 @@ impl Template {
     /// As [`Self::render`], and when nothing is left of the budget.
     pub(super) fn render_within(&self, names: &Value, budget: &Budget) -> Result<String, TemplateError> {
         budget.check()?;
-        let environment = self.compiled.get_or_init(|| {
-            let compiled = compiled(&self.source, self.formatter);
+        let Written { source, formatter, compiled: environment, .. } = &*self.0;
+        let environment = environment.get_or_init(|| {
+            let compiled = compiled(source, *formatter);
             Box::new(compiled.expect("it compiled when it was made"))
         });
         let template = environment.get_template(NAME).expect("the template was added when it was compiled");
@@ -136,18 +140,18 @@ impl Template {
         match rendered {
             Ok(()) => Ok(String::from_utf8(text.written).expect("templates write text")),
             Err(_) if text.is_too_long() => Err(LimitedText::too_long()),
-            Err(error) => Err(TemplateError::of(&error, &self.source)),
+            Err(error) => Err(TemplateError::of(&error, source)),
         }
     }
 
     /// The top-level names that the template asks for, such as `args` and `structured`.
     pub fn names(&self) -> &[String] {
-        &self.names
+        &self.0.names
     }
 
     /// The same with what is asked of each: `args.city`, `structured`.
     pub fn paths(&self) -> &[String] {
-        &self.paths
+        &self.0.paths
     }
 }
 
@@ -174,7 +178,7 @@ fn sliced(source: &str) -> Vec<String> {
 
 impl fmt::Debug for Template {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Template").field(&self.source).finish()
+        formatter.debug_tuple("Template").field(&self.0.source).finish()
     }
 }
 

@@ -43,7 +43,7 @@ fn or_null(kind: FieldKind) -> FieldType {
 
 fn words(rest: Option<serde_json::Value>) -> FieldKind {
     let words = vec![("a".into(), json!("up")), ("x".into(), json!(2)), ("1".into(), json!(null))];
-    FieldKind::Values(Values { words, rest, ignore_case: true })
+    FieldKind::Values(Values { words, rest, ignore_case: true }.into())
 }
 
 /// Types for what an extractor finds. The first is none.
@@ -58,7 +58,7 @@ pub(super) fn typing(index: usize) -> Typing {
         2 => Typing::Fields(Fields::new(vec![
             field("a", "a", list_of(FieldKind::String)),
             Field {
-                missing: Missing::Gives(json!("up")),
+                missing: Missing::Gives(json!("up").into()),
                 ..Field::new("b", words(Some(json!("other"))).into())
             },
             field("when", "a", or_null(FieldKind::DateTime(TimeForm::default()))),

@@ -278,7 +278,7 @@ fn the_parsers_own_keys_do_no_harm_as_names_of_a_page() {
             let take = Take::Table(Table { css: None, shape: TableShape::Pairs });
             let mut rule = success(ExtractorKind::Html(Html { without: None, take }), None, None);
             let Action::Success(action) = &mut rule.action else { unreachable!() };
-            action.limit = Some(Limit { rows: Some(1), ..Limit::default() });
+            action.limit = Some(Limit { rows: Some(1), ..Limit::default() }.into());
             let refuses = schema.as_ref().is_some_and(|schema| schema["type"] != "object");
             let result = run(&translator(vec![rule], schema), &reply(200, "text/html", page.clone()));
             assert_eq!(result.is_error(), refuses);

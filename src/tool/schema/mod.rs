@@ -20,7 +20,7 @@ pub struct Schema {
     formats: Formats,
     /// Made of the document by the first value that is not seen to meet it: some kilobytes, and most tools of a large catalog
     /// are never called.
-    validator: OnceLock<jsonschema::Validator>,
+    validator: OnceLock<Box<jsonschema::Validator>>,
 }
 
 /// What `format` is.
@@ -80,7 +80,8 @@ impl Schema {
 
     fn validator(&self) -> &jsonschema::Validator {
         self.validator.get_or_init(|| {
-            validator_of(&(&self.document).into(), self.formats).expect("it is known to be a schema")
+            let validator = validator_of(&(&self.document).into(), self.formats);
+            Box::new(validator.expect("it is known to be a schema"))
         })
     }
 

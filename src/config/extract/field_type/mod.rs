@@ -95,7 +95,7 @@ pub(in crate::config::extract) fn read(section: &Section<'_, '_>) -> Option<(Fie
             options.refuse_others(section, "values")?;
             let (words, rest) = values?;
             let ignore_case = ignore_case.unwrap_or(false);
-            let kind = FieldKind::Values(Values { words, rest, ignore_case });
+            let kind = FieldKind::Values(Values { words, rest, ignore_case }.into());
             (kind, optional, node.map_or(Count::One, count_of))
         }
     };
