@@ -2,6 +2,7 @@
 
 mod document;
 mod plain;
+mod well_formed;
 
 use std::{fmt, sync::OnceLock};
 
@@ -68,7 +69,11 @@ impl Schema {
     }
 
     fn compile_with(document: &Map<String, Value>, formats: Formats) -> Result<Self, SchemaError> {
+        let is_seen = matches!(formats, Formats::Hints) && well_formed::is_schema(document);
         let document = SchemaDocument::from(document.clone());
+        if is_seen {
+            return Ok(Self { document, formats, validator: OnceLock::new() });
+        }
         match validator_of(&(&document).into(), formats) {
             Ok(_) => Ok(Self { document, formats, validator: OnceLock::new() }),
             Err(error) => Err(SchemaError {
