@@ -70,7 +70,7 @@ pub struct Route {
     pub definition: ToolDefinition,
     /// Whether it can be called as a tool.
     pub tool: Offer,
-    /// What can be read through it.
+    /// What can be read through it. Large, and seldom there.
     pub resource: Option<Box<ResourceDefinition>>,
     /// What a caller has to be allowed, where callers are told apart.
     pub scopes: Scopes,

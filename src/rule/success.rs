@@ -31,7 +31,7 @@ pub struct SuccessRule {
     pub structured: Option<Jq>,
     /// What people and models see.
     pub content: ContentTemplate,
-    /// How much of it.
+    /// How much of it. Large, and seldom there.
     pub limit: Option<Box<Limit>>,
     /// What the client's model is asked before there is content: its answer is `answers.sample`.
     pub sample: Option<Box<SampleTemplate>>,

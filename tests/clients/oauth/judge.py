@@ -61,6 +61,7 @@ if steps_up:
         report("what is refused after that is a token that has ended", all("expired" in why for why in ended), ended)
         # A client takes another by itself as soon as its own clock says so. Where the server's was first, the SDKs ask a
         # person anew, for what the refusal named.
+        report("a person is asked once more at most, by a client that was refused so", len(asked_anew) <= min(1, len(ended)), asked_anew)
         expected = seen["before"] if asked_anew else seen["after"]
         equal("... and it goes on with another, which shows what was asked for", expected, seen.get("later"))
         report("... which it was given", len(seen["granted"]) >= 3, seen["granted"])
