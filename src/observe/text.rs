@@ -98,23 +98,13 @@ fn write_time(time: SystemTime, line: &mut String) {
             text.push_str(timestamp.trim_end_matches('Z'));
         }
         line.push_str(text);
+        // With a digit before them none of their zeros is lost.
+        let mut digits = itoa::Buffer::new();
+        let micros = &digits.format(1_000_000 + since.subsec_micros())[1..];
         line.push('.');
-        push_number(u64::from(since.subsec_micros()), 6, line);
+        line.push_str(micros);
         line.push('Z');
     });
-}
-
-/// Writes a number with this many digits at least, without the machinery of formats.
-fn push_number(mut number: u64, least: usize, line: &mut String) {
-    /// As many as the greatest number has.
-    const MOST: usize = 20;
-    let (mut digits, mut first) = ([b'0'; MOST], MOST);
-    while number > 0 || MOST - first < least {
-        first -= 1;
-        digits[first] = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
-    line.push_str(str::from_utf8(&digits[first..]).expect("digits are ASCII"));
 }
 
 struct Fields<'a> {
@@ -165,7 +155,7 @@ impl Visit for Fields<'_> {
 
     fn record_u64(&mut self, field: &Field, value: u64) {
         if self.name(field) {
-            push_number(value, 1, self.line);
+            self.line.push_str(itoa::Buffer::new().format(value));
         }
     }
 
