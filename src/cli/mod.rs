@@ -9,6 +9,7 @@ mod explain;
 mod import;
 mod infer;
 mod key;
+mod leftover;
 mod recordings;
 mod run;
 mod schema;
