@@ -10,19 +10,19 @@ import urllib.parse
 from callgrind import control, dumped, total_of
 from known import hold, toolchain
 from load import ROWS, once
-from routes import ROUTES, written
+from routes import ALL, NONE, ROUTES, written
 
-READING = f"reading {ROUTES} routes"
+READING = {f"reading {ROUTES} routes": NONE, f"reading {ROUTES} routes that say their input": ALL}
 WRITTEN = pathlib.Path(__file__).with_name("instructions.json")
 # Calls before those that are counted, and those. Large replies have little that varies.
 WARM, COUNTED = 60, 200
 WARM_LARGE, COUNTED_LARGE = 3, 6
 
 
-def reading(work, glossator):
+def reading(work, glossator, inputs):
     """What `glossator check` takes: most of what a start does."""
     config, counted = work / "routes.yaml", work / "checked"
-    config.write_text(written())
+    config.write_text(written(inputs=inputs))
     command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counted}", glossator, "check", "--config", config]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -43,7 +43,7 @@ def main():
             if (reply.status, bool(reply.read())) != (200, True):
                 sys.exit(f"{path} answered {reply.status}")
 
-    found = {READING: reading(work, glossator)}
+    found = {what: reading(work, glossator, inputs) for what, inputs in READING.items()}
     for number, (what, path, request) in enumerate(ROWS, 1):
         once(url, request, (work / "bodies" / path[1:]).read_text(), what)
         warm, counted = (WARM_LARGE, COUNTED_LARGE) if path == "/1m" else (WARM, COUNTED)

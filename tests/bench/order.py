@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The writing part of tests/bench/order; see there."""
 
+import bisect
 import collections
 import http.client
 import itertools
@@ -10,28 +11,25 @@ import sys
 import urllib.parse
 
 from callgrind import control, dumped
+from lackey import read_of
 from load import ROWS
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "src/link/order.ld"
 HEAD = """\
-/* Functions that stand side by side, before all others: those that a call passes, the costliest first, then those of starts, then
- * those of examples, the commonest first. Written by tests/bench/order, not by hand; build.rs says what it is good for. What is
- * named here and not there is passed over. */
-SECTIONS {
-  .text.first : {
+/* What stands side by side, before all others of its kind. Functions: those that a call passes, the costliest first, then those of
+ * starts, then those of examples, the commonest first. Constants: those that calls and starts read, the smallest first. Written by
+ * tests/bench/order, not by hand; build.rs says what it is good for. What is named here and not there is passed over. */
 """
-TAIL = """\
-  }
-}
-INSERT BEFORE .text;
-"""
+# Of a route that says its input, and of one that does not.
+FIRST = [("POST", f"/tools/{route}", {"Content-Type": "application/json"}, b'{"id": "1"}') for route in ("route_0", "route_1")]
 
 
 def unhashed(section):
     """A pattern for the section of a function that holds for other versions of the compiler and of crates: `Cs1a2b3c_4core` has a
     hash of them."""
-    plain = re.sub(r"(\.llvm)?\.\d+$", "*", section)
-    return re.sub(r"Cs[0-9A-Za-z]+_", "Cs*_", plain) if "._R" in plain else plain
+    if "._R" not in section:
+        return section
+    return re.sub(r"Cs[0-9A-Za-z]+_", "Cs*_", re.sub(r"(\.llvm)?\.\d+", "*", section))
 
 
 def cost_by_function(dump):
@@ -54,10 +52,10 @@ def cost_by_function(dump):
     return costs
 
 
-def sections(map):
-    """Of the linker's map: the bytes of each section with one function in it."""
-    found = re.findall(r"^ *\w+ +\w+ +(\w+) +\d+ .*:\((\.text\.\S+)\)$", map.read_text(), re.M)
-    return {section: int(size, 16) for size, section in found}
+def sections(map, kind):
+    """Of the linker's map: where each section with one function or constant in it begins, and its bytes."""
+    found = re.findall(rf"^ *(\w+) +\w+ +(\w+) +\d+ .*:\(({kind}\S*)\)$", map.read_text(), re.M)
+    return [(int(begin, 16), int(size, 16), section) for begin, size, section in found]
 
 
 def client_of(url):
@@ -77,8 +75,9 @@ def passed(work, start_pid, start_url, calls_pid, calls_url):
                 sys.exit(f"{what}: {path} answered {reply.status}")
 
     first = client_of(start_url)
-    first.request("POST", "/tools/route_0", b'{"id": "1"}', {"Content-Type": "application/json"})
-    first.getresponse().read()
+    for method, path, headers, body in FIRST:
+        first.request(method, path, body, headers)
+        first.getresponse().read()
     control(start_pid, "--dump")
     # The first calls make what later ones find.
     call(5)
@@ -99,29 +98,53 @@ def in_order(calls, starts, examples):
     return list(dict.fromkeys(function for function, _ in ranked))
 
 
-def patterns(sections, functions):
-    """For the functions that ran, of the sections and their bytes."""
-    of_function = {re.sub(r"^\.text\.(unlikely\.|startup\.)?", "", section): section for section in sections}
-    ran = dict.fromkeys(of_function[function] for function in functions if function in of_function)
-    print(f"{len(ran)} functions ran, {sum(sections[section] for section in ran):,} bytes of {sum(sections.values()):,}")
+def patterns(what, ran, sections):
+    """For what ran or was read, of all sections."""
+    size_of = {section: size for _, size, section in sections}
+    print(f"{len(ran)} {what}, {sum(size_of[one] for one in ran):,} bytes of {sum(size_of.values()):,}")
     return list(dict.fromkeys(map(unhashed, ran)))
 
 
-def write_passed(work, *running):
+def functions(work, running):
     calls, *starts = passed(work, *running)
     examples = [dump.read_text() for dump in sorted(work.glob("*.examples"))]
-    found = patterns(sections(work / "map"), in_order(calls, starts, examples))
-    if len(found) < 500:
-        sys.exit(f"only {len(found)} patterns: are the program's symbols there?")
-    (work / "passed").write_text("\n".join(found))
+    there = sections(work / "map", r"\.text\.")
+    of_function = {re.sub(r"^\.text\.(unlikely\.|startup\.)?", "", section): section for _, _, section in there}
+    in_turn = in_order(calls, starts, examples)
+    ran = dict.fromkeys(of_function[function] for function in in_turn if function in of_function)
+    return patterns("functions ran", ran, there)
+
+
+def constants(work, program, routes, load):
+    """What each start, and some calls after it, read that never changes."""
+    read = read_of(program, routes, FIRST) | read_of(program, load, [request for *_, request in ROWS] * 2)
+    there = sorted(sections(work / "map", r"\.rodata"))
+    begins = [begin for begin, *_ in there]
+    found = set()
+    for place in read:
+        begin, size, section = there[bisect.bisect(begins, place) - 1]
+        if begin <= place < begin + size:
+            found.add((size, section))
+    return patterns("constants were read", [section for _, section in sorted(found)], there)
+
+
+def write_passed(work, program, routes, load, *running):
+    for kind, found in (("text", functions(work, running)), ("rodata", constants(work, program, routes, load))):
+        if len(found) < 300:
+            sys.exit(f"only {len(found)} patterns of .{kind}: are the program's symbols there?")
+        (work / kind).write_text("\n".join(found))
 
 
 def write_script(works):
     """Of what several builds pass, in which the compiler has put some things into other functions."""
-    ranks = itertools.zip_longest(*((work / "passed").read_text().split("\n") for work in works))
-    found = dict.fromkeys(pattern for rank in ranks for pattern in rank if pattern)
-    SCRIPT.write_text(HEAD + "".join(f"    *({pattern})\n" for pattern in found) + TAIL)
-    print(f"{len(found)} patterns in {SCRIPT.name}")
+    script = HEAD
+    for kind in ("rodata", "text"):
+        ranks = itertools.zip_longest(*((work / kind).read_text().split("\n") for work in works))
+        found = dict.fromkeys(pattern for rank in ranks for pattern in rank if pattern)
+        lines = "".join(f"    *({pattern})\n" for pattern in found)
+        script += f"SECTIONS {{\n  .{kind}.first : {{\n{lines}  }}\n}}\nINSERT BEFORE .{kind};\n"
+        print(f"{len(found)} patterns of .{kind} in {SCRIPT.name}")
+    SCRIPT.write_text(script)
 
 
 def main():

@@ -1,4 +1,4 @@
-"""A configuration of many routes, for what is measured of a start."""
+"""Configurations of many routes, for what is measured of a start."""
 
 ROUTES = 200
 ROUTE = """\
@@ -14,9 +14,26 @@ ROUTE = """\
             fields: {{ state: string, pressure: number, turns: integer }}
         content: "{{{{ structured.state }}}}, {{{{ structured.pressure }}}} bar"
 """
+INPUT = """\
+    input:
+      type: object
+      properties:
+        id: { type: string, description: Which one., minLength: 1, maxLength: 40 }
+        depth: { type: integer, minimum: 0, maximum: 9, default: 3 }
+      required: [id]
+      additionalProperties: false
+"""
 
 
-def written(upstream="http://127.0.0.1:9"):
+# Which routes say their input.
+ALL, HALF, NONE = range(ROUTES), range(0, ROUTES, 2), range(0)
+
+
+def written(upstream="http://127.0.0.1:9", inputs=NONE):
     """As YAML."""
-    routes = "".join(ROUTE.format(number=number) for number in range(ROUTES))
-    return f"upstreams: {{ legacy: '{upstream}' }}\nroutes:\n{routes}"
+    with_input = ROUTE.replace("/{number}\n", "/{number}?depth={{depth}}\n")
+    routes = (
+        with_input.format(number=number) + INPUT if number in inputs else ROUTE.format(number=number)
+        for number in range(ROUTES)
+    )
+    return f"upstreams: {{ legacy: '{upstream}' }}\nroutes:\n{''.join(routes)}"

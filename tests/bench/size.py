@@ -12,7 +12,7 @@ import sys
 import time
 
 from known import hold, toolchain
-from routes import ROUTES, written
+from routes import ALL, NONE, ROUTES, written
 
 WRITTEN = pathlib.Path(__file__).with_name("size.json")
 STARTS = 7
@@ -72,23 +72,26 @@ def once(glossator, config):
         process.wait()
 
 
+def starts(glossator, config, what):
+    """Of some starts, the median of each kind of memory."""
+    times, memories = zip(*(once(glossator, config) for _ in range(STARTS)))
+    print(f"First answer {statistics.median(times) * 1000:.0f} ms after the start, with {what}.\n")
+    return {kind: statistics.median(memory[kind] for memory in memories) for kind in memories[0]}
+
+
 def main():
     work, glossator, upstream = pathlib.Path(sys.argv[1]), *sys.argv[2:4]
-    config = work / "routes.yaml"
-    config.write_text(written(upstream))
-    times, memories = zip(*(once(glossator, config) for _ in range(STARTS)))
-
-    def median(kind):
-        return statistics.median(memory[kind] for memory in memories)
-
-    resident = f"resident with {ROUTES} routes"
-    found = {
-        "on disk": pathlib.Path(glossator).stat().st_size,
-        resident: median("VmRSS"),
-        f"{resident}, of its own": median("RssAnon"),
-        f"{resident}, of files": median("RssFile"),
-    }
-    print(f"First answer {statistics.median(times) * 1000:.0f} ms after the start, with {ROUTES} routes.\n")
+    found = {"on disk": pathlib.Path(glossator).stat().st_size}
+    for what, inputs in ((f"{ROUTES} routes", NONE), (f"{ROUTES} routes that say their input", ALL)):
+        config = work / "routes.yaml"
+        config.write_text(written(upstream, inputs))
+        memory = starts(glossator, config, what)
+        resident = f"resident with {what}"
+        found |= {
+            resident: memory["VmRSS"],
+            f"{resident}, of its own": memory["RssAnon"],
+            f"{resident}, of files": memory["RssFile"],
+        }
     # How much of a file is brought in at once is the kernel's choice.
     kernel = ".".join(platform.release().split(".")[:2])
     hold(found, WRITTEN, f"{toolchain()}, Linux {kernel}", "bytes", sys.argv[4:] == ["--update"])
