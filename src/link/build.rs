@@ -1,10 +1,12 @@
 //! What the linker is told of the program, beside what `rustc` tells it.
 //!
-//! - *The functions that run stand side by side* (`order.ld`). A start and the calls after it pass a fifth of the program's code.
-//!   As it comes from the compiler that fifth lies everywhere, and since the kernel brings in 64 KiB around whatever is touched,
-//!   most of the program is resident; a call, too, waits for code more than for anything else. A name that the script has and
-//!   the program has not is passed over, so a script that is old costs memory and time, and nothing else. So does a build
-//!   without the flag of `.cargo/config.toml`, whose names are others.
+//! - *What runs, and what is read of what never changes, stands side by side* (`order.ld`). A start and the calls after it pass a
+//!   fifth of the program's code, and read an eighth of its constants. As those come from the compiler they lie everywhere, and
+//!   since the kernel brings in 64 KiB around whatever is touched, most of the program is resident; a call, too, waits for code
+//!   more than for anything else. A name that the script has and the program has not is passed over, so a script that is old
+//!   costs memory and time, and nothing else. So does a build without the flag of `.cargo/config.toml`, whose names are others.
+//!   Most constants have no name but a hash of their crate and a number: they are found as long as the crate, and the compiler,
+//!   are those that the script was made with.
 //! - *Addresses to be mended at the start are written as a bitmap* (RELR): a megabyte less of file, and of memory, as all of them
 //!   are read. Only where the C library is known to read that: a program so built is refused by one older than 2.36.
 //!
