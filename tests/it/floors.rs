@@ -153,7 +153,17 @@ fn outside_words_stay_in_their_rooms() {
         (&["ReaderBuilder", "StringRecord", "ByteRecord"], &["rule/extract/", "infer/"]),
         (&["roxmltree"], &["rule/extract/", "infer/"]),
         (&["scraper", "html5ever", "ego_tree"], &["rule/extract/"]),
-        (&["jiff"], &["rule/fields/", "face/mcp/tasks", "config/clients", "observe/text", "tls/shown"]),
+        (
+            &["jiff"],
+            &[
+                "rule/content/",
+                "rule/fields/",
+                "face/mcp/tasks",
+                "config/clients",
+                "observe/text",
+                "tls/shown",
+            ],
+        ),
         (&["flate2"], &["rule/coding"]),
         (&["brotli_decompressor"], &["rule/coding"]),
         (&["ruzstd"], &["rule/coding"]),

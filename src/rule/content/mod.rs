@@ -7,6 +7,7 @@ mod payload;
 
 use std::sync::LazyLock;
 
+use jiff::Timestamp;
 use minijinja::Value as Name;
 use regex::Regex;
 use serde_json::Value;
@@ -301,11 +302,37 @@ fn too_many(found: usize) -> String {
 pub fn is_moment(text: &str) -> bool {
     static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
         let shape = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$";
-        Regex::new(shape).expect("the pattern is fixed and right")
+        Regex::new(&shape.replace(r"\d", "[0-9]")).expect("the pattern is fixed and right")
     });
-    SHAPE.is_match(text)
+    // The second knows the days of the months, and takes more forms than the standard.
+    SHAPE.is_match(text) && text.parse::<Timestamp>().is_ok()
 }
 
 fn template_failed(error: &TemplateError) -> String {
     format!("a template of the rule could not be filled in: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_moment;
+
+    #[test]
+    fn a_moment_is_one_of_the_calendar_in_the_form_of_the_standard() {
+        for good in ["2026-11-21T09:30:00Z", "2024-02-29t09:30:00.125+01:00", "2016-12-31T23:59:60Z"] {
+            assert!(is_moment(good), "{good}");
+        }
+        for bad in [
+            "today",
+            "2026-11-21",
+            "2026-11-21 09:30:00Z",
+            "2026-11-21T09:30:00",
+            "2026-11-21T09:30:00Z[UTC]",
+            "2026-02-29T09:30:00Z",
+            "2026-13-01T09:30:00Z",
+            "2026-11-21T25:30:00Z",
+            "٢٠٢٦-١١-٢١T٠٩:٣٠:٠٠Z",
+        ] {
+            assert!(!is_moment(bad), "{bad}");
+        }
+    }
 }
