@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
 };
 
 use super::{
@@ -32,17 +32,19 @@ pub struct Flights {
     joined: Count,
 }
 
-/// One request, for all who hold it.
+/// One request, for all who hold it. It begins when the first of them asks.
 #[derive(Debug)]
-struct Flight {
+pub(super) struct Flight {
     key: Arc<Key>,
     flights: Arc<Flights>,
-    reply: Coming<Result<Reply, UpstreamError>>,
+    reply: OnceLock<Coming<Result<Reply, UpstreamError>>>,
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.reply.abort();
+        if let Some(reply) = self.reply.get() {
+            reply.abort();
+        }
         self.flights.remove_if_over(&self.key);
     }
 }
@@ -51,6 +53,19 @@ impl Flights {
     /// None yet. `joined` counts the calls that had no request of their own.
     pub(super) fn new(upstream: UpstreamName, whom: Whom, joined: Count) -> Self {
         Self { upstream, whom, under_way: Mutex::default(), joined }
+    }
+
+    /// The request of these words: the one under way, or one that is to begin. As long as it is held, all who ask for the
+    /// same have its reply. Who looks for a kept reply holds it from the last look until theirs is kept: who looks in
+    /// vain then finds the request, and who comes too late for it finds what was kept.
+    pub(super) fn flight(self: &Arc<Self>, key: &Arc<Key>) -> Arc<Flight> {
+        let mut under_way = self.under_way();
+        if let Some(flight) = under_way.get(key).and_then(Weak::upgrade) {
+            return flight;
+        }
+        let flight = Arc::new(Flight { key: key.clone(), flights: self.clone(), reply: OnceLock::new() });
+        under_way.insert(key.clone(), Arc::downgrade(&flight));
+        flight
     }
 
     fn under_way(&self) -> MutexGuard<'_, HashMap<Arc<Key>, Weak<Flight>>> {
@@ -74,32 +89,29 @@ impl<S> Coalesce<S> {
 }
 
 impl<S: Answers + 'static> Coalesce<S> {
-    /// The request of these words that is under way, or one that begins now.
-    fn flight(&self, ask: &Ask) -> Arc<Flight> {
-        let key = Arc::new(Key::of(self.flights.whom, ask));
-        let mut under_way = self.flights.under_way();
-        if let Some(flight) = under_way.get(&key).and_then(Weak::upgrade) {
-            self.flights.joined.add();
-            return flight;
-        }
+    /// Asks, in a task of its own.
+    fn begin(&self, ask: &Ask) -> Coming<Result<Reply, UpstreamError>> {
         // Others may wait for longer than the one who begins.
         let ask = Ask { due: ask.due.for_everybody(), ..ask.clone() };
         let inner = self.inner.clone();
-        // It is found until the last of those who wait has its reply, and may have kept it: who comes in between would
-        // find it nowhere, and ask again.
-        let reply = Coming::of(async move { inner.answer(&ask).await });
-        let flight = Arc::new(Flight { key: key.clone(), flights: self.flights.clone(), reply });
-        under_way.insert(key, Arc::downgrade(&flight));
-        flight
+        Coming::of(async move { inner.answer(&ask).await })
     }
 }
 
 impl<S: Answers + 'static> Answers for Coalesce<S> {
     async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        let flight = self.flight(ask);
-        flight.reply.answer().await.unwrap_or_else(|| {
+        let flight = self.flights.flight(&Arc::new(Key::of(self.flights.whom, ask)));
+        let mut is_first = false;
+        let reply = flight.reply.get_or_init(|| {
+            is_first = true;
+            self.begin(ask)
+        });
+        if !is_first {
+            self.flights.joined.add();
+        }
+        reply.answer().await.unwrap_or_else(|| {
             Err(UpstreamError::CutOff {
-                upstream: flight.flights.upstream.clone(),
+                upstream: self.flights.upstream.clone(),
                 source: "the task that asked ended early".into(),
             })
         })

@@ -67,14 +67,16 @@ impl RouteGuards {
                 Sharing::counting(guards.sharing.as_ref(), rate, tool.as_str())
             })
         };
-        let cache = settings.cache.map(|settings| {
-            let away = guards.sharing.clone().map(cache::Away::new);
-            Arc::new(cache::Shared { settings, whom, store: store.clone(), away, counts: counts.clone() })
-        });
         let flights = match settings.same_at_once {
             SameAtOnce::AskedByEach => None,
             SameAtOnce::AskedOnce => Some(Flights::new(upstream.clone(), whom, counts.joined.clone())),
         };
+        let flights = flights.map(Arc::new);
+        let cache = settings.cache.map(|settings| {
+            let away = guards.sharing.clone().map(cache::Away::new);
+            let (store, flights, counts) = (store.clone(), flights.clone(), counts.clone());
+            Arc::new(cache::Shared { settings, whom, store, away, flights, counts })
+        });
         let hedging = settings.hedge.map(|settings| {
             let (budget, circuit) = (guards.budget.clone(), guards.circuit.clone());
             let times = Times::default();
@@ -83,7 +85,7 @@ impl RouteGuards {
         Self {
             caller_rate: rate(Whose::CallerOfRoute, settings.caller_rate, &counts.caller_too_often),
             cache,
-            flights: flights.map(Arc::new),
+            flights,
             rate: rate(Whose::Route, settings.rate, &counts.too_often),
             hedging,
             counts,

@@ -8,7 +8,8 @@
 //! 3. [`Cache`]: what was answered before is given again. Inside of what each caller may ask; round all that spares the
 //!    upstream, as it is spared.
 //! 4. [`Coalesce`]: what is being asked for is not asked again. Inside of the cache, where it is seldom needed, and inside
-//!    of the deadline, so that each who waits has their own; round the rates, as there is one request.
+//!    of the deadline, so that each who waits has their own; round the rates, as there is one request. The cache holds
+//!    that request until its reply is kept, so that there is no moment at which neither has it.
 //! 5. [`RateLimit`] of the route, for all callers together: of calls for which the upstream is asked.
 //! 6. [`Hedge`]: a slow request is sent once more. Round retries, so that the second one has none.
 //! 7. [`Retry`]: what fails in passing is asked again, within the promise. Round all that follows, so that each

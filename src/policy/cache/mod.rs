@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use self::{page::Page, word::Word};
 use super::{
     RouteCounts,
+    coalesce::Flights,
     key::{Key, Whom},
 };
 use crate::{
@@ -73,6 +74,8 @@ pub(super) struct Shared {
     pub(super) whom: Whom,
     pub(super) store: Store,
     pub(super) away: Option<Away>,
+    /// What [`Coalesce`](super::Coalesce) is asking for, where it is on.
+    pub(super) flights: Option<Arc<Flights>>,
     pub(super) counts: RouteCounts,
 }
 
@@ -160,6 +163,13 @@ impl Shared {
         Some(page)
     }
 
+    /// A page that needs no asking.
+    fn good(&self, page: Option<Arc<Page>>) -> Option<Arc<Page>> {
+        let page = page.filter(|page| !page.left(self.settings).is_zero())?;
+        self.counts.kept.add();
+        Some(page)
+    }
+
     /// Gives a kept reply.
     fn give(self: &Arc<Self>, key: &Arc<Key>, page: &Arc<Page>, ask: &Told<'_>) -> Reply {
         ask.until_forgotten(self, key, page);
@@ -169,7 +179,7 @@ impl Shared {
         page.told()
     }
 
-    /// Asks for what is not there, or is old.
+    /// Asks for what is not there, or is old. It may have come since `old` was looked for.
     async fn fetch<S: Answers>(
         self: &Arc<Self>,
         inner: &S,
@@ -183,9 +193,19 @@ impl Shared {
             let asks = old.ask_whether_it_is_good(ask.request.headers_mut()?);
             asks.then_some(ask)
         });
+        let asked_for = about_old.as_ref().unwrap_or(ask);
+        // Held until the reply is kept.
+        let _flight = self.flights.as_ref().map(|flights| match &about_old {
+            None => flights.flight(&key),
+            Some(ask) => flights.flight(&Arc::new(Key::of(self.whom, ask))),
+        });
+        if let Some(page) = self.good(self.store.get(&key)) {
+            return Ok(self.give(&key, &page, &told));
+        }
+        self.counts.fetched.add();
         let spare = old.as_ref().filter(|old| old.is_better_than_nothing(self.settings));
         let due = ask.due.at;
-        let asked = inner.answer(about_old.as_ref().unwrap_or(ask));
+        let asked = inner.answer(asked_for);
         let result = match spare {
             None => asked.await,
             Some(old) => {
@@ -254,21 +274,15 @@ impl<S: Answers> Answers for Cache<S> {
             return self.inner.answer(ask).await;
         }
         let shared = &self.shared;
-        let good = |page: &Option<Arc<Page>>| {
-            let page = page.as_ref().filter(|page| !page.left(shared.settings).is_zero())?;
-            shared.counts.kept.add();
-            Some(page.clone())
-        };
         let (key, told) = (Arc::new(Key::of(shared.whom, ask)), Told(ask.kept.as_ref()));
         let mut page = shared.store.get(&key);
-        if let Some(page) = good(&page) {
+        if let Some(page) = shared.good(page.clone()) {
             return Ok(shared.give(&key, &page, &told));
         }
         page = shared.newer(&key, page).await;
-        if let Some(page) = good(&page) {
+        if let Some(page) = shared.good(page.clone()) {
             return Ok(shared.give(&key, &page, &told));
         }
-        shared.counts.fetched.add();
         shared.fetch(&self.inner, ask, key, page).await
     }
 }

@@ -2,12 +2,14 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, uri::PathAndQuery};
+use tokio::task::JoinSet;
 
 use super::*;
 use crate::{
     policy::{
-        Sharing,
-        mock::{Script, ask, call, failed, status},
+        Coalesce, Count, Sharing,
+        coalesce::Flights,
+        mock::{Script, ask, call, failed, name, status},
     },
     shared::{Memory, SharedStore},
     upstream::Kept,
@@ -28,9 +30,14 @@ fn with(code: u16, headers: &[(&str, &str)]) -> Result<Reply, UpstreamError> {
     Ok(reply)
 }
 
-fn cache(script: &Script, settings: CacheSettings) -> Cache<Script> {
+/// What calls of a route share that keeps its replies for itself.
+fn alone(settings: CacheSettings) -> Shared {
     let (store, counts) = (Store::new(1 << 20), RouteCounts::default());
-    Cache::new(script.clone(), Arc::new(Shared { settings, whom: Whom::new(), store, away: None, counts }))
+    Shared { settings, whom: Whom::new(), store, away: None, flights: None, counts }
+}
+
+fn cache(script: &Script, settings: CacheSettings) -> Cache<Script> {
+    Cache::new(script.clone(), Arc::new(alone(settings)))
 }
 
 const UPSTREAM: CacheSettings = CacheSettings {
@@ -149,7 +156,7 @@ async fn an_old_reply_is_better_than_an_error_where_that_is_said() {
 async fn an_old_reply_is_better_than_none_in_time() {
     let settings = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
     let inside = crate::policy::mock::Inside::default();
-    let shared = cache(&Script::new([]), settings).shared;
+    let shared = Arc::new(alone(settings));
     let key = Arc::new(Key::of(shared.whom, &ask(SECOND)));
     shared.store.put(&key, Arc::new(Page::new(good(&[("x-first", "1")]).unwrap())));
     tokio::time::advance(20 * SECOND).await;
@@ -217,8 +224,7 @@ async fn what_is_kept_does_not_keep_what_it_was_read_with() {
 /// The cache of one replica of an upstream of this identity.
 fn replica(script: &Script, settings: CacheSettings, memory: &Memory, identity: &str) -> Cache<Script> {
     let sharing = Sharing { store: SharedStore::in_memory(memory), identity: identity.into() };
-    let (store, away, counts) = (Store::new(1 << 20), Some(Away::new(sharing)), RouteCounts::default());
-    Cache::new(script.clone(), Arc::new(Shared { settings, whom: Whom::new(), store, away, counts }))
+    Cache::new(script.clone(), Arc::new(Shared { away: Some(Away::new(sharing)), ..alone(settings) }))
 }
 
 fn asking(path: &'static str, headers: &[(&str, &str)]) -> Ask {
@@ -239,6 +245,24 @@ async fn what_comes_while_the_store_is_asked_is_not_asked_for_again() {
     assert_eq!((first.unwrap().status, second.unwrap().status), (StatusCode::OK, StatusCode::OK));
     let counts = &one.shared.counts;
     assert_eq!((script.asked(), counts.kept.get(), counts.kept_by_others.get()), (1, 1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_calls_for_the_same_on_many_threads_one_asks() {
+    for round in 0..2_000 {
+        let script = Script::new((0..8).map(|_| good(&[])));
+        let alone = alone(TEN);
+        let flights = Arc::new(Flights::new(name(), alone.whom, Count::default()));
+        let shared = Shared { flights: Some(flights.clone()), ..alone };
+        let service = Arc::new(Cache::new(Coalesce::new(script.clone(), flights), Arc::new(shared)));
+        let mut calls = JoinSet::new();
+        for _ in 0..8 {
+            let service = service.clone();
+            calls.spawn(async move { call(&*service, ask(SECOND)).await.unwrap().status });
+        }
+        assert_eq!(calls.join_all().await, [StatusCode::OK; 8]);
+        assert_eq!(script.asked(), 1, "round {round}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
