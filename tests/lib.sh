@@ -28,17 +28,17 @@ work_in() {
     mkdir -p "$work"
 }
 
-# The program: $GLOSSATOR, or the release build, or the debug build.
+# The program: $GLOSSATOR, or the dist build, or the release build, or the debug build.
 find_glossator() {
     local candidate
-    for candidate in "${GLOSSATOR:-}" "$target/release/glossator" "$target/debug/glossator"; do
+    for candidate in "${GLOSSATOR:-}" "$target/dist/glossator" "$target/release/glossator" "$target/debug/glossator"; do
         if [ -n "$candidate" ] && [ -x "$candidate" ]; then
             glossator=$candidate
             say "program: ${glossator#"$root"/}"
             return
         fi
     done
-    die "no glossator binary: run cargo build --release, or set GLOSSATOR"
+    die "no glossator binary: run cargo build --profile dist, or set GLOSSATOR"
 }
 
 end_started() {

@@ -9,7 +9,6 @@ mod explain;
 mod import;
 mod infer;
 mod key;
-mod leftover;
 mod recordings;
 mod run;
 mod schema;

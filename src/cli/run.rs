@@ -5,7 +5,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use super::{ConfigArgument, Failure, STACK_BYTES, leftover, screen::Screen};
+use super::{ConfigArgument, Failure, STACK_BYTES, screen::Screen};
 use crate::{
     config::{self, Flag, ListenerSettings, Loaded, Sources},
     face::admin::{Admin, Asked, Teller, operations},
@@ -184,10 +184,7 @@ impl Server {
             None => Keeping::of(swap),
         };
         let sending = telemetry.send();
-        let drained = tokio::select! {
-            drained = serve::serve(listener, settings, answerer, stop) => drained,
-            never = leftover::give_back() => match never {},
-        };
+        let drained = serve::serve(listener, settings, answerer, stop).await;
         keeping.end().await;
         sending.end().await;
         drop(operators);

@@ -79,7 +79,7 @@ EOF
 #!/bin/sh
 echo "cargo in $PWD with $CARGO_BUILD_RUSTFLAGS: $*"
 echo "sources:" *
-install -D /usr/local/bin/glossator target/any-host/release/glossator
+install -D /usr/local/bin/glossator target/any-host/dist/glossator
 EOF
     image "docker.io/library/$(base_of 1)" <<'EOF'
 FROM localhost/debian
