@@ -13,6 +13,7 @@ mod definition;
 mod fault;
 mod json;
 mod name;
+mod number;
 mod result;
 mod schema;
 mod tree;
@@ -26,6 +27,7 @@ pub use definition::ToolDefinition;
 pub use fault::Fault;
 pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, values_within};
 pub use name::{ToolName, ToolNameError};
+pub use number::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, NumberOutOfBounds, check_number};
 pub use result::{
     Annotations, Block, Content, ErrorFormat, Outcome, ResourceBody, SentBlock, Structured, Text, ToolResult,
 };
