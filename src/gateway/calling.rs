@@ -16,7 +16,7 @@ use super::{
     reading::ReplyHead,
     record::Record,
     sentences::{self, Effect},
-    translating::Untranslated,
+    worker_pool::WorkError,
 };
 use crate::{
     observe::RequestId,
@@ -208,13 +208,13 @@ impl Snapshot {
         due: Due,
         record: &mut Record<'_>,
     ) -> Result<Translation, Box<ToolResult>> {
-        let translated = self.translating.translate(route, arguments, reply, due.at).await;
+        let translated = self.workers.translate(route, arguments, reply, due.at).await;
         translated.map_err(|why| match why {
-            Untranslated::Panicked => {
+            WorkError::Panicked => {
                 record.panicked();
                 Box::new(ToolResult::error(Fault::Unreadable, sentences::UNREADABLE))
             }
-            Untranslated::TooLate => Box::new(sentences::too_late(due.after)),
+            WorkError::DeadlineExceeded => Box::new(sentences::too_late(due.after)),
         })
     }
 }

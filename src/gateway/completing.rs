@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{CallOf, Snapshot, translating::Untranslated};
+use super::{CallOf, Snapshot, worker_pool::WorkError};
 use crate::{
     observe::Foreign,
     route::{AskedCompletion, Completion, Route, Suggestions, lines_of},
@@ -107,10 +107,14 @@ impl Snapshot {
                 let filter = Arc::clone(filter);
                 let due = Instant::now() + FILTER_DEADLINE;
                 let work = move |stop: &Stop| filtered(&filter, &result, &arguments, most_values, stop);
-                values_of(self.translating.aside(due, work).await.map_err(|error| match error {
-                    Untranslated::Panicked => "the filter panicked".to_owned(),
-                    Untranslated::TooLate => format!("the filter took longer than {FILTER_DEADLINE:?}"),
-                })??)
+                values_of(self.workers.run(&asked.call.route, due, work).await.map_err(
+                    |error| match error {
+                        WorkError::Panicked => "the filter panicked".to_owned(),
+                        WorkError::DeadlineExceeded => {
+                            format!("the filter took longer than {FILTER_DEADLINE:?}")
+                        }
+                    },
+                )??)
             }
         }
     }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
-use super::{asking::Asking, audience::Telling, record::Record, sentences, translating::Untranslated};
+use super::{asking::Asking, audience::Telling, record::Record, sentences, worker_pool::WorkError};
 use crate::{
     observe::Chain,
     reply::Reply,
@@ -211,23 +211,28 @@ impl Following<'_> {
     async fn look<T: Send + 'static>(
         self,
         reply: Reply,
-        question: impl FnOnce(&JobRule, JobFacts<'_>, &Reply) -> T + Send + 'static,
+        question: impl Fn(&JobRule, JobFacts<'_>, &Reply) -> T + Send + 'static,
     ) -> Result<(T, Reply), Lost> {
         let Asking { snapshot, route, arguments, due, .. } = self.asking;
         let (route, (args, answers)) = (Arc::clone(route), arguments.clone().into_values());
-        let ask = move |reply: &Reply, stop: Option<&Stop>| {
-            let facts = Facts { stop, answers: &answers, ..Facts::new(&route.definition.name, &args) };
+        let ask = move |reply: &Reply, stop: &Stop| {
+            let facts =
+                Facts { stop: Some(stop), answers: &answers, ..Facts::new(&route.definition.name, &args) };
             let (limits, redaction) = (&route.translator.limits, &route.translator.redaction);
             let job = route.job.as_ref().expect("only a route with a job is followed");
             question(job, JobFacts { facts, limits, redaction }, reply)
         };
-        let looked = snapshot.translating.look(reply, due.at, ask).await;
+        let looked = snapshot.workers.look(&self.asking.route.definition.name, reply, due.at, ask).await;
         looked.map_err(|why| {
             let result = Box::new(match why {
-                Untranslated::Panicked => ToolResult::error(Fault::Unreadable, sentences::UNREADABLE),
-                Untranslated::TooLate => sentences::too_late(due.after),
+                WorkError::Panicked => ToolResult::error(Fault::Unreadable, sentences::UNREADABLE),
+                WorkError::DeadlineExceeded => sentences::too_late(due.after),
             });
-            Lost { in_passing: why == Untranslated::TooLate, why: sentences::JOB_LOST.to_owned(), result }
+            Lost {
+                in_passing: why == WorkError::DeadlineExceeded,
+                why: sentences::JOB_LOST.to_owned(),
+                result,
+            }
         })
     }
 

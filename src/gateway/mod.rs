@@ -28,6 +28,7 @@ mod spans;
 mod translating;
 mod views;
 mod watch;
+mod worker_pool;
 
 use std::sync::Arc;
 
@@ -101,7 +102,9 @@ impl Gateway {
     }
 
     /// Puts another snapshot in force, for calls that begin from now on, and tells what clients see of it.
-    pub fn replace(&self, snapshot: Snapshot) {
+    pub fn replace(&self, mut snapshot: Snapshot) {
+        // Work of calls that began before goes on, and counts.
+        snapshot.workers = self.snapshot.load().workers.clone();
         let now = Arc::new(snapshot);
         let before = self.snapshot.swap(Arc::clone(&now));
         for change in now.differences(&before) {

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{Change, View, translating::Translating, views::Views};
+use super::{Change, View, views::Views, worker_pool::WorkerPool};
 use crate::{
     observe::{Meters, RouteMeters, Tracing},
     policy::{Guarded, Guards, Passthrough, PolicyCounts},
@@ -37,7 +37,7 @@ pub struct Snapshot {
     pub all: View,
     pub(super) views: Views,
     pub(super) completes: OnceLock<bool>,
-    pub(super) translating: Translating,
+    pub(super) workers: WorkerPool,
     pub(super) measured: HashMap<ToolName, Arc<RouteMeters>>,
     pub(super) tracing: Tracing,
     pub(super) meters: Meters,
@@ -72,7 +72,7 @@ impl Snapshot {
             passthrough_scopes: Scopes::default(),
             prompts,
             completes: OnceLock::new(),
-            translating: Translating::new(),
+            workers: WorkerPool::new(),
             measured: HashMap::new(),
             tracing: Tracing::off(),
             meters: Meters::default(),

@@ -1,4 +1,4 @@
-//! Where a reply is translated: short ones where they came in, long ones aside.
+//! Where a reply is translated: short ones where they came in, long ones in the pool.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -6,119 +6,84 @@ use std::{
 };
 
 use http::header;
-use tokio::{
-    sync::Semaphore,
-    task::spawn_blocking,
-    time::{Instant, timeout_at},
-};
+use serde_json::Value;
+use tokio::time::Instant;
 
+use super::worker_pool::{WorkError, WorkerPool};
 use crate::{
     reply::Reply,
     route::Route,
     rule::{self, Facts, Stop, Trace, Translation, Translator},
-    tool::Arguments,
+    tool::{Arguments, ToolName},
 };
 
-/// From this size on a reply that is only passed on is translated on a thread of its own. Below it that takes about
+/// From this size on a reply that is only passed on is translated in the pool. Below it that takes about
 /// half a millisecond, which is a fair time for a thread that serves other calls too; two where it is all tiny values.
 const LARGE_REPLY_BYTES: usize = 1 << 20;
 
-/// The same for a reply that rules or a schema look into, or that is a failure: a pattern looked for again and again, or a filter, may take a time that
-/// grows with the square of its length.
+/// The same for a reply that rules or a schema look into, or that is a failure: what rules do to it is counted only in part.
 const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
 
-/// How many large replies are translated at once, so that their trees do not fill the memory.
-#[derive(Debug, Clone)]
-pub(super) struct Translating {
-    places: Arc<Semaphore>,
-}
+/// How many steps rules may take on a thread that serves other calls too: matches of a pattern, rounds of a filter, what it costs
+/// to check a value against a schema. That is about a millisecond. A translation that takes more begins again in the pool: it
+/// has no effects, so nothing is done twice.
+const INLINE_STEPS: u64 = 10_000;
 
-/// Why there is no translation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Untranslated {
-    /// Something panicked that the rules are made with.
-    Panicked,
-    /// The call's deadline came first.
-    TooLate,
-}
-
-impl Translating {
-    pub(super) fn new() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { places: Arc::new(Semaphore::new(cores)) }
-    }
-
+impl WorkerPool {
     /// Translates a reply until `deadline`.
-    ///
-    /// One that nobody waits for any more, because of the deadline or because its caller left, is asked to stop; it
-    /// keeps its place until it does.
     pub(super) async fn translate(
         &self,
         route: &Arc<Route>,
         arguments: Arguments,
         reply: Reply,
         deadline: Instant,
-    ) -> Result<Translation, Untranslated> {
-        // A short reply that is compressed may be a long one.
-        let compressed = reply.headers.contains_key(header::CONTENT_ENCODING);
+    ) -> Result<Translation, WorkError> {
+        let known = arguments.into_values();
         let large =
             if is_passed_on(&route.translator, &reply) { LARGE_REPLY_BYTES } else { LARGE_FOR_RULES_BYTES };
-        if reply.body.len() < large && !compressed {
-            return translate(route, arguments, &reply, None);
-        }
-        let route = Arc::clone(route);
-        let work = move |stop: &Stop| translate(&route, arguments, &reply, Some(stop));
-        Box::pin(self.aside(deadline, work)).await.and_then(|translated| translated)
+        let is_short = is_shorter(&reply, large);
+        let (name, route) = (&route.definition.name, Arc::clone(route));
+        self.run_counted(name, deadline, is_short, move |stop| translate(&route, &known, &reply, stop)).await
     }
 
-    /// Asks of a reply how a job stands; gives the reply back.
+    /// Asks of a reply how a job of a route stands; gives the reply back.
     pub(super) async fn look<T: Send + 'static>(
         &self,
+        route: &ToolName,
         reply: Reply,
         deadline: Instant,
-        questions: impl FnOnce(&Reply, Option<&Stop>) -> T + Send + 'static,
-    ) -> Result<(T, Reply), Untranslated> {
-        let compressed = reply.headers.contains_key(header::CONTENT_ENCODING);
-        let ask = move |reply: Reply, stop: Option<&Stop>| {
+        questions: impl Fn(&Reply, &Stop) -> T + Send + 'static,
+    ) -> Result<(T, Reply), WorkError> {
+        let is_short = is_shorter(&reply, LARGE_FOR_RULES_BYTES);
+        let ask = move |stop: &Stop| {
             let answers = panic::catch_unwind(AssertUnwindSafe(|| questions(&reply, stop)));
-            answers.map(|answers| (answers, reply)).map_err(|_| Untranslated::Panicked)
+            answers.map(|answers| (answers, reply.clone())).map_err(|_| WorkError::Panicked)
         };
-        if reply.body.len() < LARGE_FOR_RULES_BYTES && !compressed {
-            return ask(reply, None);
-        }
-        self.aside(deadline, move |stop| ask(reply, Some(stop))).await.and_then(|looked| looked)
+        self.run_counted(route, deadline, is_short, ask).await
     }
 
-    /// Does work on a thread of its own, until `deadline`.
-    pub(super) async fn aside<T: Send + 'static>(
+    /// Does work here, where that may take no more than [`INLINE_STEPS`], else in the pool; from the beginning.
+    async fn run_counted<T: Send + 'static>(
         &self,
+        route: &ToolName,
         deadline: Instant,
-        work: impl FnOnce(&Stop) -> T + Send + 'static,
-    ) -> Result<T, Untranslated> {
-        let places = Arc::clone(&self.places);
-        let waiting = Waiting::default();
-        let stop = waiting.0.clone();
-        let done = async move {
-            let place = places.acquire_owned().await.expect("the semaphore is never closed");
-            let work = move || {
-                let done = work(&stop);
-                drop(place);
-                done
-            };
-            spawn_blocking(work).await.map_err(|_| Untranslated::Panicked)
-        };
-        timeout_at(deadline, done).await.unwrap_or(Err(Untranslated::TooLate))
+        begins_here: bool,
+        work: impl Fn(&Stop) -> Result<T, WorkError> + Send + 'static,
+    ) -> Result<T, WorkError> {
+        if begins_here {
+            let stop = Stop::after(INLINE_STEPS);
+            let done = work(&stop);
+            if !stop.has_run_out() {
+                return done;
+            }
+        }
+        Box::pin(self.run(route, deadline, work)).await.and_then(|done| done)
     }
 }
 
-/// Somebody who waits for a translation; when they go, it is asked to stop.
-#[derive(Debug, Default)]
-struct Waiting(Stop);
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.now();
-    }
+/// A short reply that is compressed may be a long one.
+fn is_shorter(reply: &Reply, bytes: usize) -> bool {
+    reply.body.len() < bytes && !reply.headers.contains_key(header::CONTENT_ENCODING)
 }
 
 /// Whether a reply is checked and passed on: no rule looks into it, no schema is held against it, and it is no failure,
@@ -133,20 +98,25 @@ fn is_passed_on(translator: &Translator, reply: &Reply) -> bool {
 /// one of them panic, this call is lost and no other.
 fn translate(
     route: &Route,
-    arguments: Arguments,
+    (args, answers): &(Value, Value),
     reply: &Reply,
-    stop: Option<&Stop>,
-) -> Result<Translation, Untranslated> {
-    let (args, answers) = arguments.into_values();
-    let facts = Facts { stop, answers: &answers, ..Facts::new(&route.definition.name, &args) };
+    stop: &Stop,
+) -> Result<Translation, WorkError> {
+    let facts = Facts { stop: Some(stop), answers, ..Facts::new(&route.definition.name, args) };
     let translated = panic::catch_unwind(AssertUnwindSafe(|| {
         rule::translate(&route.translator, facts, reply, &mut Trace::off())
     }));
-    translated.map_err(|_| Untranslated::Panicked)
+    translated.map_err(|_| WorkError::Panicked)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        thread,
+        time::Duration,
+    };
+
     use http::{HeaderMap, StatusCode};
     use serde_json::json;
 
@@ -169,5 +139,25 @@ mod tests {
         assert!(is_passed_on(&translator(None), &reply(StatusCode::OK)));
         assert!(!is_passed_on(&translator(Some(schema)), &reply(StatusCode::OK)));
         assert!(!is_passed_on(&translator(None), &reply(StatusCode::BAD_GATEWAY)));
+    }
+
+    #[tokio::test]
+    async fn what_takes_more_steps_than_a_serving_thread_has_begins_again_in_the_pool() {
+        let (pool, route) = (WorkerPool::new(), "slow".parse().unwrap());
+        let here = thread::current().id();
+        for (steps, times, is_here) in [(100, 1, true), (INLINE_STEPS + 1, 2, false)] {
+            let begun = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&begun);
+            let questions = move |_: &Reply, stop: &Stop| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let is_done = (0..steps).all(|_| !stop.is_asked());
+                (is_done, thread::current().id())
+            };
+            let reply = Reply::new(StatusCode::OK, HeaderMap::new(), "{}".into());
+            let deadline = Instant::now() + Duration::from_secs(3600);
+            let ((is_done, there), _) = pool.look(&route, reply, deadline, questions).await.unwrap();
+            let times_begun = begun.load(Ordering::Relaxed);
+            assert_eq!((is_done, times_begun, there == here), (true, times, is_here), "{steps}");
+        }
     }
 }

@@ -280,7 +280,7 @@ impl Snapshot {
             return Ok(Seen::Same);
         }
         let head = ReplyHead::of(&reply);
-        let translation = self.translating.translate(route, arguments, reply, due.at).await;
+        let translation = self.workers.translate(route, arguments, reply, due.at).await;
         let translation = translation.map_err(|_| "its reply can't be translated".to_owned())?;
         match read_of(route, uri, &translation.result, Some(&head)) {
             Ok(read) => Ok(Seen::Is(Known {

@@ -1,26 +1,76 @@
-//! The end of a translation that nobody waits for any more.
+//! The end of a translation: nobody waits for it any more, or it has taken the steps that it may take where it runs.
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// Ends a translation from outside, between two matches of a pattern or two rounds of a filter: the only work whose
-/// time may grow faster than the reply. What comes of it then is an error that nobody reads. Clones are the same one.
+/// Ends a translation from outside, or after a number of steps: between two matches of a pattern, two rounds of a filter, or
+/// before a check whose cost is known. Those are the only work whose time may grow faster than the reply. What comes of it
+/// then is an error that nobody reads. Clones are the same one.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    asked: AtomicBool,
+    steps_left: Option<AtomicU64>,
+}
 
 /// What an extractor or a filter says of itself then.
 pub(crate) const STOPPED: &str = "the call had ended before its reply was read";
 
 impl Stop {
-    /// Asks the translation to end.
-    pub fn now(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    /// One that asks by itself after so many steps: whoever began the work does it again elsewhere, from the beginning.
+    pub fn after(steps: u64) -> Self {
+        Self(Arc::new(State { asked: AtomicBool::new(false), steps_left: Some(AtomicU64::new(steps)) }))
     }
 
-    /// Whether it has been asked to.
+    /// Asks the translation to end.
+    pub fn now(&self) {
+        self.0.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has been asked to; to look is a step.
     pub(crate) fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        !self.allows(1)
+    }
+
+    /// Whether so many steps may be taken. They count as taken; where they may not, nothing may be done any more.
+    pub(crate) fn allows(&self, steps: u64) -> bool {
+        if let Some(steps_left) = &self.0.steps_left {
+            // One thread counts: the work is done where it was begun.
+            match steps_left.load(Ordering::Relaxed).checked_sub(steps) {
+                Some(left) => steps_left.store(left, Ordering::Relaxed),
+                None => self.now(),
+            }
+        }
+        !self.0.asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether it asked by itself, as there were more steps to take than it allows.
+    pub fn has_run_out(&self) -> bool {
+        self.0.steps_left.is_some() && self.0.asked.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_counted_where_they_are_limited() {
+        let stop = Stop::default();
+        assert!(stop.allows(u64::MAX) && !stop.is_asked() && !stop.has_run_out());
+        stop.now();
+        assert!(stop.is_asked() && !stop.has_run_out());
+
+        let stop = Stop::after(10);
+        assert!(stop.allows(9) && !stop.is_asked() && !stop.has_run_out(), "ten");
+        assert!(stop.is_asked() && stop.has_run_out(), "eleven");
+
+        let stop = Stop::after(10);
+        assert!(!stop.allows(11) && stop.has_run_out());
+        assert!(stop.is_asked(), "nothing is done any more");
     }
 }

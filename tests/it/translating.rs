@@ -54,7 +54,7 @@ async fn work_that_nobody_waits_for_any_more_gives_its_place_back() {
             assert_eq!(response.status, 504, "{}", response.text());
         }
     }
-    // As many are translated at once as there are cores: were one of those still at work, this would wait for it.
+    // A route may have half of the pool: were one of those still at work, this would wait for it.
     let response = call(&proxy, "rows").await;
     assert_eq!(response.status, 200, "{}", response.text());
 }
