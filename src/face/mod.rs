@@ -55,9 +55,10 @@ impl Arrival {
     }
 }
 
-/// Who sends a request, as [`door`] has found; the one place that says so to calls.
+/// Who sends a request, as [`door`] has found; the one place that says so to calls. Where nobody has said it, the caller is
+/// unknown and has no rights.
 fn caller_of(parts: &Parts) -> Caller {
-    parts.extensions.get().cloned().unwrap_or(Caller::Only)
+    parts.extensions.get().cloned().unwrap_or(Caller::Unknown)
 }
 
 /// What is told of a request, where traces are on; `serve` puts it into its extensions.
@@ -116,4 +117,19 @@ impl HandedThrough {
 fn log_refusal(face: Face, request_id: &RequestId, status: StatusCode, reason: impl Display) {
     let reason = reason.to_string();
     info!(face = face.as_str(), status = status.as_u16(), reason = %Foreign(&reason), %request_id, "refused a request");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::Scopes;
+
+    #[test]
+    fn a_request_without_an_identity_has_no_rights() {
+        let (mut head, ()) = http::Request::get("/").body(()).unwrap().into_parts();
+        let write = Scopes::new(["write"]).unwrap();
+        assert!(!caller_of(&head).may(&write) && caller_of(&head).may(&Scopes::default()));
+        head.extensions.insert(Caller::Only);
+        assert!(caller_of(&head).may(&write), "who started the process may do everything in it");
+    }
 }

@@ -18,6 +18,8 @@ pub enum Caller {
     Only,
     /// One that has shown who it is, wherever it is.
     Client(Arc<Client>),
+    /// Nothing is known of it: a request on which no part of the program has said who sends it. It has no rights.
+    Unknown,
 }
 
 /// A client that has shown who it is.
@@ -120,7 +122,7 @@ impl Caller {
         match self {
             Self::Address(address) => Some(InLog::Address(*address)),
             Self::Client(client) => Some(InLog::Client(&client.name)),
-            Self::Only => None,
+            Self::Only | Self::Unknown => None,
         }
     }
 
@@ -134,12 +136,12 @@ impl Caller {
         })
     }
 
-    /// Whether it may do what needs these. Who is known by an address only is allowed nothing that has to be allowed;
-    /// who started us, everything.
+    /// Whether it may do what needs these. Who is known by an address only, or not at all, is allowed nothing that has to
+    /// be allowed; who started us, everything.
     pub fn may(&self, needed: &Scopes) -> bool {
         match self {
             Self::Only => true,
-            Self::Address(_) => needed.is_empty(),
+            Self::Address(_) | Self::Unknown => needed.is_empty(),
             Self::Client(client) => client.scopes.hold(needed),
         }
     }
@@ -148,7 +150,7 @@ impl Caller {
     pub fn client(&self) -> Option<&Arc<Client>> {
         match self {
             Self::Client(client) => Some(client),
-            Self::Address(_) | Self::Only => None,
+            Self::Address(_) | Self::Only | Self::Unknown => None,
         }
     }
 
@@ -164,6 +166,7 @@ impl Caller {
         match self {
             Self::Address(address) => format!("address {address}").into_bytes(),
             Self::Only => b"only".to_vec(),
+            Self::Unknown => b"unknown".to_vec(),
             Self::Client(client) => format!("known {}", client.id).into_bytes(),
         }
     }

@@ -272,6 +272,7 @@ impl Said {
         let (mut head, ()) = http::Request::new(()).into_parts();
         head.extensions.insert(RequestId::next());
         head.extensions.insert(Face::Stdio);
+        head.extensions.insert(Caller::Only);
         let said = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(Handshake { revision, session }) = said {
             head.headers.insert(PROTOCOL_VERSION, revision);
