@@ -303,7 +303,7 @@ impl Protocol {
                     about.initialize(&self.gateway.snapshot(), client, out)
                 })?;
                 let negotiated = Revision::negotiated(&params.protocol_version()?);
-                let session = Session::new(negotiated, params.capabilities()).of(client.carrier.owner());
+                let session = Session::new(negotiated, params.capabilities()).of(&client.carrier.caller());
                 Ok(answer.opening(session.seal(&self.seal, SystemTime::now())))
             }
             Method::SetLevel => {

@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::revision::Revision;
-use crate::seal::{Purpose, Seal, Unsealed};
+use crate::{
+    seal::{Purpose, Seal, Unsealed},
+    upstream::Caller,
+};
 
 /// How long an id opens.
 const LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -25,6 +28,9 @@ pub(super) struct Session {
     /// Whose it is, where clients are told apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<String>,
+    /// Where its client was when it began, where clients are not told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) address: Option<String>,
 }
 
 impl Session {
@@ -35,12 +41,21 @@ impl Session {
                 *value = Value::Object(Map::new());
             }
         }
-        Self { revision: revision.as_str().to_owned(), capabilities, owner: None }
+        Self { revision: revision.as_str().to_owned(), capabilities, owner: None, address: None }
     }
 
     /// The same, of this client.
-    pub(super) fn of(self, owner: Option<&str>) -> Self {
-        Self { owner: owner.map(str::to_owned), ..self }
+    pub(super) fn of(self, caller: &Caller) -> Self {
+        let address = match caller {
+            Caller::Address(address) => Some(address.to_string()),
+            Caller::Only | Caller::Client(_) | Caller::Unknown => None,
+        };
+        Self { owner: caller.owner().map(str::to_owned), address, ..self }
+    }
+
+    /// The client that began it, as far as it is told from others.
+    pub(super) fn client(&self) -> &str {
+        self.owner.as_deref().or(self.address.as_deref()).unwrap_or_default()
     }
 
     /// The id under which all of this is found again.

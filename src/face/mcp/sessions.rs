@@ -4,7 +4,7 @@
 //! by the replica that was told.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
@@ -12,7 +12,8 @@ use std::{
 use super::{refusal::Refusal, session::Session};
 use crate::seal::{Seal, Unsealed};
 
-/// How many ended sessions are kept. When more end, the one that ended first is taken again until its id expires.
+/// How many ended sessions are kept, of all clients. When more end, the client that has ended the most loses the one that it
+/// ended first: that id is taken again until it expires. So nobody who begins and ends sessions brings back another's.
 const ENDED_LIMIT: usize = 10_000;
 
 /// The ids that are taken, and those that are not any more.
@@ -36,7 +37,26 @@ pub(super) enum Strangers {
 #[derive(Debug, Default)]
 struct Ended {
     known: HashSet<Arc<str>>,
-    oldest_first: VecDeque<Arc<str>>,
+    /// The same by the client that began them, the oldest first.
+    by_client: HashMap<String, VecDeque<Arc<str>>>,
+}
+
+impl Ended {
+    fn add(&mut self, client: &str, id: &str) {
+        let id: Arc<str> = id.into();
+        if !self.known.insert(Arc::clone(&id)) {
+            return;
+        }
+        self.by_client.entry(client.to_owned()).or_default().push_back(id);
+        if self.known.len() > ENDED_LIMIT
+            && let Some((client, ids)) = self.by_client.iter_mut().max_by_key(|(_, ids)| ids.len())
+            && let Some(first) = ids.pop_front()
+        {
+            self.known.remove(&first);
+            let client = ids.is_empty().then(|| client.clone());
+            client.map(|client| self.by_client.remove(&client));
+        }
+    }
 }
 
 impl Sessions {
@@ -75,20 +95,11 @@ impl Sessions {
 
     /// The same on the word of another replica, which has asked whose it is; whether there was one to end.
     pub(super) fn end_as_told(&self, id: &str) -> bool {
-        if Session::open(&self.seal, id, SystemTime::now()).is_err() {
+        let Ok(session) = Session::open(&self.seal, id, SystemTime::now()) else {
             // A stranger's: there is nothing to remember, or anybody could fill the list.
             return false;
-        }
-        let mut ended = self.ended();
-        let id: Arc<str> = id.into();
-        if ended.known.insert(Arc::clone(&id)) {
-            ended.oldest_first.push_back(id);
-        }
-        if ended.oldest_first.len() > ENDED_LIMIT
-            && let Some(first) = ended.oldest_first.pop_front()
-        {
-            ended.known.remove(&first);
-        }
+        };
+        self.ended().add(session.client(), id);
         true
     }
 
@@ -102,10 +113,22 @@ mod tests {
     use serde_json::Map;
 
     use super::*;
-    use crate::face::mcp::revision::Revision;
+    use crate::{
+        face::mcp::revision::Revision,
+        route::Scopes,
+        upstream::{Caller, Client},
+    };
 
     fn id(seal: &Seal) -> String {
         Session::new(Revision::R2025_11_25, Map::new()).seal(seal, SystemTime::now())
+    }
+
+    fn id_of(seal: &Seal, caller: &Caller) -> String {
+        Session::new(Revision::R2025_11_25, Map::new()).of(caller).seal(seal, SystemTime::now())
+    }
+
+    fn client(name: &str) -> Caller {
+        Caller::Client(Arc::new(Client::new(name, name, Scopes::default())))
     }
 
     #[test]
@@ -138,7 +161,7 @@ mod tests {
     fn a_session_is_nobodys_but_its_owners() {
         let seal = Seal::random();
         let owned =
-            Session::new(Revision::R2025_11_25, Map::new()).of(Some("me")).seal(&seal, SystemTime::now());
+            Session::new(Revision::R2025_11_25, Map::new()).of(&client("me")).seal(&seal, SystemTime::now());
         for strangers in [Strangers::Taken, Strangers::Refused] {
             let sessions = Sessions::new(seal.clone(), strangers);
             let check = |id: &str, owner| sessions.check(Some(id), owner).is_ok();
@@ -162,5 +185,25 @@ mod tests {
         }
         assert_eq!(sessions.ended().known.len(), ENDED_LIMIT);
         sessions.check(Some(&first), None).unwrap();
+    }
+
+    #[test]
+    fn who_ends_many_sessions_brings_back_nobody_elses() {
+        let seal = Seal::random();
+        let sessions = Sessions::new(seal.clone(), Strangers::Refused);
+        let (here, there) = (["192.0.2.1", "192.0.2.2"]).map(|at| Caller::at(at.parse().unwrap())).into();
+        let (known, other) = (client("one"), client("two"));
+        for (victim, attacker) in [(&here, &there), (&known, &other), (&known, &here), (&here, &known)] {
+            let theirs = id_of(&seal, victim);
+            let first = id_of(&seal, attacker);
+            sessions.end(&theirs, victim.owner()).unwrap();
+            sessions.end(&first, attacker.owner()).unwrap();
+            for _ in 0..ENDED_LIMIT {
+                sessions.end(&id_of(&seal, attacker), attacker.owner()).unwrap();
+            }
+            assert_eq!(sessions.check(Some(&theirs), victim.owner()), Err(Refusal::NoSession));
+            assert_eq!(sessions.check(Some(&first), attacker.owner()), Ok(()), "the list has an end");
+            assert_eq!(sessions.ended().known.len(), ENDED_LIMIT);
+        }
     }
 }
