@@ -126,6 +126,14 @@ async fn newest(program: &Loaded, params: Value) -> Value {
     response.json()["result"].clone()
 }
 
+/// The same call once it was asked what it asks, with these answers.
+async fn with_answers(program: &Loaded, capabilities: Value, mut call: Value, responses: Value) -> Response {
+    let asked = call_newest(program, capabilities.clone(), call.clone()).await.json();
+    call["requestState"] = asked["result"]["requestState"].clone();
+    call["inputResponses"] = responses;
+    call_newest(program, capabilities, call).await
+}
+
 fn accept(content: Value) -> Value {
     json!({ "action": "accept", "content": content })
 }
@@ -211,10 +219,9 @@ async fn rounds_go_on_with_what_was_answered_before() {
     assert_eq!(asked(&upstream), 1);
 
     // What nobody can or wants to answer is left out where it is optional.
-    call["requestState"] = Value::Null;
-    call.as_object_mut().unwrap().remove("requestState");
-    call["inputResponses"] = json!({ "form": accept(json!({ "name": "y" })) });
-    let response = call_newest(&program, json!({ "elicitation": {} }), call).await;
+    let call = json!({ "name": "rename_page", "arguments": { "id": 7 } });
+    let form = json!({ "form": accept(json!({ "name": "y" })) });
+    let response = with_answers(&program, json!({ "elicitation": {} }), call, form).await;
     assert_eq!(told(&response.json()["result"]), r#"POST /pages/7 {"name":"y","why":""}"#);
 }
 
@@ -243,8 +250,8 @@ async fn a_state_is_for_its_own_call_and_answers_are_what_was_asked_for() {
         assert_eq!(error(response), (400, -32602));
     }
     let wrong = json!({ "form": accept(json!({ "name": 5 })) });
-    let params = json!({ "name": "rename_page", "arguments": { "id": 7 }, "inputResponses": wrong });
-    let response = call_newest(&program, all(), params).await;
+    let params = json!({ "name": "rename_page", "arguments": { "id": 7 } });
+    let response = with_answers(&program, all(), params, wrong).await;
     assert!(response.text().contains("`name` must be a string"), "{}", response.text());
     assert_eq!(error(response), (400, -32602));
     // Arguments come first: nobody is asked about a call that can't be.
@@ -252,6 +259,35 @@ async fn a_state_is_for_its_own_call_and_answers_are_what_was_asked_for() {
     let result = newest(&program, params).await;
     assert_eq!((result["resultType"].as_str(), result["isError"].as_bool()), (Some("complete"), Some(true)));
     assert_eq!(asked(&upstream), 0);
+}
+
+#[tokio::test]
+async fn an_answer_to_what_nobody_was_asked_does_nothing() {
+    let (program, upstream) = start().await;
+    let yes = json!({ "confirm": { "action": "accept" }, "sample": said("a page"), "about": accept(json!({ "topic": "x" })) });
+    for (method, name) in
+        [("tools/call", "delete_page"), ("tools/call", "sum_up"), ("prompts/get", "write_page")]
+    {
+        let arguments = json!({ "id": "7", "title": "Trains" });
+        let mut params = json!({ "name": name, "arguments": arguments, "inputResponses": yes });
+        let arguments = params["arguments"].as_object_mut().unwrap();
+        arguments.remove(if name == "write_page" { "id" } else { "title" });
+        let response = ask_newest(&program, method, all(), params).await;
+        let error = &response.json()["error"];
+        assert_eq!((response.status, error["code"].as_i64()), (400, Some(-32602)), "{}", response.text());
+        assert!(error["message"].as_str().unwrap().contains("nothing was asked"), "{error}");
+    }
+    assert_eq!(asked(&upstream), 0);
+    // A state of one question answers no other.
+    let call = json!({ "name": "rename_page", "arguments": { "id": 7 } });
+    let form = accept(json!({ "name": "x", "copies": 1 }));
+    let both = json!({ "form": form, "why": said("a whim"), "sure": accept(json!({})) });
+    let next = with_answers(&program, all(), call, both).await.json();
+    assert_eq!(next["result"]["inputRequests"]["sure"]["params"]["message"], "Really x?");
+    assert_eq!(asked(&upstream), 0);
+    // Where nothing is asked, what answers nothing is passed over.
+    let given = json!({ "name": "find_page", "arguments": { "q": "cats" } });
+    assert_eq!(told(&newest(&program, given).await), "GET /pages?q=cats");
 }
 
 #[tokio::test]
@@ -292,9 +328,9 @@ async fn arguments_that_are_missing_are_asked_for() {
         schema,
         &json!({ "type": "object", "properties": { "q": { "type": "string" } }, "required": ["q"] })
     );
-    let mut again = call;
-    again["inputResponses"] = json!({ "words": accept(json!({ "q": "cats & dogs" })) });
-    assert_eq!(told(&newest(&program, again).await), "GET /pages?q=cats%20%26%20dogs");
+    let words = json!({ "words": accept(json!({ "q": "cats & dogs" })) });
+    let done = with_answers(&program, all(), call, words).await.json();
+    assert_eq!(told(&done["result"]), "GET /pages?q=cats%20%26%20dogs");
     let given = json!({ "name": "find_page", "arguments": { "q": "cats" } });
     assert_eq!(told(&newest(&program, given).await), "GET /pages?q=cats");
 }
@@ -320,16 +356,18 @@ async fn roots_and_addresses_are_asked_for_too() {
     let (program, _upstream) = start().await;
     let folders =
         json!({ "folders": { "roots": [{ "uri": "file:///a" }, { "uri": "file:///b", "name": "B" }] } });
-    let params = json!({ "name": "where_am_i", "arguments": {}, "inputResponses": folders });
-    assert_eq!(told(&newest(&program, params).await), "GET /pages?n=2");
+    let call = json!({ "name": "where_am_i", "arguments": {} });
+    let done = with_answers(&program, all(), call, folders).await.json();
+    assert_eq!(told(&done["result"]), "GET /pages?n=2");
     let first = newest(&program, json!({ "name": "sign_in", "arguments": {} })).await;
     let door = &first["inputRequests"]["door"]["params"];
     assert_eq!(
         door,
         &json!({ "mode": "url", "message": "Sign in first.", "url": "https://example.com/sign-in" })
     );
-    let params = json!({ "name": "sign_in", "inputResponses": { "door": { "action": "accept" } } });
-    assert_eq!(told(&newest(&program, params).await), "GET /session");
+    let agreed = json!({ "door": { "action": "accept" } });
+    let done = with_answers(&program, all(), json!({ "name": "sign_in" }), agreed).await.json();
+    assert_eq!(told(&done["result"]), "GET /session");
 }
 
 /// A client that has shaken hands on a revision of the older era.

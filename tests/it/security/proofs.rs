@@ -80,6 +80,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         &[
             "src/seal.rs::a_token_that_was_changed_anywhere_does_not_open",
             "tests/it/mcp/streams.rs::any_replica_with_the_secret_knows_a_session_and_no_other_does",
+            "tests/it/mcp/ask.rs::an_answer_to_what_nobody_was_asked_does_nothing",
         ],
     ),
     (
@@ -127,6 +128,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
     (
         "A3",
         &[
+            "src/face/mcp/sessions.rs::who_ends_many_sessions_brings_back_nobody_elses",
             "tests/it/clients.rs::a_session_is_nobodys_but_its_clients",
             "tests/it/owners.rs::a_task_is_there_for_nobody_but_its_client",
             "tests/it/owners.rs::a_question_is_answered_by_whom_it_was_asked",

@@ -38,11 +38,18 @@ pub(super) struct Questioner<'a> {
     round: Round,
 }
 
+/// What is said of answers to questions that nobody was asked: a client, or the model behind it, has made them up.
+const NOT_ASKED: &str = "`params.inputResponses`: nothing was asked; answers come with the `requestState` of the result that \
+                         asked for them. Call again without both";
+
 /// What the client of a request has answered so far, for the request that follows.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct State {
     subject: String,
     answers: Map<String, Value>,
+    /// The names of the questions that were asked with it: the request that follows answers these and no others.
+    #[serde(default)]
+    asked: Vec<String>,
 }
 
 impl<'a> Questioner<'a> {
@@ -67,8 +74,13 @@ impl<'a> Questioner<'a> {
                 } else {
                     String::new()
                 };
-                let answered = opened(client, &subject)?;
-                let responses = client.request.params.input_responses()?.unwrap_or_default();
+                let state = opened(client, &subject)?;
+                let mut responses = client.request.params.input_responses()?.unwrap_or_default();
+                if state.is_none() && !responses.is_empty() && !asking.is_empty() {
+                    return Err(Refusal::Params(NOT_ASKED.into()));
+                }
+                let State { answers: answered, asked, .. } = state.unwrap_or_default();
+                responses.retain(|name, _| asked.contains(name));
                 let abilities = if asking.is_empty() { Abilities::default() } else { capabilities() };
                 (abilities, subject, answered, responses)
             }
@@ -93,7 +105,8 @@ impl<'a> Questioner<'a> {
             Outcome::Unable(missing) => Err(Refusal::Capability { missing }),
             Outcome::Open(questions) => {
                 let requests = requests(&questions, self.client.revision);
-                let state = State { subject: self.subject, answers: self.round.answered };
+                let asked = questions.iter().map(|question| question.name.clone()).collect();
+                let state = State { subject: self.subject, answers: self.round.answered, asked };
                 let state = serde_json::to_vec(&state).expect("its keys are strings");
                 let expires = SystemTime::now() + self.asking.patience;
                 let state = self.client.seal.seal(Purpose::State, &state, expires);
@@ -197,9 +210,9 @@ fn write_sorted(value: &Value, out: &mut String) {
     }
 }
 
-/// What was answered before, from the state that a request brings back.
-fn opened(client: &Client<'_>, subject: &str) -> Result<Map<String, Value>, Refusal> {
-    let Some(token) = client.request.params.request_state()? else { return Ok(Map::new()) };
+/// What was asked and answered before, where a request brings its state back.
+fn opened(client: &Client<'_>, subject: &str) -> Result<Option<State>, Refusal> {
+    let Some(token) = client.request.params.request_state()? else { return Ok(None) };
     let refuse =
         |why: &str| Refusal::Params(format!("`params.requestState`: {why}; call again without it").into());
     let content = client
@@ -208,7 +221,7 @@ fn opened(client: &Client<'_>, subject: &str) -> Result<Map<String, Value>, Refu
         .map_err(|unsealed: Unsealed| refuse(&unsealed.to_string()))?;
     let state: State = serde_json::from_slice(&content).map_err(|_| refuse("it was not given out here"))?;
     match state.subject == subject {
-        true => Ok(state.answers),
+        true => Ok(Some(state)),
         false => Err(refuse("it was given out for another request")),
     }
 }
