@@ -1,0 +1,458 @@
+#!/usr/bin/env python3
+"""The measuring part of tests/attacks/run; see there."""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import resource
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+
+CLIENTS = 32
+RATE_PER_CLIENT = 20
+SECONDS = 6
+# Goals: what ordinary clients may notice, in milliseconds or as a multiple of the quiet run.
+P99_RATIO = 2.0
+HEALTH_MS = 100
+CPU_AFTER = 0.05
+
+# -- Attacks --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Attack:
+    """One attack: a route with its upstream's body and the arguments sent to it again and again, or a function."""
+
+    name: str
+    route: dict = field(default_factory=dict)
+    arguments: object = field(default_factory=dict)
+    body: bytes = b""
+    connections: int = 8
+    media_type: str = "json"
+    # Most resident memory in MiB, while it goes on and ten seconds later.
+    memory_mib: int = 300
+    memory_after_mib: int | None = None
+    # Another way of attacking: called with the attacked `Glossator` until the event is set.
+    run: object = None
+    config: dict = field(default_factory=dict)
+    descriptors: int | None = None
+
+
+def numbers(text, count):
+    return Raw('{"v":[' + ",".join([text] * count) + "]}")
+
+
+class Raw(str):
+    """JSON text that is sent as it is."""
+
+
+def list_of(items, **keywords):
+    return {"type": "object", "properties": {"v": {"type": "array", "items": items, **keywords}}}
+
+
+TREE = {
+    "type": "object",
+    "properties": {"v": {"$ref": "#/$defs/tree"}},
+    "$defs": {
+        "tree": {
+            "anyOf": [
+                {"type": "object", "properties": {"a": {"$ref": "#/$defs/tree"}}, "required": ["a", "b"]},
+                {"type": "object", "properties": {"a": {"$ref": "#/$defs/tree"}}, "required": ["a", "c"]},
+                {"type": "object", "properties": {"a": {"$ref": "#/$defs/tree"}}, "required": ["a", "d"]},
+            ]
+        }
+    },
+}
+
+
+def nested(depth):
+    return Raw('{"v":' + '{"a":' * depth + "{}" + "}" * depth + "}")
+
+
+def near_numbers(count):
+    """Distinct integers that all round to one 64-bit float."""
+    return "[" + ",".join(f"1000000000000000000000000{n:05}" for n in range(count)) + "]"
+
+
+LOOP = "{% for i in range(structured.n) %}{% for j in range(structured.n) %}{% endfor %}{% endfor %}."
+ROWS = json.dumps([{"key": f"k{n}", "value": n} for n in range(9000)]).encode()
+MANY = json.dumps(list(range(45_000))).encode()
+SEVEN = json.dumps({"text": "x" * 7_000_000}).encode()
+SEVEN_ROWS = json.dumps([{"id": n, "name": f"pump {n}", "on": True} for n in range(145_000)]).encode()
+ONE = json.dumps({"text": "x" * 1_000_000}).encode()
+
+
+def jq(program):
+    return {"reply": {"structured": program}}
+
+
+ATTACKS = [
+    Attack("schema: exponents, integer", {"input": list_of({"type": "integer"})}, numbers("1e-9998", 2000)),
+    Attack("schema: exponents, multipleOf", {"input": list_of({"type": "number", "multipleOf": 0.01})}, numbers("1e-9998", 2000)),
+    Attack("schema: exponents, enum", {"input": list_of({"enum": [0.1, 0.2]})}, numbers("1e-9998", 2000)),
+    Attack("schema: uniqueItems", {"input": list_of({}, uniqueItems=True)}, Raw('{"v":' + near_numbers(2500) + "}")),
+    Attack("schema: recursion, arguments", {"input": TREE}, nested(60)),
+    Attack("schema: exponents, result", {"output": {"type": "array", "items": {"type": "integer"}}}, {}, numbers("1e-9998", 2000)[5:-1].encode()),
+    Attack("schema: uniqueItems, result", {"output": {"type": "array", "uniqueItems": True}}, {}, near_numbers(2500).encode()),
+    Attack("schema: recursion, result", {"output": TREE}, {}, nested(60).encode()),
+    Attack("jq: reduce over a number", jq("reduce range(.n) as $i (0; . + $i)"), {}, b'{"n":40000}'),
+    Attack("jq: nested ranges", jq("[range(.n) as $i | range(.n) | . * $i] | length"), {}, b'{"n":900}'),
+    Attack("jq: sorts and groups 7 KB", jq("[range(50) as $i | (.v | sort_by(-.) | group_by(. % 7) | length)] | add"), {}, json.dumps({"v": list(range(1400))}).encode()),
+    Attack("template: nested loops", {"reply": {"content": LOOP}}, {}, b'{"n":2000}'),
+    Attack("jq: gsub over 20 KB", jq('{r: (.t | gsub("a"; "b") | length)}'), {}, json.dumps({"t": "a" * 20_000}).encode()),
+    Attack("jq: gsub over 60 KB", jq('{r: (.t | gsub("a"; "b") | length)}'), {}, json.dumps({"t": "a" * 60_000}).encode()),
+    Attack("jq: . + [$x]", jq("reduce .[] as $x ([]; . + [$x]) | length"), {}, MANY),
+    Attack("jq: add of arrays", jq("map([.]) | add | length"), {}, MANY),
+    Attack("jq: from_entries", jq("from_entries | length"), {}, ROWS),
+    Attack("jq: with_entries", jq("from_entries | with_entries(.value += 1) | length"), {}, ROWS),
+    Attack("jq: tonumber of 250,000 digits", jq("{r: (.t | tonumber)}"), {}, json.dumps({"t": "9" * 250_000}).encode()),
+    Attack("jq: fromjson of 250,000 digits", jq("{r: (.t | fromjson)}"), {}, json.dumps({"t": "9" * 250_000}).encode()),
+    Attack("memory: 60 calls of 7 MB at once", {"reply": {"structured": ".[0]"}}, {}, SEVEN_ROWS, connections=60, memory_mib=450),
+    Attack("memory: 100 calls of 7 MB", {}, {}, SEVEN, connections=100, memory_mib=450, memory_after_mib=60),
+    Attack("memory: 32 clients with 1 MB", {}, {}, ONE, connections=32, memory_after_mib=30),
+]
+
+# -- The program and its clients -------------------------------------------------------------------------------------
+
+
+def configuration(upstream_port, attack):
+    routes = {
+        "harmless": {"description": "200 bytes of JSON that no rule looks into.", "request": "GET files/200"},
+    }
+    if attack.run is None:
+        routes["attacked"] = {"description": "What the attackers call.", "request": "GET files/attacked", **attack.route}
+    config = {
+        "server": {},
+        "admin": {"listen": "127.0.0.1:0"},
+        "upstreams": {"files": {"url": f"http://127.0.0.1:{upstream_port}"}},
+        "passthrough": "files",
+        "routes": routes,
+    }
+    for section, keys in attack.config.items():
+        config[section] = {**config.get(section, {}), **keys} if isinstance(keys, dict) else keys
+    return config
+
+
+class Glossator:
+    """A running program with one configuration."""
+
+    def __init__(self, program, work, config, descriptors=None):
+        path = work / "attacks.json.yaml"
+        path.write_text(json.dumps(config))
+        self.log_path = work / "glossator.log"
+        self.log = self.log_path.open("w")
+        limit = None
+        if descriptors:
+            limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))  # noqa: E731
+        self.process = subprocess.Popen(
+            [program, "run", "--config", path, "--listen", "127.0.0.1:0", "--log-level", "info"],
+            stdout=self.log, stderr=self.log, preexec_fn=limit,
+        )
+        self.pid = self.process.pid
+        self.address = self.find(r"on https?://([0-9.]+:\d+)")
+        self.admin = self.find(r"(?:operators are served|admin).*?address=([0-9.]+:\d+)")
+
+    def find(self, pattern):
+        for _ in range(200):
+            text = re.sub(r"\x1b\[[0-9;]*m", "", self.log_path.read_text())
+            found = re.search(pattern, text)
+            if found:
+                return found[1]
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        sys.exit(f"glossator did not say where it listens:\n{self.log_path.read_text()}")
+
+    def status(self, key):
+        text = pathlib.Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(rf"{key}:\s+(\d+)", text)[1]) / 1024
+
+    def cpu_seconds(self):
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+        self.log.close()
+
+
+def connect(address, timeout, tls=False):
+    host, port = address.split(":")
+    if not tls:
+        return http.client.HTTPConnection(host, int(port), timeout=timeout)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return http.client.HTTPSConnection(host, int(port), timeout=timeout, context=context)
+
+
+class Probe(threading.Thread):
+    """Requests one path every 20 ms on a new connection each time, as a kubelet does."""
+
+    def __init__(self, address, path, tls=False):
+        super().__init__(daemon=True)
+        self.address, self.path, self.tls = address, path, tls
+        self.worst_ms, self.failures, self.ended = 0.0, 0, threading.Event()
+
+    def run(self):
+        while not self.ended.wait(0.02):
+            began = time.perf_counter()
+            try:
+                client = connect(self.address, 20, self.tls)
+                client.request("GET", self.path)
+                if client.getresponse().status >= 400:
+                    self.failures += 1
+                client.close()
+            except OSError:
+                self.failures += 1
+            self.worst_ms = max(self.worst_ms, (time.perf_counter() - began) * 1000)
+
+
+def attacker(address, body, ended, counts):
+    """Calls the attacked route again and again; leaves in the middle of a call when it is over."""
+    client = None
+    while not ended.is_set():
+        try:
+            if client is None:
+                client = connect(address, 60)
+                client.connect()
+            client.request("POST", "/tools/attacked", body, {"Content-Type": "application/json"})
+            client.sock.settimeout(0.2)
+            response = None
+            # The wait is cut short when the attack is over: the client leaves, whatever the server does.
+            while not ended.is_set():
+                try:
+                    if response is None:
+                        response = client.getresponse()
+                    while response.read(1 << 20):
+                        pass
+                    break
+                except TimeoutError:
+                    if response is not None or client.sock is None:
+                        raise
+                    continue
+            if ended.is_set():
+                break
+            counts[response.status] = counts.get(response.status, 0) + 1
+        except (OSError, http.client.HTTPException):
+            client = None
+            time.sleep(0.02)
+
+
+def ordinary_clients(address, work, seconds, tls=False):
+    """32 connections that call the harmless route at a fixed rate; the process and its log of times."""
+    log, body = work / "times.tsv", work / "request"
+    log.unlink(missing_ok=True)
+    body.write_text("{}")
+    command = ["h2load", "--h1", "-t1", f"-c{CLIENTS}", f"-D{seconds}", f"--rps={RATE_PER_CLIENT}", f"--log-file={log}"]
+    command += ["-d", str(body), "-H", "Content-Type: application/json"]
+    url = f"{'https' if tls else 'http'}://{address}/tools/harmless"
+    process = subprocess.Popen(command + [url], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return process, log
+
+
+def measured(program, work, upstream_port, attack):
+    """One row: what was noticed while the attack went on, and after it."""
+    if attack.body:
+        (work / "bodies" / "attacked").write_bytes(attack.body)
+    tls = "tls" in attack.config.get("server", {})
+    glossator = Glossator(program, work, configuration(upstream_port, attack), attack.descriptors)
+    row = {"name": attack.name}
+    try:
+        health, admin = Probe(glossator.address, "/health", tls), Probe(glossator.admin, "/healthz")
+        load, log = ordinary_clients(glossator.address, work, SECONDS + 1, tls)
+        time.sleep(0.5)
+        health.start(), admin.start()
+        ended, counts = threading.Event(), {}
+        body = attack.arguments if isinstance(attack.arguments, Raw) else json.dumps(attack.arguments)
+        threads = []
+        if attack.run:
+            threads = [threading.Thread(target=attack.run, args=(glossator, ended, counts), daemon=True)]
+        elif attack.name != "quiet":
+            threads = [
+                threading.Thread(target=attacker, args=(glossator.address, body.encode(), ended, counts), daemon=True)
+                for _ in range(attack.connections)
+            ]
+        for thread in threads:
+            thread.start()
+        time.sleep(SECONDS)
+        ended.set()
+        health.ended.set(), admin.ended.set()
+        try:
+            load.wait(60)
+        except subprocess.TimeoutExpired:
+            load.kill()
+        # The attackers have left; a second later nothing of theirs may be under way.
+        time.sleep(1)
+        before = glossator.cpu_seconds()
+        time.sleep(1)
+        row["cpu_after"] = glossator.cpu_seconds() - before
+        rows = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+        times = sorted(int(fields[2]) for fields in rows if fields[1] == "200")
+        row["refused"] = sum(fields[1] != "200" for fields in rows)
+        row["answered"] = len(times)
+        row["p99"] = times[len(times) * 99 // 100] / 1000 if times else float("inf")
+        row["health"], row["admin"] = health.worst_ms, admin.worst_ms
+        row["probe_failures"] = health.failures + admin.failures
+        row["counts"] = counts
+        row["peak"] = glossator.status("VmHWM")
+        if attack.memory_after_mib:
+            time.sleep(8)
+        row["after"] = glossator.status("VmRSS")
+        row["died"] = glossator.process.poll() is not None
+        for thread in threads:
+            thread.join(timeout=5)
+    finally:
+        glossator.stop()
+    return row
+
+
+# -- Attacks that are no calls ------------------------------------------------------------------------------------------
+
+
+def slow_uploads(glossator, ended, counts):
+    """Eight requests through the passthrough whose bodies come a byte at a time."""
+    clients = []
+    for _ in range(8):
+        client = socket.create_connection(glossator.address.split(":"), timeout=5)
+        client.sendall(b"POST /upload HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n")
+        clients.append(client)
+    while not ended.wait(0.1):
+        for client in clients:
+            with contextlib.suppress(OSError):
+                client.send(b"x")
+    for client in clients:
+        client.close()
+
+
+def slow_streams(glossator, ended, counts):
+    """One HTTP/2 connection with 128 such requests."""
+    import h2.connection
+    import h2.events
+
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    client = context.wrap_socket(socket.create_connection(glossator.address.split(":"), timeout=5))
+    connection = h2.connection.H2Connection()
+    connection.initiate_connection()
+    streams = []
+    for _ in range(128):
+        stream = connection.get_next_available_stream_id()
+        headers = [(":method", "POST"), (":path", "/upload"), (":scheme", "https"), (":authority", "127.0.0.1")]
+        connection.send_headers(stream, headers)
+        streams.append(stream)
+    client.sendall(connection.data_to_send())
+    client.settimeout(0.1)
+    while not ended.is_set():
+        with contextlib.suppress(TimeoutError):
+            for event in connection.receive_data(client.recv(65536)):
+                if isinstance(event, h2.events.ResponseReceived):
+                    status = dict(event.headers).get(b":status", b"?").decode()
+                    counts[status] = counts.get(status, 0) + 1
+                if isinstance(event, (h2.events.StreamReset, h2.events.StreamEnded)) and event.stream_id in streams:
+                    streams.remove(event.stream_id)
+        for stream in list(streams):
+            with contextlib.suppress(Exception):
+                connection.send_data(stream, b"x")
+        with contextlib.suppress(OSError):
+            client.sendall(connection.data_to_send())
+    client.close()
+
+
+def idle_connections(glossator, ended, counts):
+    """More connections than there are descriptors, none of which sends anything."""
+    clients = []
+    while not ended.is_set():
+        try:
+            clients.append(socket.create_connection(glossator.address.split(":"), timeout=0.2))
+        except OSError:
+            ended.wait(0.2)
+        if len(clients) >= 1500:
+            break
+    ended.wait()
+    counts["connections"] = len(clients)
+    for client in clients:
+        client.close()
+
+
+# -- The table -----------------------------------------------------------------------------------------------------
+
+
+def prepare(work):
+    bodies = work / "bodies"
+    bodies.mkdir(parents=True, exist_ok=True)
+    (bodies / "200").write_text(json.dumps({"note": "x" * 188}))
+
+
+def over(text, is_over):
+    return f"**{text}**" if is_over else text
+
+
+def line(row, attack, quiet):
+    ratio = row["p99"] / quiet["p99"]
+    after = row["after"] if attack.memory_after_mib else None
+    counts = " ".join(f"{count} × {status}" for status, count in sorted(row["counts"].items(), key=str))
+    return " | ".join([
+        f"| {row['name']}",
+        over(f"{row['answered']}", row["answered"] < quiet["answered"] * 0.98 or row["refused"]),
+        over(f"{row['p99']:.1f} ({ratio:.1f} ×)", ratio > P99_RATIO),
+        over(f"{row['health']:.0f}", row["health"] > HEALTH_MS),
+        over(f"{row['admin']:.0f}", row["admin"] > HEALTH_MS),
+        over(f"{row['probe_failures']}", row["probe_failures"] > 0),
+        over(f"{row['peak']:.0f} of {attack.memory_mib}", row["peak"] > attack.memory_mib),
+        "" if after is None else over(f"{after:.0f} of {attack.memory_after_mib}", after > attack.memory_after_mib),
+        over(f"{row['cpu_after']:.2f}", row["cpu_after"] > CPU_AFTER),
+        f"{counts} |",
+    ])
+
+
+def run(work, program, upstream_port, words):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    tls = {"certificate": f"file:{work}/tls.crt", "key": f"file:{work}/tls.key"}
+    upload = {"passthrough": {"upstream": "files"}}
+    everything = ATTACKS + [
+        Attack("passthrough: 8 slow uploads", run=slow_uploads, config=upload),
+        Attack("passthrough: 128 slow HTTP/2 streams", run=slow_streams, config={**upload, "server": {"tls": tls}}),
+        Attack("1,500 idle connections, 1,024 descriptors", run=idle_connections, descriptors=1024),
+    ]
+    chosen = [attack for attack in everything if not words or any(word in attack.name for word in words)]
+    print("Ordinary clients: 32, with 20 calls a second each. Bold is above the goal.\n")
+    print(
+        "| attack | calls answered | p99, ms (against quiet) | /health, worst ms | admin port, worst ms "
+        "| probes failed | memory, MiB | 10 s later | CPU seconds in the second after | answers to attackers |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    calm = Attack("quiet")
+    quiet = measured(program, work, upstream_port, calm)
+    print(line(quiet, calm, quiet), flush=True)
+    failures = []
+    for attack in chosen:
+        row = measured(program, work, upstream_port, attack)
+        print(line(row, attack, quiet), flush=True)
+        after = attack.memory_after_mib or float("inf")
+        if row["died"] or not row["answered"] or row["peak"] > attack.memory_mib or row["after"] > after:
+            failures.append(attack.name)
+    if failures:
+        sys.exit(f"not withstood: {'; '.join(failures)}")
+
+
+def main():
+    command, work, *rest = sys.argv[1:]
+    work = pathlib.Path(work)
+    if command == "prepare":
+        prepare(work)
+    else:
+        run(work, rest[0], int(rest[1]), rest[2:])
+
+
+if __name__ == "__main__":
+    main()
