@@ -44,6 +44,7 @@ class Attack:
     run: object = None
     config: dict = field(default_factory=dict)
     descriptors: int | None = None
+    in_flight: int = 128
 
 
 def numbers(text, count):
@@ -132,12 +133,12 @@ def configuration(upstream_port, attack):
     config = {
         "server": {},
         "admin": {"listen": "127.0.0.1:0"},
-        "upstreams": {"files": {"url": f"http://127.0.0.1:{upstream_port}"}},
-        "passthrough": "files",
+        "upstreams": {"files": {"url": f"http://127.0.0.1:{upstream_port}", "in_flight": attack.in_flight}},
+        "passthrough": {"upstream": "files"},
         "routes": routes,
     }
     for section, keys in attack.config.items():
-        config[section] = {**config.get(section, {}), **keys} if isinstance(keys, dict) else keys
+        config[section] = {**config[section], **keys}
     return config
 
 
@@ -261,8 +262,7 @@ def ordinary_clients(address, work, seconds, tls=False):
 
 def measured(program, work, upstream_port, attack):
     """One row: what was noticed while the attack went on, and after it."""
-    if attack.body:
-        (work / "bodies" / "attacked").write_bytes(attack.body)
+    (work / "bodies" / "attacked").write_bytes(attack.body or b"{}")
     tls = "tls" in attack.config.get("server", {})
     glossator = Glossator(program, work, configuration(upstream_port, attack), attack.descriptors)
     row = {"name": attack.name}
@@ -368,12 +368,17 @@ def slow_streams(glossator, ended, counts):
     client.close()
 
 
-def idle_connections(glossator, ended, counts):
-    """More connections than there are descriptors, none of which sends anything."""
+def unfinished_requests(glossator, ended, counts):
+    """More connections than there are descriptors, each with a request whose body does not come."""
     clients = []
     while not ended.is_set():
         try:
-            clients.append(socket.create_connection(glossator.address.split(":"), timeout=0.2))
+            client = socket.create_connection(glossator.address.split(":"), timeout=0.2)
+            client.sendall(
+                b"POST /tools/harmless HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+            )
+            clients.append(client)
         except OSError:
             ended.wait(0.2)
         if len(clients) >= 1500:
@@ -418,11 +423,10 @@ def line(row, attack, quiet):
 def run(work, program, upstream_port, words):
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     tls = {"certificate": f"file:{work}/tls.crt", "key": f"file:{work}/tls.key"}
-    upload = {"passthrough": {"upstream": "files"}}
     everything = ATTACKS + [
-        Attack("passthrough: 8 slow uploads", run=slow_uploads, config=upload),
-        Attack("passthrough: 128 slow HTTP/2 streams", run=slow_streams, config={**upload, "server": {"tls": tls}}),
-        Attack("1,500 idle connections, 1,024 descriptors", run=idle_connections, descriptors=1024),
+        Attack("passthrough: 8 slow uploads, in_flight: 8", run=slow_uploads, in_flight=8),
+        Attack("passthrough: 128 slow HTTP/2 streams", run=slow_streams, config={"server": {"tls": tls}}),
+        Attack("descriptors: 1,024, and 1,500 unfinished requests", run=unfinished_requests, descriptors=1024),
     ]
     chosen = [attack for attack in everything if not words or any(word in attack.name for word in words)]
     print("Ordinary clients: 32, with 20 calls a second each. Bold is above the goal.\n")
