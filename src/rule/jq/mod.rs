@@ -1,10 +1,12 @@
 //! jq filters, compiled once.
 //!
 //! In reading order: a [`Jq`] compiles a filter and runs it; `bounds` says how much one run may do, `counted` and `steps`
-//! put that into the filter, over its `parts`, and `recursion` refuses what nothing would bound; `values` come and go.
+//! put that into the filter, over its `parts`, and `recursion` refuses what nothing would bound; `library` finds what of
+//! the standard library a filter needs; `values` come and go.
 
 mod bounds;
 mod counted;
+mod library;
 mod parts;
 mod recursion;
 mod steps;
@@ -87,21 +89,6 @@ pub struct JqNames<'a> {
     pub stop: Option<&'a Stop>,
 }
 
-/// Functions that depend on, or act on, something other than their input.
-const IMPURE: [&str; 12] = [
-    "env",
-    "now",
-    "input",
-    "inputs",
-    "halt",
-    "halt_error",
-    "debug",
-    "debug_empty",
-    "stderr",
-    "stderr_empty",
-    "localtime",
-    "strflocaltime",
-];
 /// How many operators a filter may have, words such as `if` counted twice. Parser and evaluator take a step down
 /// the stack for each, and the stack has an end.
 const OPERATOR_LIMIT: usize = 400;
@@ -145,23 +132,8 @@ impl Jq {
         let written = written.ok_or_else(|| JqError::new("a filter can't import modules"))?;
         recursion::refuse_recursion(&written)?;
         let main = Def { name: MAIN, args: Vec::new(), body: counted::bounded(steps::stepwise(written)) };
-        let range = jaq_core::load::parse(bounds::RANGE, |parser| parser.defs());
-        let raise = jaq_core::load::parse(bounds::RAISE, |parser| parser.defs());
-        let range: Vec<_> = range.expect("the definition is fixed and tested");
-        let definitions = range
-            .into_iter()
-            .chain(jaq_core::defs())
-            .chain(jaq_std::defs())
-            .chain(jaq_json::defs())
-            .filter(|definition| !IMPURE.contains(&definition.name))
-            .chain(raise.expect("the definitions are fixed and tested"))
-            .map(counted::bounded_definition)
-            .chain([main]);
-        let functions = jaq_core::funs()
-            .chain(jaq_std::funs())
-            .chain(jaq_json::funs())
-            .filter(|(name, ..)| !IMPURE.contains(name) && !bounds::REPLACED.contains(name))
-            .chain(bounds::functions());
+        let (mut definitions, functions) = library::used_by(&main.body);
+        definitions.push(main);
         let arena = Arena::default();
         let modules = Loader::new(definitions)
             .load(&arena, File { code: MAIN, path: () })

@@ -1,4 +1,4 @@
-//! Terms, and something else in the place of their parts.
+//! The parts of terms: visited, or replaced.
 
 use jaq_core::{
     load::{
@@ -13,6 +13,69 @@ pub(super) fn call<'s>(
     arguments: impl IntoIterator<Item = Term<&'s str>>,
 ) -> Term<&'s str> {
     Term::Call(name, arguments.into_iter().collect())
+}
+
+/// Visits each part of a term, in the order in which it is written; not the parts of its parts.
+pub(super) fn each_part<'t, 's>(term: &'t Term<&'s str>, visit: &mut dyn FnMut(&'t Term<&'s str>)) {
+    match term {
+        Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => {}
+        Term::Str(_, parts) => parts.iter().for_each(|part| match part {
+            StrPart::Term(term) => visit(term),
+            StrPart::Str(_) | StrPart::Char(_) => {}
+        }),
+        Term::Arr(inner) => inner.iter().for_each(|inner| visit(inner)),
+        Term::Obj(members) => members.iter().for_each(|(key, value)| {
+            visit(key);
+            value.iter().for_each(&mut *visit);
+        }),
+        Term::Neg(inner) | Term::Label(_, inner) => visit(inner),
+        Term::BinOp(left, operator, right) => {
+            visit(left);
+            if let BinaryOp::Pipe(Some(pattern)) = operator {
+                each_part_of_pattern(pattern, visit);
+            }
+            visit(right);
+        }
+        Term::Fold(_, over, pattern, rest) => {
+            visit(over);
+            each_part_of_pattern(pattern, visit);
+            rest.iter().for_each(visit);
+        }
+        Term::TryCatch(tried, caught) => {
+            visit(tried);
+            caught.iter().for_each(|caught| visit(caught));
+        }
+        Term::IfThenElse(branches, otherwise) => {
+            branches.iter().for_each(|(condition, then)| {
+                visit(condition);
+                visit(then);
+            });
+            otherwise.iter().for_each(|otherwise| visit(otherwise));
+        }
+        Term::Def(definitions, inner) => {
+            definitions.iter().for_each(|definition| visit(&definition.body));
+            visit(inner);
+        }
+        Term::Call(_, arguments) => arguments.iter().for_each(visit),
+        Term::Path(root, Path(parts)) => {
+            visit(root);
+            parts.iter().for_each(|(part, _)| match part {
+                Part::Index(index) => visit(index),
+                Part::Range(from, to) => from.iter().chain(to).for_each(&mut *visit),
+            });
+        }
+    }
+}
+
+fn each_part_of_pattern<'t, 's>(pattern: &'t Pattern<&'s str>, visit: &mut dyn FnMut(&'t Term<&'s str>)) {
+    match pattern {
+        Pattern::Var(_) => {}
+        Pattern::Arr(parts) => parts.iter().for_each(|part| each_part_of_pattern(part, visit)),
+        Pattern::Obj(parts) => parts.iter().for_each(|(key, part)| {
+            visit(key);
+            each_part_of_pattern(part, visit);
+        }),
+    }
 }
 
 /// A term with something else in the place of each of its parts.
