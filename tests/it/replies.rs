@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Scripted, Setup, Step, reply, route};
+use crate::support::{Gate, Scripted, Setup, Step, reply, route};
 
 /// What becomes of a reply.
 enum Becomes {
@@ -157,6 +157,32 @@ async fn what_follows_a_reply_is_not_taken_for_the_next() {
         }
         assert_ne!(upstream.state().asked[1].connection, 0, "{first}");
     }
+}
+
+#[tokio::test]
+async fn a_body_of_a_204_that_comes_late_is_not_taken_for_the_next_response() {
+    for (head, body) in [
+        ("HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\n", "abcd"),
+        ("HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", "4\r\nabcd\r\n0\r\n\r\n"),
+    ] {
+        let gate = Gate::new();
+        let steps = vec![Step::Send(head.into()), Step::Hold(gate.clone()), Step::Send(body.into())];
+        let upstream = server(steps).await;
+        let proxy = setup(&upstream).start().await;
+        assert_eq!(proxy.call("first", "").await.status, 200, "{head}");
+        let second = proxy.call("second", "").await;
+        gate.open();
+        assert_eq!(second.told(), "second", "{head}");
+        let connections: Vec<_> = upstream.state().asked.iter().map(|asked| asked.connection).collect();
+        assert_eq!(connections, [0, 1], "{head}");
+    }
+}
+
+#[tokio::test]
+async fn a_204_without_a_body_leaves_its_connection_for_the_next_call() {
+    let told = "Done: the upstream answered 204 No Content without content.";
+    check(b"HTTP/1.1 204 No Content\r\n\r\n", false, Text(told)).await;
+    check(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", false, Text(told)).await;
 }
 
 #[tokio::test]

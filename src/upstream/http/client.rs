@@ -112,6 +112,11 @@ impl HttpUpstream {
             response.body_mut().close();
             return Err(not_http(why));
         }
+        if framing::announces_body_that_is_not_read(response.status(), response.headers()) {
+            response.body_mut().close();
+            // Nobody else is told of that body either (RFC 9110, section 8.6).
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+        }
         Ok(response)
     }
 

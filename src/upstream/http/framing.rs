@@ -4,7 +4,7 @@
 //! HTTP/1.0. Here is what it reads and a proxy must not: where two readers may see two ends, one of them takes for the
 //! next reply what the other took for this one's body (RFC 9112, sections 6.3 and 11.2).
 
-use http::{HeaderMap, HeaderValue, Version, header};
+use http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 
 /// What is wrong with it, if something is. A length that is there twice, and the same, is there once then.
 pub(super) fn check(version: Version, headers: &mut HeaderMap) -> Result<(), &'static str> {
@@ -34,4 +34,13 @@ pub(super) fn check(version: Version, headers: &mut HeaderMap) -> Result<(), &'s
         }
     }
     Ok(())
+}
+
+/// Whether a response that has no body by its status says that one follows. It ends with its headers all the same (RFC 9112,
+/// section 6.3), so bytes of that body may arrive later, when the connection waits for the next response.
+///
+/// Not 304: there a length is that of the body which a 200 would have had (RFC 9110, section 8.6).
+pub(super) fn announces_body_that_is_not_read(status: StatusCode, headers: &HeaderMap) -> bool {
+    let has_length = headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
+    status == StatusCode::NO_CONTENT && (has_length || headers.contains_key(header::TRANSFER_ENCODING))
 }
