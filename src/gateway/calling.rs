@@ -107,10 +107,10 @@ impl Snapshot {
         let kept = self.ways.contains_key(&route.definition.name).then(Kept::default);
         let reply = asking.call(request, repeatable, kept.clone(), (record, &mut telling)).await;
         let reply = reply.map_err(|error| {
-            let effect = match (is_safe, ticket.attempts()) {
+            let effect = match (is_safe, ticket.was_sent()) {
                 (true, _) => Effect::Harmless,
-                (false, 0) => Effect::Unsent,
-                (false, _) => Effect::Possible,
+                (false, false) => Effect::Unsent,
+                (false, true) => Effect::Possible,
             };
             Box::new(sentences::of(&error, effect))
         })?;

@@ -10,6 +10,7 @@ use super::{
     key::{Key, Whom},
 };
 use crate::{
+    observe::Ticket,
     reply::Reply,
     route::UpstreamName,
     upstream::{Answers, Ask, Coming, UpstreamError},
@@ -37,13 +38,21 @@ pub struct Flights {
 pub(super) struct Flight {
     key: Arc<Key>,
     flights: Arc<Flights>,
-    reply: OnceLock<Coming<Result<Reply, UpstreamError>>>,
+    begun: OnceLock<Begun>,
+}
+
+/// A request that is under way.
+#[derive(Debug)]
+struct Begun {
+    reply: Coming<Result<Reply, UpstreamError>>,
+    /// The call that it was begun for.
+    ticket: Ticket,
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        if let Some(reply) = self.reply.get() {
-            reply.abort();
+        if let Some(begun) = self.begun.get() {
+            begun.reply.abort();
         }
         self.flights.remove_if_over(&self.key);
     }
@@ -63,7 +72,7 @@ impl Flights {
         if let Some(flight) = under_way.get(key).and_then(Weak::upgrade) {
             return flight;
         }
-        let flight = Arc::new(Flight { key: key.clone(), flights: self.clone(), reply: OnceLock::new() });
+        let flight = Arc::new(Flight { key: key.clone(), flights: self.clone(), begun: OnceLock::new() });
         under_way.insert(key.clone(), Arc::downgrade(&flight));
         flight
     }
@@ -102,14 +111,15 @@ impl<S: Answers + 'static> Answers for Coalesce<S> {
     async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let flight = self.flights.flight(&Arc::new(Key::of(self.flights.whom, ask)));
         let mut is_first = false;
-        let reply = flight.reply.get_or_init(|| {
+        let begun = flight.begun.get_or_init(|| {
             is_first = true;
-            self.begin(ask)
+            Begun { reply: self.begin(ask), ticket: ask.ticket.clone() }
         });
         if !is_first {
             self.flights.joined.add();
+            ask.ticket.join(&begun.ticket);
         }
-        reply.answer().await.unwrap_or_else(|| {
+        begun.reply.answer().await.unwrap_or_else(|| {
             Err(UpstreamError::CutOff {
                 upstream: self.flights.upstream.clone(),
                 source: "the task that asked ended early".into(),

@@ -224,6 +224,34 @@ async fn calls_for_the_same_are_one_request_which_lives_as_long_as_one_of_them_w
 }
 
 #[tokio::test]
+async fn who_joins_a_request_and_is_late_is_not_told_that_nothing_was_sent() {
+    for policy in ["coalesce: true", "cache: 1m"] {
+        let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
+        let text = format!(
+            "
+            upstreams: {{ old: OLD }}
+            routes:
+              a:
+                description: A.
+                request: POST old/a
+                annotations: {{ readOnlyHint: true }}
+                {policy}"
+        );
+        let served = serve(&upstream, &text).await;
+        let mut first = served.connect().await;
+        first.write("POST /tools/a HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+        upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
+        let second = call(&served, "a", &["X-Request-Timeout: 0.05"]).await;
+        let counts = served.gateway.snapshot().counts.routes["a"].clone();
+        assert_eq!((second.status, counts.joined.get()), (504, 1), "{policy}: {}", second.text());
+        assert!(!second.told().contains("nothing was sent"), "{policy}: {}", second.told());
+        assert!(second.told().contains("gave no complete reply within 50 ms"), "{policy}: {}", second.told());
+        gate.open();
+        assert_eq!(first.read(false).await.told(), "done");
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_hangs_is_sent_once_more() {
     let upstream = Scripted::start(|asked| match asked.connection {
         0 => vec![Step::Hold(Gate::new())],
