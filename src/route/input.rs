@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::texts;
+use super::{integers, texts};
 use crate::tool::{Arguments, Schema, SchemaDocument, SchemaError};
 
 /// The checked input schema of a route. Its root is an object.
@@ -53,7 +53,8 @@ impl InputSchema {
         names.filter(|name| !self.defaults.iter().any(|(known, _)| known == name))
     }
 
-    /// Checks arguments, and fills in the defaults of the schema for those that are not there.
+    /// Checks arguments, and fills in the defaults of the schema for those that are not there. Integers among them are written
+    /// as such: `3` for `3.0`.
     ///
     /// # Errors
     ///
@@ -68,7 +69,8 @@ impl InputSchema {
         let value = arguments.into_value();
         let violations = self.schema.violations(&value, Self::MOST_VIOLATIONS);
         if violations.is_empty() {
-            let Value::Object(map) = value else { unreachable!("arguments are an object") };
+            let Value::Object(mut map) = value else { unreachable!("arguments are an object") };
+            integers::write_plainly(self.document(), &mut map);
             return Ok(Arguments::from(map).with_answers(answers));
         }
         let told = violations.iter().map(|violation| match violation.path.as_str() {

@@ -15,12 +15,14 @@ mod ask;
 mod call;
 mod completion;
 mod input;
+mod integers;
 mod job;
 pub mod location;
 mod log;
 mod name;
 mod outward;
 mod path;
+mod query;
 mod request;
 mod resource;
 mod scope;
@@ -52,6 +54,7 @@ pub use log::{LogLevel, LogLine};
 pub use name::{UpstreamName, UpstreamNameError};
 pub use outward::leads_out;
 pub use path::{PathError, PathTemplate};
+pub use query::QueryTemplate;
 pub use request::{
     BodyTemplate, CommandRequest, CommandTemplate, Effect, HttpRequest, HttpTemplate, JsonTemplate,
     RequestError, RequestTemplate, ToolRequest, ToolTemplate, Under, UpstreamRequest, ValueTemplate,

@@ -21,7 +21,7 @@ pub struct PathTemplate {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     Fixed(String),
     Argument(String),
 }
@@ -59,22 +59,12 @@ impl PathTemplate {
         if !text.starts_with('/') {
             return Err(PathError::Start(text.to_owned()));
         }
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while let Some(open) = rest.find(['{', '}']) {
-            let close = rest[open..].find('}').map(|close| open + close);
-            let (Some(close), true) = (close, rest[open..].starts_with('{')) else {
-                return Err(PathError::Brace(text.to_owned()));
-            };
-            push_fixed(&mut parts, &rest[..open])?;
-            let name = &rest[open + 1..close];
-            if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-                return Err(PathError::Name(name.to_owned()));
+        let parts = parts(text)?;
+        for part in &parts {
+            if let Part::Fixed(text) = part {
+                check_characters(text)?;
             }
-            parts.push(Part::Argument(name.to_owned()));
-            rest = &rest[close + 1..];
         }
-        push_fixed(&mut parts, rest)?;
         if let Some(dots) = text.split('/').find(|segment| matches!(*segment, "." | "..")) {
             return Err(PathError::Dots(dots.to_owned()));
         }
@@ -123,17 +113,36 @@ impl PathTemplate {
     }
 }
 
-fn push_fixed(parts: &mut Vec<Part>, text: &str) -> Result<(), PathError> {
-    if let Some(wrong) = text
-        .chars()
-        .find(|c| !c.is_ascii_graphic() || matches!(c, '?' | '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '|'))
-    {
-        return Err(PathError::Character(wrong));
+/// A text with arguments in it, taken apart.
+pub(super) fn parts(text: &str) -> Result<Vec<Part>, PathError> {
+    let mut parts = Vec::new();
+    let fixed = |parts: &mut Vec<Part>, text: &str| {
+        if !text.is_empty() {
+            parts.push(Part::Fixed(text.to_owned()));
+        }
+    };
+    let mut rest = text;
+    while let Some(open) = rest.find(['{', '}']) {
+        let close = rest[open..].find('}').map(|close| open + close);
+        let (Some(close), true) = (close, rest[open..].starts_with('{')) else {
+            return Err(PathError::Brace(text.to_owned()));
+        };
+        fixed(&mut parts, &rest[..open]);
+        let name = &rest[open + 1..close];
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            return Err(PathError::Name(name.to_owned()));
+        }
+        parts.push(Part::Argument(name.to_owned()));
+        rest = &rest[close + 1..];
     }
-    if !text.is_empty() {
-        parts.push(Part::Fixed(text.to_owned()));
-    }
-    Ok(())
+    fixed(&mut parts, rest);
+    Ok(parts)
+}
+
+fn check_characters(text: &str) -> Result<(), PathError> {
+    let wrong =
+        |c: &char| !c.is_ascii_graphic() || matches!(c, '?' | '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '|');
+    text.chars().find(wrong).map_or(Ok(()), |wrong| Err(PathError::Character(wrong)))
 }
 
 /// The text of a scalar argument.

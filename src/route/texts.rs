@@ -154,7 +154,7 @@ fn is_written(value: &Value, text: &str) -> bool {
 }
 
 /// What `#/…` points to in a document.
-fn local<'a>(root: &'a Map<String, Value>, pointer: &str) -> Option<&'a Value> {
+pub(super) fn local<'a>(root: &'a Map<String, Value>, pointer: &str) -> Option<&'a Value> {
     let (first, rest) = match pointer.strip_prefix("#/")?.split_once('/') {
         Some((first, rest)) => (first, format!("/{rest}")),
         None => (pointer.strip_prefix("#/")?, String::new()),

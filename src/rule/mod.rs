@@ -48,6 +48,7 @@ mod verdict;
 
 pub use content::{BLOCK_LIMIT, BlockTemplate, BodyTemplate, ContentTemplate, Payload, is_moment};
 pub use convert::Booleans;
+pub(crate) use convert::without_exponent;
 pub use decode::{Charset, CharsetError};
 pub use exit::ExitPattern;
 pub use failure::{CodeTemplate, ErrorRule};

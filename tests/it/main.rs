@@ -35,6 +35,7 @@ mod policies;
 mod problems;
 mod reload;
 mod replies;
+mod requests;
 mod rest;
 #[cfg(unix)]
 mod secrets;

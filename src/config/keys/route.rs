@@ -174,7 +174,11 @@ pub(in crate::config) static REQUEST: Keys = Keys {
     id: "request",
     list: &[
         key("upstream", Text, "Who is asked; may be left out when there is one upstream."),
-        key("method", Text, "The HTTP method. Default `GET`, or `POST` with a body."),
+        key(
+            "method",
+            Text,
+            "The HTTP method, such as `GET` or `PROPFIND`. Default `GET`, or `POST` with a body.",
+        ),
         key("path", Text, "The path, with arguments as `{name}`; may end in `?name={argument}`."),
         key("query", Map(&QUERY_VALUE), "Parameters of the query: a template each, or a list of them."),
         key("headers", Map(&Scalar), "Headers: a template each."),

@@ -122,7 +122,7 @@ impl Reader<'_, '_> {
         }
         let (path, query) = self.target(node, if path.is_empty() { "/" } else { path })?;
         let mut template = HttpTemplate::new(method?, path);
-        template.query = query;
+        template.path_query = query;
         Some(Compiled { upstream: upstream?, template: RequestTemplate::Http(template) })
     }
 
@@ -153,7 +153,7 @@ impl Reader<'_, '_> {
             let text = section::text_of(report, node, "`path`")?;
             self.target(node, text)
         });
-        let more = self.values(section.map("query"));
+        let query = self.values(section.map("query"));
         let headers = self.headers(section.map("headers"));
         let body = section.section("body", &BODY).map(|body| self.body(&body));
         let method = match section.text_node("method") {
@@ -166,10 +166,9 @@ impl Reader<'_, '_> {
             report.error(place, message, "write `method: POST`, or send the values in `query`");
             return None;
         }
-        let (path, mut query) = target?;
-        query.extend(more?);
+        let (path, path_query) = target?;
         let mut template = HttpTemplate::new(method, path);
-        (template.query, template.headers) = (query, headers?);
+        (template.path_query, template.query, template.headers) = (path_query, query?, headers?);
         template.body = match body {
             Some(body) => Some(body?),
             None => None,
@@ -243,7 +242,28 @@ fn method_of(report: &Report<'_>, span: Span, text: &str) -> Option<Method> {
     if METHODS.contains(&text) {
         return text.parse().ok();
     }
-    let help = suggest::help(text, "known methods", METHODS);
-    report.error(span, format!("unknown method `{text}`"), help);
-    None
+    let usual = suggest::nearest(text, METHODS);
+    if let Some(usual) = usual.filter(|usual| usual.eq_ignore_ascii_case(text)) {
+        // A token all the same, but none that anybody has registered (RFC 9110, section 9.1).
+        report.error(
+            span,
+            format!("methods are written in capitals, found `{text}`"),
+            format!("write `{usual}`"),
+        );
+        return None;
+    }
+    let Ok(method) = text.parse::<Method>() else {
+        let help = "write `GET`, `POST`, or another word of letters, digits and `-`, such as `PROPFIND`";
+        report.error(span, format!("`{text}` is no HTTP method"), help);
+        return None;
+    };
+    if method == Method::CONNECT {
+        report.error(span, "`CONNECT` asks for a tunnel, which no tool can use", "write another method");
+        return None;
+    }
+    if let Some(usual) = usual {
+        let message = format!("`{text}` is sent as it is, and looks like `{usual}`");
+        report.warning(span, message, format!("write `{usual}` if that was meant"));
+    }
+    Some(method)
 }

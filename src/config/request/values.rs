@@ -1,7 +1,6 @@
 //! The values of a request: a path with arguments, parameters, headers, a body.
 
 use http::HeaderName;
-use percent_encoding::percent_decode_str;
 
 use super::{NAMES, Reader};
 use crate::{
@@ -11,77 +10,33 @@ use crate::{
         section::Section,
         upstreams::{header_name, scalar},
     },
-    route::{BodyTemplate, JsonTemplate, PathTemplate, ValueTemplate},
+    route::{BodyTemplate, JsonTemplate, PathError, PathTemplate, QueryTemplate, ValueTemplate},
     rule::Template,
 };
 
 impl Reader<'_, '_> {
     /// A path with arguments, and the query after its `?`.
-    pub(super) fn target(
-        &mut self,
-        node: &Node,
-        text: &str,
-    ) -> Option<(PathTemplate, Vec<(String, ValueTemplate)>)> {
+    pub(super) fn target(&mut self, node: &Node, text: &str) -> Option<(PathTemplate, QueryTemplate)> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
-        let path = self.path(node, path, "write `/forecast/{city}`")?;
-        let mut parameters = Vec::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let decode =
-                |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
-            match pair.split_once('=') {
-                None => parameters.push((decode(pair), ValueTemplate::NameOnly)),
-                Some((name, value)) => {
-                    parameters.push((decode(name), self.query_value(node, &decode(value))?))
-                }
-            }
-        }
-        Some((path, parameters))
-    }
-
-    /// A path, whose arguments are asked for.
-    fn path(&mut self, node: &Node, text: &str, help: &str) -> Option<PathTemplate> {
-        let path = match PathTemplate::parse(text) {
-            Ok(path) => path,
-            Err(error) => {
-                self.report.error(node.span, error.to_string(), help);
-                return None;
-            }
-        };
-        for name in path.arguments() {
-            self.asked.add(name, false, language::words_in(self.report, node.span, name));
-        }
-        Some(path)
-    }
-
-    /// The value of a parameter in a line: a text with `{argument}` in it.
-    fn query_value(&mut self, node: &Node, value: &str) -> Option<ValueTemplate> {
-        if value.contains("{{") {
+        let path = PathTemplate::parse(path);
+        let path = self.parsed(node, path, "write `/forecast/{city}`")?;
+        if query.contains("{{") {
             let help =
                 "in a line an argument is written `{name}`; templates go into the map form, under `query`";
             self.report.error(node.span, "a request in a line takes no templates", help);
             return None;
         }
-        let plain = value.replace(|c: char| c != '{' && c != '}' && !is_name(c), "-");
-        self.path(node, &format!("/{plain}"), "write `?units={units}`")?;
-        if let Some(name) = value
-            .strip_prefix('{')
-            .and_then(|rest| rest.strip_suffix('}'))
-            .filter(|name| name.chars().all(is_name))
-        {
-            return Some(ValueTemplate::Argument(name.to_owned()));
+        let query = QueryTemplate::parse(query);
+        let query = self.parsed(node, query, "write `?units={units}`")?;
+        for name in path.arguments().chain(query.arguments()) {
+            self.asked.add(name, false, language::words_in(self.report, node.span, name));
         }
-        let jinja = value.replace('{', "{{ args.").replace('}', " }}");
-        match Template::compile(&jinja) {
-            Ok(template) => Some(ValueTemplate::Text(template)),
-            Err(error) => {
-                self.report.error(
-                    node.span,
-                    format!("the query can't be read: {error}"),
-                    "use the map form, with `query`",
-                );
-                None
-            }
-        }
+        Some((path, query))
+    }
+
+    /// What was read of a line, or a problem.
+    fn parsed<T>(&self, node: &Node, parsed: Result<T, PathError>, help: &str) -> Option<T> {
+        parsed.map_err(|error| self.report.error(node.span, error.to_string(), help)).ok()
     }
 
     pub(super) fn values(&mut self, entries: Option<&[Entry]>) -> Option<Vec<(String, ValueTemplate)>> {

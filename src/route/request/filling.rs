@@ -32,11 +32,6 @@ impl<'a> Filling<'a> {
     pub(super) fn encoded(&mut self, parameters: &[(String, ValueTemplate)]) -> Result<String, RequestError> {
         let mut encoded = String::new();
         for (name, value) in parameters {
-            if matches!(value, ValueTemplate::NameOnly) {
-                encoded.push_str(if encoded.is_empty() { "" } else { "&" });
-                encoded.extend(utf8_percent_encode(name, ESCAPED));
-                continue;
-            }
             for text in self.values(value)? {
                 if !encoded.is_empty() {
                     encoded.push('&');
@@ -51,7 +46,6 @@ impl<'a> Filling<'a> {
 
     fn values(&mut self, value: &ValueTemplate) -> Result<Vec<String>, RequestError> {
         match value {
-            ValueTemplate::NameOnly => Ok(Vec::new()),
             ValueTemplate::Argument(name) => match self.arguments.get(name) {
                 None | Some(Value::Null) => Ok(Vec::new()),
                 Some(Value::Array(items)) => {

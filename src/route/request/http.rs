@@ -11,7 +11,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery
 use serde_json::{Map, Value};
 
 use super::{RequestError, filling::Filling};
-use crate::{route::path::PathTemplate, rule::Template, tool::Arguments};
+use crate::{
+    route::{path::PathTemplate, query::QueryTemplate},
+    rule::Template,
+    tool::Arguments,
+};
 
 /// How an HTTP request is made of a call's arguments.
 #[derive(Debug)]
@@ -20,7 +24,9 @@ pub struct HttpTemplate {
     pub method: Method,
     /// The path under the upstream's address.
     pub path: PathTemplate,
-    /// Query parameters, in order.
+    /// The query that is written behind the path.
+    pub path_query: QueryTemplate,
+    /// Query parameters that follow it, in order.
     pub query: Vec<(String, ValueTemplate)>,
     /// Headers.
     pub headers: Vec<(HeaderName, Template)>,
@@ -37,8 +43,6 @@ pub enum ValueTemplate {
     Argument(String),
     /// A rendered text; an empty one leaves the parameter out.
     Text(Template),
-    /// Nothing: the parameter is its name alone, as in `?auto`.
-    NameOnly,
 }
 
 /// The body of a request.
@@ -125,7 +129,15 @@ impl HttpTemplate {
 
     /// A request without query, headers or body.
     pub fn new(method: Method, path: PathTemplate) -> Self {
-        Self { method, path, query: Vec::new(), headers: Vec::new(), forwarded: Vec::new(), body: None }
+        Self {
+            method,
+            path,
+            path_query: QueryTemplate::default(),
+            query: Vec::new(),
+            headers: Vec::new(),
+            forwarded: Vec::new(),
+            body: None,
+        }
     }
 
     /// Makes the request of a call; `caller` are the headers that the client sent.
@@ -166,10 +178,12 @@ impl HttpTemplate {
 
     fn target(&self, filling: &mut Filling<'_>) -> Result<PathAndQuery, RequestError> {
         let mut target = self.path.fill(filling.arguments).map_err(RequestError)?;
-        let query = filling.encoded(&self.query)?;
-        if !query.is_empty() {
-            target.push('?');
-            target.push_str(&query);
+        let written = self.path_query.fill(filling.arguments).map_err(RequestError)?;
+        for (nth, query) in
+            [written, filling.encoded(&self.query)?].iter().filter(|query| !query.is_empty()).enumerate()
+        {
+            target.push(if nth == 0 { '?' } else { '&' });
+            target.push_str(query);
         }
         if target.len() > Self::TARGET_LIMIT_BYTES {
             let limit = Self::TARGET_LIMIT_BYTES;
@@ -271,15 +285,17 @@ mod tests {
             ("units".into(), ValueTemplate::Text(text("{{ args.units | default('metric') }}"))),
             ("tag".into(), ValueTemplate::Argument("tags".into())),
             ("none".into(), ValueTemplate::Argument("none".into())),
-            ("auto".into(), ValueTemplate::NameOnly),
         ];
         let request =
             build(&template, json!({"city": "Oslo", "units": "a&b=c", "tags": ["x y", 2]})).unwrap();
-        assert_eq!(request.path_and_query.as_str(), "/v1/Oslo?units=a%26b%3Dc&tag=x%20y&tag=2&auto");
+        assert_eq!(request.path_and_query.as_str(), "/v1/Oslo?units=a%26b%3Dc&tag=x%20y&tag=2");
         assert_eq!(
             build(&template, json!({"city": "Oslo"})).unwrap().path_and_query.as_str(),
-            "/v1/Oslo?units=metric&auto"
+            "/v1/Oslo?units=metric"
         );
+        template.path_query = QueryTemplate::parse("auto;tag={tags}").unwrap();
+        let request = build(&template, json!({"city": "Oslo", "tags": ["x"]})).unwrap();
+        assert_eq!(request.path_and_query.as_str(), "/v1/Oslo?auto;tag=x&units=metric&tag=x");
     }
 
     #[test]

@@ -1,0 +1,201 @@
+//! The query of a request in one line, which is sent as it was written.
+
+use percent_encoding::{AsciiSet, utf8_percent_encode};
+use serde_json::Value;
+
+use super::path::{ESCAPED, Part, PathError, parts, scalar};
+use crate::tool::Arguments;
+
+/// Everything but what a query may have as it is: unreserved characters, sub-delimiters, `:`, `@`, `/` and `?` (RFC 3986,
+/// section 3.4), and the `%` of what is encoded already.
+const UNWRITTEN: &AsciiSet = &ESCAPED
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'/')
+    .remove(b'?')
+    .remove(b'%');
+
+/// The same where a `%` encodes nothing, and so is the character.
+const UNWRITTEN_OR_PERCENT: &AsciiSet = &UNWRITTEN.add(b'%');
+
+/// A query such as `p={repository};a=summary`, with named places for arguments.
+///
+/// What is written goes out byte for byte: servers tell `;` from `%3B`, and a text in another charset than UTF-8 is only there
+/// percent-encoded. Characters that no query may have are encoded. An argument is encoded as a whole, so it stays in its
+/// parameter.
+#[derive(Debug, Default)]
+pub struct QueryTemplate {
+    parameters: Vec<Parameter>,
+}
+
+/// A part between two `&` or `;`.
+#[derive(Debug)]
+struct Parameter {
+    /// What stands before it, when something else does.
+    separator: char,
+    /// What stands before its value, `=` included.
+    name: String,
+    value: Vec<Part>,
+}
+
+impl QueryTemplate {
+    /// Reads what stands behind the `?`.
+    ///
+    /// # Errors
+    ///
+    /// [`PathError::Brace`] or [`PathError::Name`].
+    pub fn parse(text: &str) -> Result<Self, PathError> {
+        let mut parameters = Vec::new();
+        let mut separator = '&';
+        for with_end in text.split_inclusive(['&', ';']) {
+            let parameter = with_end.trim_end_matches(['&', ';']);
+            let before = separator;
+            separator = if with_end.ends_with(';') { ';' } else { '&' };
+            if parameter.is_empty() {
+                continue;
+            }
+            let value_starts = parameter.find('=').map_or(0, |equals| equals + 1);
+            let value_starts = if parameter[..value_starts].contains('{') { 0 } else { value_starts };
+            let (name, value) = parameter.split_at(value_starts);
+            let mut value = parts(value)?;
+            for part in &mut value {
+                if let Part::Fixed(text) = part {
+                    *text = written(text);
+                }
+            }
+            parameters.push(Parameter { separator: before, name: written(name), value });
+        }
+        Ok(Self { parameters })
+    }
+
+    /// The names of the arguments, in order.
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
+        self.parameters.iter().flat_map(|parameter| &parameter.value).filter_map(|part| match part {
+            Part::Argument(name) => Some(name.as_str()),
+            Part::Fixed(_) => None,
+        })
+    }
+
+    /// Puts arguments into their places. A parameter whose value is one argument and nothing else is left out where the argument
+    /// is not there, and repeated for each item of a list.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the model, when an argument is missing or no scalar.
+    pub(super) fn fill(&self, arguments: &Arguments) -> Result<String, String> {
+        let mut query = String::new();
+        for Parameter { separator, name, value } in &self.parameters {
+            let values = match value.as_slice() {
+                [Part::Argument(argument)] => match arguments.get(argument) {
+                    None | Some(Value::Null) => Vec::new(),
+                    Some(Value::Array(items)) => {
+                        items.iter().map(|item| encoded(argument, Some(item))).collect::<Result<_, _>>()?
+                    }
+                    one => vec![encoded(argument, one)?],
+                },
+                parts => {
+                    let part = |part: &Part| match part {
+                        Part::Fixed(text) => Ok(text.clone()),
+                        Part::Argument(name) => encoded(name, arguments.get(name)),
+                    };
+                    vec![parts.iter().map(part).collect::<Result<String, _>>()?]
+                }
+            };
+            for value in values {
+                if !query.is_empty() {
+                    query.push(*separator);
+                }
+                query.push_str(name);
+                query.push_str(&value);
+            }
+        }
+        Ok(query)
+    }
+}
+
+fn encoded(name: &str, value: Option<&Value>) -> Result<String, String> {
+    Ok(utf8_percent_encode(&scalar(name, value)?, ESCAPED).to_string())
+}
+
+/// A text as it is, but for what a query can't have.
+fn written(text: &str) -> String {
+    let is_hex = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
+    let is_encoded = text.match_indices('%').all(|(at, _)| is_hex(at + 1) && is_hex(at + 2));
+    utf8_percent_encode(text, if is_encoded { UNWRITTEN } else { UNWRITTEN_OR_PERCENT }).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(template: &str, arguments: Value, expected: Result<&str, &str>) {
+        let template = QueryTemplate::parse(template).unwrap();
+        let filled = template.fill(&Arguments::from(arguments.as_object().unwrap().clone()));
+        match (filled, expected) {
+            (Ok(query), Ok(expected)) => assert_eq!(query, expected),
+            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_written_goes_out_as_it_is() {
+        for query in [
+            "auto",
+            "p=a.git;a=summary",
+            "a=!$'()*,;:@/?~-._",
+            "a=x+y%20z",
+            "name=caf%e9",
+            "a==b",
+            "=x",
+            "empty=",
+            "a%5B%5D=1",
+        ] {
+            check(query, json!({}), Ok(query));
+        }
+    }
+
+    #[test]
+    fn what_a_query_can_not_have_is_encoded() {
+        check("a=b c|d\"e", json!({}), Ok("a=b%20c%7Cd%22e"));
+        check("a[]=é", json!({}), Ok("a%5B%5D=%C3%A9"));
+        check("a=50%&b=5%2", json!({}), Ok("a=50%25&b=5%252"));
+        check("a=x#y", json!({}), Ok("a=x%23y"));
+    }
+
+    #[test]
+    fn an_argument_stays_in_its_parameter() {
+        check("p={p};a=log", json!({ "p": "a;b&c=d+e" }), Ok("p=a%3Bb%26c%3Dd%2Be;a=log"));
+        check("n={n}&x={a}-{b}", json!({ "n": 5, "a": true, "b": "/" }), Ok("n=5&x=true-%2F"));
+        check("{flag}", json!({ "flag": "a b" }), Ok("a%20b"));
+        check("x={a}-{b}", json!({ "a": 1 }), Err("`b` is required"));
+        check("x=a{a}", json!({ "a": [1] }), Err("found an array"));
+    }
+
+    #[test]
+    fn a_parameter_of_one_argument_is_left_out_or_repeated() {
+        check("a={a};b={b}&c={c}", json!({ "c": "1" }), Ok("c=1"));
+        check("a={a};b={b}&c={c}", json!({ "a": "", "b": null, "c": [1, "x y"] }), Ok("a=&c=1&c=x%20y"));
+    }
+
+    #[test]
+    fn braces_have_their_other_half_and_names() {
+        for text in ["a={", "a=}", "a={b", "a={}", "a={b c}", "a={b{c}}"] {
+            assert!(QueryTemplate::parse(text).is_err(), "{text:?}");
+        }
+    }
+}

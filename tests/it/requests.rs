@@ -1,0 +1,67 @@
+//! Requests as an operator writes them, and as they arrive at the upstream.
+
+use glossator::config::{self, Sources};
+
+use crate::support::{Loaded, Scripted, reply};
+
+/// The first line of the request that a route makes, for these arguments.
+async fn requested(route: &str, arguments: &str) -> String {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let text = format!(
+        "upstreams: {{ old: http://{} }}\nroutes: {{ a: {{ description: A., {route} }} }}",
+        upstream.address
+    );
+    let loaded =
+        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
+    let served = Loaded::start(&loaded).await;
+    let json = ["Content-Type: application/json"];
+    let response = served.connect().await.ask("POST /tools/a", &json, arguments).await;
+    assert_eq!(response.told(), "ok", "{route}: {}", response.text());
+    let line = upstream.state().asked[0].line().to_owned();
+    line.strip_suffix(" HTTP/1.1").unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_written_path_and_query_go_out_as_they_are() {
+    for (written, sent) in [
+        ("GET old/gitweb?p=a.git;a=summary", "GET /gitweb?p=a.git;a=summary"),
+        ("GET old/a;v=1/b,c(d)!$&'*+=:@~", "GET /a;v=1/b,c(d)!$&'*+=:@~"),
+        ("GET old/s?q=a+b,(c)!$'*:@/?&x=caf%e9", "GET /s?q=a+b,(c)!$'*:@/?&x=caf%e9"),
+        ("GET old/status?auto", "GET /status?auto"),
+        ("GET old/s?q=a|b", "GET /s?q=a%7Cb"),
+    ] {
+        let written = written.replace('\'', "''");
+        assert_eq!(requested(&format!("request: '{written}'"), "{}").await, sent);
+    }
+}
+
+#[tokio::test]
+async fn an_argument_stays_in_its_parameter_whatever_stands_between_parameters() {
+    let route = "request: 'GET old/gitweb?p={repo};a=log'";
+    let sent = requested(route, r#"{"repo":"a.git;a=blob&x=+"}"#).await;
+    assert_eq!(sent, "GET /gitweb?p=a.git%3Ba%3Dblob%26x%3D%2B;a=log");
+}
+
+#[tokio::test]
+async fn any_token_is_a_method() {
+    assert_eq!(requested("request: PROPFIND old/dav", "{}").await, "PROPFIND /dav");
+    assert_eq!(requested("request: { method: M-SEARCH, path: /x }", "{}").await, "M-SEARCH /x");
+}
+
+#[tokio::test]
+async fn an_integer_is_sent_as_one_however_the_client_writes_it() {
+    let input = "input: { properties: { n: { type: integer }, m: { type: number } }, required: [n] }";
+    let line = format!("{input}, request: 'GET old/rooms/{{n}}?n={{n}}&m={{m}}'");
+    assert_eq!(requested(&line, r#"{"n":3.0,"m":3.0}"#).await, "GET /rooms/3?n=3&m=3.0");
+    assert_eq!(requested(&line, r#"{"n":1e2}"#).await, "GET /rooms/100?n=100");
+    let template = r#"request: { path: /rooms, query: { n: "{{ args.n }}", of: "n{{ args.n }}" } }"#;
+    assert_eq!(requested(&format!("{input}, {template}"), r#"{"n":1.0e1}"#).await, "GET /rooms?n=10&of=n10");
+}
+
+#[tokio::test]
+async fn an_argument_that_is_an_empty_text_is_sent_and_an_empty_template_is_not() {
+    let input = "input: { properties: { q: { type: string }, r: { type: string } } }";
+    let query = r#"query: { q: "{{ args.q }}", r: "{{ args.r }}", s: "{{ args.q or '' }}" }"#;
+    let route = format!("{input}, request: {{ path: /s, {query} }}");
+    assert_eq!(requested(&route, r#"{"q":""}"#).await, "GET /s?q=");
+}
