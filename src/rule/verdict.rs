@@ -5,6 +5,7 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::{
+    extract::message_of_page,
     insides::{looks_internal, redacted},
     reading::Reading,
     rules::Translator,
@@ -100,7 +101,7 @@ fn sentence_for(reading: &Reading<'_>, status: StatusCode) -> String {
     format!("The upstream failed with status {status}. Other arguments will hardly help; try again {when}.")
 }
 
-/// The message and code of a 4xx, from where APIs put them, or the text.
+/// The message and code of a 4xx, from where APIs put them, or the text; of a page its heading and first paragraph.
 ///
 /// Nothing longer than can be shown is looked through.
 fn message_of(reading: &Reading<'_>, translator: &Translator) -> (Option<String>, Option<Value>) {
@@ -119,10 +120,30 @@ fn message_of(reading: &Reading<'_>, translator: &Translator) -> (Option<String>
         };
     }
     let media_type = reading.reply().media_type().unwrap_or_default();
-    if !media_type.is_empty() && !media_type.starts_with("text/") || media_type == "text/html" {
+    let text = reading.lossy_text();
+    if is_page(&media_type, &text) {
+        let page = translator.redaction.beginning(&text, PAGE_LIMIT_BYTES);
+        let message = message_of_page(&page, reading.reply().status);
+        return (message.and_then(|message| safe_text(&begun(&message))), None);
+    }
+    if !media_type.is_empty() && !media_type.starts_with("text/") {
         return (None, None);
     }
-    (safe_text(&begun(&reading.lossy_text())), None)
+    (safe_text(&begun(&text)), None)
+}
+
+/// How much of an error page is looked through: what it says stands near its beginning, behind its styles.
+const PAGE_LIMIT_BYTES: usize = 16 << 10;
+
+fn is_page(media_type: &str, text: &str) -> bool {
+    let begins = |tag: &str| {
+        text.trim_start().get(..tag.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(tag))
+    };
+    match media_type {
+        "text/html" | "application/xhtml+xml" => true,
+        "" | "text/plain" => begins("<!doctype html") || begins("<html"),
+        _ => false,
+    }
 }
 
 /// Looks where APIs put their messages; RFC 9457 has `detail` and `title`.

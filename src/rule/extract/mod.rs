@@ -23,6 +23,7 @@ mod xml;
 use bytestring::ByteString;
 use serde_json::Value;
 
+pub(super) use self::html::message_of as message_of_page;
 pub(crate) use self::mcp::{Answered, Verdict};
 pub use self::{
     binary::{Binary, BinaryKind},

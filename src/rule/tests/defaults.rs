@@ -59,9 +59,11 @@ fn the_message_of_a_4xx_is_found_where_apis_put_it() {
         ),
         ("text/plain", "no such city\n", "no such city"),
         ("", "no such city", "no such city"),
+        ("text/html", "<h1>no such city</h1>", "no such city"),
+        ("text/plain", "<!DOCTYPE html>\n<title>404</title><p>no such city", "no such city"),
         (
             "text/html",
-            "<h1>no such city</h1>",
+            "<h1>404 Not Found</h1>",
             "The upstream refused the request with status 404 Not Found and did not say why.",
         ),
         (

@@ -2,6 +2,7 @@
 
 mod attributes;
 mod grid;
+mod message;
 mod selector;
 mod table;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::collections::HashSet;
 use scraper::{Element, ElementRef, Html as Page};
 use serde_json::{Map, Value};
 
+pub(in crate::rule) use self::message::message_of;
 pub use self::selector::{CssError, CssSelector};
 use self::{tree::NodeId, work::Work};
 use super::{Finds, RECORD_LIMIT};
