@@ -111,7 +111,9 @@ fn encoding_of(
     if let Some(label) = reply.charset() {
         return match Encoding::for_label(label.as_bytes()) {
             Some(encoding) => Ok((encoding, 0, "Content-Type")),
-            None => Err("expected a charset in `Content-Type`, found a name that is none".to_owned()),
+            None => Err("expected a charset in `Content-Type`, found a name that is none; a rule can name it with `charset`, \
+                  such as `charset: utf-8`"
+                .to_owned()),
         };
     }
     match declared(reply.media_type().as_deref(), body)? {
