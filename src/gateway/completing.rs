@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::{CallOf, Snapshot, worker_pool::WorkError};
 use crate::{
@@ -46,7 +46,9 @@ impl Snapshot {
                     Ok(values) => Suggestions::of(values, value, asked.chosen),
                     Err(reason) => {
                         let route = &asked.call.route;
-                        warn!(argument, %route, reason = %Foreign(&reason), "no values for a completion");
+                        // It may quote what was typed, or the upstream.
+                        warn!(argument, %route, "no values for a completion");
+                        debug!(argument, %route, reason = %Foreign(&reason), "no values for a completion");
                         Suggestions::default()
                     }
                 }

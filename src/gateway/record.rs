@@ -37,6 +37,8 @@ pub(super) struct Record<'a> {
     /// How many bytes came from there, in all.
     received_bytes: usize,
     upstream_status: Option<StatusCode>,
+    /// Of the last reply.
+    media_type: Option<String>,
     /// How the program ended that was asked.
     exit: Option<End>,
     /// How long ago the reply came, where it was kept since.
@@ -72,6 +74,7 @@ impl<'a> Record<'a> {
             waited: None,
             received_bytes: 0,
             upstream_status: None,
+            media_type: None,
             exit: None,
             age: None,
             outcome: None,
@@ -89,6 +92,7 @@ impl<'a> Record<'a> {
     pub(super) fn replied(&mut self, reply: &Reply, took: Duration, redaction: &Redaction) {
         self.waited = Some(self.waited.unwrap_or_default() + took);
         self.received_bytes += reply.body.len();
+        self.media_type = reply.media_type().map(|media_type| media_type.chars().take(100).collect());
         match &reply.exit {
             None => self.upstream_status = Some(reply.status),
             Some(exit) => self.exit = Some(exit.end),
@@ -99,15 +103,18 @@ impl<'a> Record<'a> {
         self.meters.upstream_replied(result_word(reply), took);
     }
 
-    /// What a program said of its failure is told here, because clients are not told it.
+    /// What a program said of its failure is told here at `debug`, because clients are not told it. It may repeat the
+    /// arguments that it was given, so other levels tell its length alone.
     fn program_ended(&self, exit: &Exit, redaction: &Redaction) {
         let (tool, request_id, upstream) = (self.tool, self.request_id, self.upstream);
         let stderr = exit.stderr_text();
-        let stderr = redaction.hide_long(&stderr);
-        let stderr = Quoted(stderr.trim_end());
         if !exit.end.is_success() {
-            warn!(%tool, %request_id, %upstream, exit = %exit.end, %stderr, "the program failed");
-        } else if !stderr.0.is_empty() {
+            let stderr_bytes = exit.stderr.len();
+            warn!(%tool, %request_id, %upstream, exit = %exit.end, stderr_bytes, "the program failed");
+        }
+        if tracing::enabled!(tracing::Level::DEBUG) && !stderr.trim().is_empty() {
+            let stderr = redaction.hide_long(&stderr);
+            let stderr = Quoted(stderr.trim_end());
             debug!(%tool, %request_id, %upstream, exit = %exit.end, %stderr, "the program wrote to standard error");
         }
     }
@@ -131,16 +138,19 @@ impl<'a> Record<'a> {
             self.meters.upstream_replied(error.as_word(), took);
         }
         let chain = Chain(error).to_string();
-        let chain = redaction.hide_long(&chain);
         warn!(
             tool = %self.tool,
             request_id = %self.request_id,
             upstream = %error.upstream(),
-            // A part of it may be what the upstream sent.
-            error = %Quoted(&chain),
+            error = %chain,
             "upstream gave no usable reply"
         );
-        self.reason = Some(chain.into_owned());
+        if let Some(words) = error.words().filter(|_| tracing::enabled!(tracing::Level::DEBUG)) {
+            let words = redaction.hide_long(words);
+            let (tool, request_id, upstream) = (self.tool, self.request_id, error.upstream());
+            debug!(%tool, %request_id, %upstream, words = %Quoted(&words), "the upstream's own words");
+        }
+        self.reason = Some(chain);
     }
 
     /// What the rule has to say about how it read the reply. When that failed, an operator must learn why without
@@ -148,14 +158,16 @@ impl<'a> Record<'a> {
     pub(super) fn notes(&mut self, notes: &[Note], outcome: Outcome) {
         for note in notes {
             let (tool, request_id) = (self.tool, self.request_id);
-            if outcome == Outcome::Error(Fault::Unreadable) && !note.is_body() {
-                warn!(%tool, %request_id, %note, "the reply could not be read");
+            if outcome == Outcome::Error(Fault::Unreadable) && !note.quotes() {
+                let (reply_bytes, media_type) = (self.received_bytes, self.media_type.as_deref());
+                warn!(%tool, %request_id, %note, media_type, reply_bytes, "the reply could not be read");
                 self.reason = Some(match self.reason.take() {
                     Some(before) => format!("{before}; {note}"),
                     None => note.to_string(),
                 });
             } else {
-                debug!(%tool, %request_id, %note, "note of the rule");
+                let note = note.to_string();
+                debug!(%tool, %request_id, note = %Quoted(&note), "note of the rule");
             }
         }
     }

@@ -24,7 +24,7 @@ use super::{
     reading::{ReadError, ReplyHead, read_of},
 };
 use crate::{
-    observe::Chain,
+    observe::{Chain, Foreign},
     policy::spread,
     route::{Route, UpstreamRequest},
     shared::Message,
@@ -246,7 +246,11 @@ impl Snapshot {
         let seen = looked.unwrap_or_else(|why| {
             // Once for a series of failures: the next one says the same.
             if !std::mem::replace(failing, true) {
-                warn!(route = %route.definition.name, uri, why, "a watched resource can't be looked at");
+                let (route_of, route) = (route, &route.definition.name);
+                warn!(%route, why = why.plain, "a watched resource can't be looked at");
+                let words = route_of.translator.redaction.hide_long(&why.words);
+                let (uri, words) = (Foreign(uri), Foreign(&words));
+                debug!(%route, %uri, %words, "a watched resource can't be looked at");
             }
             Seen::Nothing
         });
@@ -260,11 +264,13 @@ impl Snapshot {
         uri: &str,
         arguments: Map<String, Value>,
         known: Option<&Known>,
-    ) -> Result<Seen, String> {
+    ) -> Result<Seen, Unseen> {
         let due = Due::after(route.deadline);
-        let arguments = route.input.check(arguments.into())?;
+        let unfit =
+            |words: String| Unseen { plain: "its URI has no arguments of the route".to_owned(), words };
+        let arguments = route.input.check(arguments.into()).map_err(unfit)?;
         let request = route.request.build(&arguments, &HeaderMap::new());
-        let mut request = request.map_err(|error| error.to_string())?;
+        let mut request = request.map_err(|error| unfit(error.to_string()))?;
         let known = known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, route)));
         if let (Some(known), UpstreamRequest::Http(request)) = (known, &mut request)
             && request.method == Method::GET
@@ -275,13 +281,19 @@ impl Snapshot {
         let upstream =
             self.upstreams.get(&route.upstream).expect("a snapshot has the upstream of every route").clone();
         let ask = Ask::new(request, route.reply_limit_bytes, due, repeatable);
-        let reply = upstream.answer(&ask).await.map_err(|error| Chain(&error).to_string())?;
+        let reply = upstream.answer(&ask).await.map_err(|error| Unseen {
+            plain: Chain(&error).to_string(),
+            words: error.words().unwrap_or_default().to_owned(),
+        })?;
         if reply.status == StatusCode::NOT_MODIFIED && known.is_some() {
             return Ok(Seen::Same);
         }
         let head = ReplyHead::of(&reply);
         let translation = self.workers.translate(route, arguments, reply, due.at).await;
-        let translation = translation.map_err(|_| "its reply can't be translated".to_owned())?;
+        let translation = translation.map_err(|_| Unseen {
+            plain: "its reply can't be translated".to_owned(),
+            words: String::new(),
+        })?;
         match read_of(route, uri, &translation.result, Some(&head)) {
             Ok(read) => Ok(Seen::Is(Known {
                 fingerprint: fingerprint(&read.contents),
@@ -291,10 +303,18 @@ impl Snapshot {
             })),
             Err(ReadError::Missing(_)) => Ok(Seen::Is(Known::missing(Some(Arc::clone(route))))),
             Err(error @ (ReadError::Unknown | ReadError::Arguments(_) | ReadError::Failed(_))) => {
-                Err(error.to_string())
+                Err(Unseen { plain: "it can't be read".to_owned(), words: error.to_string() })
             }
         }
     }
+}
+
+/// Why a resource could not be looked at.
+struct Unseen {
+    /// Without a word of its URI or of the reply.
+    plain: String,
+    /// What may quote them, for a log at `debug`.
+    words: String,
 }
 
 impl Known {

@@ -5,7 +5,9 @@
 //! [`Foreign`] what other people wrote; [`Meters`] count, [`History`] keeps of that how the last hour went, and
 //! [`Failures`] the last calls that failed.
 //!
-//! Bodies and credentials are never logged.
+//! Values of requests and responses are logged at `debug` only: at most [`LOGGED_BYTES`] of each, after the route's
+//! redaction and without our secrets. At every other level a line says what kind of value it was, and how long.
+//! Credentials are never logged.
 
 pub mod log;
 
@@ -22,7 +24,7 @@ mod ticket;
 
 pub use chain::Chain;
 pub use failures::{Decided, FAILURES_LIMIT, Failure, Failures};
-pub use foreign::{Foreign, Quoted};
+pub use foreign::{Foreign, LOGGED_BYTES, Quoted};
 pub use history::{HISTORY_ROUTES_LIMIT, History, Past, SAMPLE_INTERVAL, SLOTS, Tally};
 pub use meters::{
     BOUNDS, CallEnd, Durations, Family, Kind, Labels, MeterSource, Meters, Reading, RouteMeters, Strange,

@@ -12,7 +12,7 @@ use super::{
     reading::Reading,
     template::{Budget, Template, TemplateError},
     trace::LONGEST_TRACED,
-    translation::Job,
+    translation::{Job, Note},
     verdict::{self, CODE_META_KEY, capped, marked},
 };
 use crate::tool::{Fault, JsonText, Structured, ToolResult};
@@ -103,8 +103,10 @@ impl Job<'_> {
             finding.trace(self.trace);
             value
                 .map_err(|why| {
+                    self.note(format!("the value of an error could not be read: {}", why.plain()));
+                    let why = why.to_string();
                     let why = self.translator.redaction.without_cut_quotes(&why);
-                    self.note(format!("the value of an error could not be read: {why}"));
+                    self.notes.push(Note::Quoting(format!("the value of an error could not be read: {why}")));
                 })
                 .ok()
         } else {
@@ -130,7 +132,7 @@ impl Job<'_> {
         let code = rule.code.as_ref().and_then(|code| match code.render(&names, &budget) {
             Ok(code) => code,
             Err(error) => {
-                self.note(format!("the template of `code` could not be filled in: {error}"));
+                self.note_template("code", &error);
                 None
             }
         });
@@ -157,7 +159,7 @@ impl Job<'_> {
                 None
             }
             Err(error) => {
-                self.note(format!("the template of `error` could not be filled in: {error}"));
+                self.note_template("error", &error);
                 None
             }
         }

@@ -10,13 +10,14 @@ use super::{
     reading::{Reading, by_media_type},
     trace::{LONGEST_TRACED, Trace},
     verdict::capped,
+    why::Why,
 };
 
 /// What a rule's extractor gives for one reply: made when the first part of the rule asks for it, and once.
 pub(super) struct Finding<'a> {
     extract: Option<&'a Extract>,
     reading: &'a Reading<'a>,
-    found: OnceCell<Result<Extracted, String>>,
+    found: OnceCell<Result<Extracted, Why>>,
     value: OnceCell<Value>,
 }
 
@@ -27,12 +28,12 @@ impl<'a> Finding<'a> {
     }
 
     /// What was found, or a sentence that says why nothing could be.
-    pub(super) fn found(&self) -> Result<&Extracted, String> {
+    pub(super) fn found(&self) -> Result<&Extracted, Why> {
         self.found.get_or_init(|| self.make()).as_ref().map_err(Clone::clone)
     }
 
     /// The same as a value in a tree.
-    pub(super) fn value(&self) -> Result<&Value, String> {
+    pub(super) fn value(&self) -> Result<&Value, Why> {
         let found = self.found()?;
         if let Extracted::Value(value) = found {
             return Ok(value);
@@ -45,13 +46,13 @@ impl<'a> Finding<'a> {
     }
 
     /// What was found, to keep, and the value where it was made already.
-    pub(super) fn take(mut self) -> Result<(Extracted, Option<Value>), String> {
+    pub(super) fn take(mut self) -> Result<(Extracted, Option<Value>), Why> {
         self.found()?;
         let found = self.found.take().unwrap_or(Ok(Extracted::Nothing))?;
         Ok((found, self.value.take()))
     }
 
-    fn make(&self) -> Result<Extracted, String> {
+    fn make(&self) -> Result<Extracted, Why> {
         let default;
         let extract = match self.extract {
             Some(extract) => extract,

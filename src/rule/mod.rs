@@ -45,6 +45,7 @@ mod rules;
 mod sample;
 mod translation;
 mod verdict;
+mod why;
 
 pub use content::{BLOCK_LIMIT, BlockTemplate, BodyTemplate, ContentTemplate, Payload, is_moment};
 pub use convert::Booleans;

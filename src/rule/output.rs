@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::convert;
+use super::{convert, why::Why};
 use crate::tool::{JsonText, Schema, SchemaDocument, SchemaError, Structured};
 
 /// What a route promises of its `structuredContent`.
@@ -110,7 +110,7 @@ impl OutputSchema {
     /// # Errors
     ///
     /// A sentence that names the field, what was expected and what was found.
-    pub(crate) fn enforce(&self, mut value: Value, source: Option<&JsonText>) -> Result<Structured, String> {
+    pub(crate) fn enforce(&self, mut value: Value, source: Option<&JsonText>) -> Result<Structured, Why> {
         let mut changed = source.is_none();
         if self.root == Root::Object && !value.is_object() {
             value = json!({ "result": value });
@@ -126,7 +126,8 @@ impl OutputSchema {
                     path => format!("`{path}` {}", violation.what),
                 })
                 .collect();
-            return Err(told.join("; "));
+            let plain: Vec<_> = violations.iter().map(|violation| violation.plain.as_str()).collect();
+            return Err(Why::new(told.join("; "), plain.join("; ")));
         }
         let json = match source {
             // What was checked is the tree; a text that says more is not what was checked.
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!(sent.value(Shapes::ObjectsOnly).to_string(), r#"{"result":[1,2]}"#);
         assert_eq!(sent.value(Shapes::Any).to_string(), "[1,2]");
         assert!(Schema::compile(&advertised).unwrap().admits(&sent.value(Shapes::ObjectsOnly)));
-        assert!(schema.enforce(json!("x"), None).unwrap_err().contains("must be an array"));
+        assert!(schema.enforce(json!("x"), None).unwrap_err().to_string().contains("must be an array"));
     }
 
     #[test]

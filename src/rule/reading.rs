@@ -13,6 +13,7 @@ use super::{
     rules::TranslationLimits,
     stop::Stop,
     translation::Facts,
+    why::Why,
 };
 use crate::{
     reply::Reply,
@@ -98,8 +99,9 @@ impl<'a> Reading<'a> {
         self.decoded().map(|decoded| &decoded.text)
     }
 
-    pub(crate) fn checked_json(&self) -> Result<JsonText, String> {
-        JsonText::check_text(self.shared_text()?).map_err(|error| error.to_string())
+    pub(crate) fn checked_json(&self) -> Result<JsonText, Why> {
+        // The parser names what it expected, and nothing that it found.
+        JsonText::check_text(self.shared_text()?).map_err(|error| Why::plainly(error.to_string()))
     }
 
     /// The reply read as JSON, whatever its media type says; `None` when it is not, or has too many values.
@@ -117,7 +119,7 @@ impl<'a> Reading<'a> {
     /// # Errors
     ///
     /// A sentence, when it has too many values.
-    pub(crate) fn tree_of(&self, json: &JsonText) -> Result<Value, String> {
+    pub(crate) fn tree_of(&self, json: &JsonText) -> Result<Value, Why> {
         self.admits(json).map(|()| json.parse())
     }
 
@@ -126,7 +128,7 @@ impl<'a> Reading<'a> {
     /// # Errors
     ///
     /// A sentence, when it has too many values.
-    pub(super) fn admits(&self, json: &JsonText) -> Result<(), String> {
+    pub(super) fn admits(&self, json: &JsonText) -> Result<(), Why> {
         json.has_at_most(self.most_values).map_err(|TooManyValues { most, line, column }| {
             self.refuse(format!(
                 "expected at most {most} values, which is the `value_limit`, found more at line {line}, column \
@@ -140,7 +142,7 @@ impl<'a> Reading<'a> {
     /// # Errors
     ///
     /// A sentence, when it is.
-    pub(crate) fn admits_tree(&self, tree: &Value, before: &mut usize) -> Result<(), String> {
+    pub(crate) fn admits_tree(&self, tree: &Value, before: &mut usize) -> Result<(), Why> {
         count(tree, self.most_values, before);
         if *before <= self.most_values {
             return Ok(());
@@ -149,9 +151,9 @@ impl<'a> Reading<'a> {
         Err(self.refuse(format!("expected at most {most} values, which is the `value_limit`, found more")))
     }
 
-    fn refuse(&self, why: String) -> String {
+    fn refuse(&self, why: String) -> Why {
         self.too_much.get_or_init(|| why.clone());
-        why
+        Why::plainly(why)
     }
 
     /// Why something that was asked for was not looked into: it has too many values.

@@ -16,8 +16,9 @@ use super::{
     template::Template,
     told::told,
     trace::{LONGEST_TRACED, content_words},
-    translation::Job,
+    translation::{Job, Note},
     verdict::{capped, marked},
+    why::Why,
 };
 use crate::reply::Reply;
 use crate::tool::{Block, Content, Fault, JsonText, Outcome, Structured, Text, ToolResult};
@@ -43,7 +44,7 @@ type Limited = (Option<Structured>, Option<Cut>, Option<ByteString>);
 /// Why a reply gives no success.
 pub(super) enum Failed {
     /// It is not what the rule was written for: a sentence.
-    Unreadable(String),
+    Unreadable(Why),
     /// It is longer than the rule allows, and can't be shortened: a sentence for the client.
     TooLong(String),
     /// A filter of the rule said that it is an error, with jq's `error(…)`.
@@ -52,15 +53,9 @@ pub(super) enum Failed {
     Asks(Box<Sample>),
 }
 
-impl From<String> for Failed {
-    fn from(why: String) -> Self {
-        Self::Unreadable(why)
-    }
-}
-
-impl From<&str> for Failed {
-    fn from(why: &str) -> Self {
-        Self::Unreadable(why.to_owned())
+impl<W: Into<Why>> From<W> for Failed {
+    fn from(why: W) -> Self {
+        Self::Unreadable(why.into())
     }
 }
 
@@ -85,13 +80,16 @@ impl Job<'_> {
             }
             Err(Failed::TooLong(why)) => {
                 self.trace.step(|| ("limit".into(), why.clone()));
-                self.note(why.clone());
+                self.note("the result is longer than the rule's limit, and can't be cut to it");
+                self.notes.push(Note::Quoting(why.clone()));
                 marked(ToolResult::error(Fault::Unreadable, why), reading.reply)
             }
             Err(Failed::Unreadable(why)) => {
+                self.note(format!("the reply could not be read: {}", why.plain()));
+                let why = why.to_string();
                 let why = self.translator.redaction.without_cut_quotes(&why);
                 self.trace.step(|| ("unreadable".into(), why.clone().into_owned()));
-                self.note(format!("the reply could not be read: {why}"));
+                self.notes.push(Note::Quoting(format!("the reply could not be read: {why}")));
                 self.note_body(reading);
                 self.unreadable(reading, &why)
             }
@@ -190,7 +188,8 @@ impl Job<'_> {
         let mut meta = None;
         if let Some((limit, cut)) = rule.limit.as_ref().zip(cut) {
             let note = cut.note(limit, reading.facts.args).unwrap_or_else(|(why, note)| {
-                self.note(why);
+                self.note("the template of `note` could not be filled in");
+                self.notes.push(Note::Quoting(why));
                 note
             });
             self.trace.step(|| ("limit".into(), note.clone()));
@@ -308,7 +307,8 @@ impl Job<'_> {
                     self.note_detail(&error);
                     match error.raised {
                         Some(raised) => Failed::Raised(raised),
-                        None => format!("`structured` {error}").into(),
+                        // It shows nothing of the value.
+                        None => Why::plainly(format!("`structured` {error}")).into(),
                     }
                 })?;
                 self.trace_filter(jq, &value);
@@ -319,7 +319,7 @@ impl Job<'_> {
             Some(output) => {
                 let structured = output
                     .enforce(value, source.as_ref())
-                    .map_err(|error| format!("the result does not meet the output schema: {error}"))?;
+                    .map_err(|why| why.under("the result does not meet the output schema"))?;
                 self.trace.step(|| {
                     (
                         "schema".into(),

@@ -18,6 +18,7 @@ use super::{
     sample::Sample,
     stop::Stop,
     success::SuccessRule,
+    template::TemplateError,
     trace::{Trace, held_words},
     verdict::{self, capped, marked},
 };
@@ -62,8 +63,10 @@ pub struct Translation {
 /// Something for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// Why the result is what it is.
+    /// Why the result is what it is, without a word of the reply or the arguments.
     Why(String),
+    /// The same, with words of theirs.
+    Quoting(String),
     /// The beginning of the reply, which may hold anything.
     Body(String),
     /// What a filter failed with, which may show all that it was given.
@@ -75,21 +78,22 @@ impl Note {
     fn without(self, redaction: &Redaction) -> Self {
         match self {
             Self::Why(text) => Self::Why(redaction.hide(&text).into_owned()),
+            Self::Quoting(text) => Self::Quoting(redaction.hide(&text).into_owned()),
             Self::Body(text) => Self::Body(redaction.hide(&text).into_owned()),
             Self::Filter(text) => Self::Filter(redaction.hide(&text).into_owned()),
         }
     }
 
-    /// Whether it shows the reply's own words, so that only a log of every detail may have it.
-    pub fn is_body(&self) -> bool {
-        matches!(self, Self::Body(_) | Self::Filter(_))
+    /// Whether words of the reply or of the arguments are in it, so that only a log at `debug` may have it.
+    pub fn quotes(&self) -> bool {
+        matches!(self, Self::Quoting(_) | Self::Body(_) | Self::Filter(_))
     }
 }
 
 impl fmt::Display for Note {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Why(text) => formatter.write_str(text),
+            Self::Why(text) | Self::Quoting(text) => formatter.write_str(text),
             Self::Body(text) => write!(formatter, "the reply begins {text:?}"),
             Self::Filter(text) => write!(formatter, "a filter failed: {text}"),
         }
@@ -242,6 +246,13 @@ impl Job<'_> {
         self.notes.push(Note::Why(text.into()));
     }
 
+    /// A template that gave no text. What it says of that may show what it was given.
+    pub(super) fn note_template(&mut self, key: &str, error: &TemplateError) {
+        let line = error.line.map(|line| format!(", in its line {line}")).unwrap_or_default();
+        self.note(format!("the template of `{key}` could not be filled in{line}"));
+        self.notes.push(Note::Quoting(format!("the template of `{key}` could not be filled in: {error}")));
+    }
+
     /// What a filter failed with; nothing where it raised the error itself, which the client is told.
     pub(super) fn note_detail(&mut self, error: &JqError) {
         // Of words that were cut, the end may be half of what the route keeps to itself.
@@ -253,7 +264,7 @@ impl Job<'_> {
 
     /// The beginning of a body that came as a surprise.
     pub(super) fn note_body(&mut self, reading: &Reading<'_>) {
-        const LONGEST_NOTED: usize = 300;
+        const LONGEST_NOTED: usize = 240;
         // Of data that can't be expanded nothing can be read.
         let Ok(body) = reading.body() else { return };
         let redaction = &self.translator.redaction;

@@ -13,7 +13,7 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout, timeout_at},
 };
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{
     config::{MetricsFile, TelemetryFile},
@@ -258,8 +258,9 @@ impl Collector {
                     self.answered();
                     if accepted.rejected > 0 {
                         let (signal, rejected) = (self.signal, accepted.rejected);
+                        warn!(signal, rejected, "the collector did not take all telemetry");
                         let reason = Foreign(&accepted.message);
-                        warn!(signal, rejected, %reason, "the collector did not take all telemetry");
+                        debug!(signal, rejected, %reason, "the collector's own words");
                     }
                     return Some(accepted.rejected);
                 }

@@ -23,6 +23,36 @@ impl Deref for Cause {
     }
 }
 
+/// Why an upstream gave no usable reply, where that is told in words that may be its own or the client's: only a log at
+/// `debug` shows them.
+#[derive(Debug, thiserror::Error)]
+#[error("{plain}")]
+pub(super) struct Withheld {
+    /// The same for everybody: types, lengths and fixed words.
+    plain: String,
+    words: String,
+}
+
+impl Withheld {
+    pub(super) fn new(plain: impl Into<String>, words: impl Into<String>) -> Self {
+        Self { plain: plain.into(), words: words.into() }
+    }
+
+    pub(super) fn words(&self) -> &str {
+        &self.words
+    }
+
+    /// Of JSON that is not of the form that was expected.
+    pub(super) fn of_json(error: &serde_json::Error) -> Self {
+        let plain = format!(
+            "its JSON is not of the form that was expected, at line {}, column {}",
+            error.line(),
+            error.column()
+        );
+        Self::new(plain, error.to_string())
+    }
+}
+
 /// By whom an upstream is asked too often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
@@ -265,6 +295,16 @@ impl UpstreamError {
         }
         let source = if kept { Kept { source: error.into() }.into() } else { error.into() };
         Self::CutOff { upstream, source }
+    }
+
+    /// The upstream's own words, where they are known: for a log at `debug`, after redaction.
+    pub fn words(&self) -> Option<&str> {
+        match self {
+            Self::NotCgi { source, .. } | Self::NotMcp { source, .. } => {
+                source.downcast_ref::<Withheld>().map(Withheld::words)
+            }
+            _ => None,
+        }
     }
 
     /// Whether it was sent over a connection that had served others before, and was closed without a word.

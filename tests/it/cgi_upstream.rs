@@ -142,18 +142,21 @@ async fn what_it_says_beside_its_answer_is_in_the_log() {
              server: {{ listen: '127.0.0.1:0' }}\ndefaults: {{ redact: ['\\d{{16}}'] }}\n\
              routes: {{ a: {{ description: x, request: GET a/ }}, b: {{ description: x, request: GET b/ }} }}\n"
         ),
-        &[],
+        &["--log-level", "debug"],
     )
     .await;
     let mut client = program.connect().await;
     assert_eq!(client.ask("POST /tools/a", &["X-Request-Id: mine"], "").await.status, 502);
     assert_eq!(client.ask("POST /tools/b", &["X-Request-Id: yours"], "").await.status, 200);
     let log = program.log().await;
-    let of = |id: &str| log.iter().find(|line| line["request_id"] == id && line["level"] == "WARN").unwrap();
-    let error = of("mine")["error"].as_str().unwrap();
-    assert!(
-        error.ends_with("ended with exit status 3; on standard error: no database, card [redacted]"),
-        "{error}"
-    );
-    assert_eq!((&of("yours")["exit"], &of("yours")["stderr"]), (&json!("4"), &json!("out of paper")));
+    let of = |id: &str, level: &str, key: &str| {
+        let mut lines = log.iter().filter(|line| line["request_id"] == id && line["level"] == level);
+        lines.find_map(|line| line[key].as_str().map(str::to_owned)).unwrap_or_else(|| panic!("{log:?}"))
+    };
+    let error = of("mine", "WARN", "error");
+    assert!(error.ends_with("ended with exit status 3; 34 bytes on standard error"), "{error}");
+    let words = of("mine", "DEBUG", "words");
+    assert!(words.starts_with("on standard error: no database, card [redacted]; "), "{words}");
+    let stderr = of("yours", "DEBUG", "stderr");
+    assert_eq!((of("yours", "WARN", "exit").as_str(), stderr.as_str()), ("4", "out of paper"));
 }

@@ -228,12 +228,13 @@ async fn a_program_that_does_not_read_is_no_failure() {
 }
 
 #[tokio::test]
-async fn the_log_has_what_clients_do_not_get() {
+async fn the_log_has_what_clients_do_not_get_for_whoever_asks_for_every_detail() {
     let text = one(
         &script("echo 'why it failed, card 4000123412341234' >&2; exit 7"),
         "request: 'RUN x', redact: ['\\d{16}']",
     );
-    let program = Program::start(&format!("{text}server: {{ listen: '127.0.0.1:0' }}\n"), &[]).await;
+    let text = format!("{text}server: {{ listen: '127.0.0.1:0' }}\n");
+    let program = Program::start(&text, &["--log-level", "debug"]).await;
     let response = program.connect().await.ask("POST /tools/t", &["X-Request-Id: mine"], "").await;
     assert_eq!(response.status, 502);
     let log = program.log().await;

@@ -4,7 +4,7 @@ use glossator::access::KeyHash;
 use serde_json::{Value, json};
 
 use crate::{
-    support::{Program, Scripted, reply},
+    support::{Client, Program, Scripted, reply},
     tokens::{ISSUER, Login, RESOURCE, claims},
 };
 
@@ -84,6 +84,108 @@ async fn what_a_rule_hides_from_clients_is_in_the_log_for_whoever_asks_for_every
         assert!(!response.text().contains("locked"), "{}", response.text());
         let log = program.log().await;
         assert_eq!(log.iter().any(|line| line.to_string().contains("orders is locked")), shown, "{log:?}");
+    }
+}
+
+/// What goes wrong with a reply, each in its own way, and what the log says of it at every level.
+const MISFITS: [(&str, &str, &str, &str); 7] = [
+    (
+        "field",
+        "reply: { extract: { pairs: {}, fields: { age: integer } } }",
+        "age: patient Ada",
+        "field `age` must be an integer; found text of 11 bytes",
+    ),
+    (
+        "other",
+        "reply: { extract: { pairs: {}, fields: { age: { type: integer, optional: true }, '*': integer } } }",
+        "patient Ada: x",
+        "another field, with a name of 11 bytes must be an integer; found text of 1 bytes",
+    ),
+    (
+        "json",
+        "reply: { extract: json }",
+        "patient Ada",
+        "json: expected JSON, found something else: expected value at line 1, column 1",
+    ),
+    (
+        "schema",
+        "output: { properties: { age: { type: integer } } }",
+        "{\"age\": \"patient Ada\"}",
+        "at `/properties/age/type` of the schema: must be an integer; found a string of 11 bytes",
+    ),
+    (
+        "member",
+        "output: { properties: { age: { type: integer } }, additionalProperties: false }",
+        "{\"patient Ada\": 1}",
+        "there is a member that the schema has no place for; found an object",
+    ),
+    ("filter", "reply: { structured: '.age + 1' }", "{\"age\": \"patient Ada\"}", "`structured` "),
+    (
+        "template",
+        "reply: { content: '{{ json.age | round }}' }",
+        "{\"age\": \"patient Ada\"}",
+        "it is not of the form that the rule expects",
+    ),
+];
+
+#[tokio::test]
+async fn values_of_requests_and_responses_are_in_the_log_at_debug_only_and_never_long() {
+    for level in ["info", "debug"] {
+        let mut upstreams = Vec::new();
+        let mut text = format!(
+            "server: {{ listen: '127.0.0.1:0' }}\nadmin: {{ listen: '127.0.0.1:0' }}\n\
+             log: {{ level: {level}, format: json }}\n\
+             defaults: {{ redact: ['\\d{{16}}'] }}\nupstreams:\n  \
+             shell: {{ command: [/bin/sh, -c, 'echo \"$1, card 4000123412341234\" >&2; exit 3', sh] }}\n"
+        );
+        let mut routes = String::from("routes:\n  shell: { request: 'RUN shell {name}' }\n");
+        for (name, rule, body, _) in MISFITS {
+            let media_type =
+                if body.starts_with('{') || name == "json" { "application/json" } else { "text/plain" };
+            let upstream = Scripted::answering(reply("200 OK", media_type, body)).await;
+            text += &format!("  {name}: 'http://{}'\n", upstream.address);
+            routes += &format!("  {name}: {{ request: GET {name}/x, {rule} }}\n");
+            upstreams.push(upstream);
+        }
+        let mut program = Program::start(&(text + &routes), &[]).await;
+        let long = format!("patient Ada{}", "x".repeat(2000));
+        let arguments = json!({ "name": long }).to_string();
+        let mut client = program.connect().await;
+        let headers = ["Content-Type: application/json", "X-Request-Id: shell"];
+        assert_eq!(client.ask("POST /tools/shell", &headers, &arguments).await.status, 502);
+        for (name, ..) in MISFITS {
+            let id = format!("X-Request-Id: {name}");
+            let response = client.ask(&format!("POST /tools/{name}"), &[&id], "").await;
+            assert_eq!(response.status, 502, "{name}: {}", response.text());
+        }
+        let admin: Value = serde_json::from_str(&program.tells("operators are served", 1).await).unwrap();
+        let admin = admin["address"].as_str().unwrap().parse().unwrap();
+        let failures = Client::connect(admin).await.ask("GET /failures", &[], "").await;
+        assert!(failures.text().contains("must be an integer"), "{}", failures.text());
+        assert!(!failures.text().contains("Ada"), "{}", failures.text());
+        let log = program.log().await;
+        for (name, _, _, plain) in MISFITS {
+            let lines = with(&log, "request_id", name);
+            let warned = |line: &&&Value| line["level"] == "WARN";
+            let note = |line: &&Value| line["note"].as_str().unwrap_or_default().to_owned();
+            let notes: Vec<_> = lines.iter().filter(warned).map(note).collect();
+            assert!(notes.iter().any(|note| note.contains(plain)), "{name}: {notes:?}");
+            for line in lines.iter().filter(warned) {
+                assert!(line["reply_bytes"].is_u64() && line["media_type"].is_string(), "{line}");
+            }
+            let shown = lines.iter().any(|line| line.to_string().contains("Ada"));
+            assert_eq!(shown, level == "debug", "{name}: {lines:?}");
+        }
+        for line in &log {
+            let text = line.to_string();
+            assert!(level == "debug" || !text.contains("Ada"), "{text}");
+            assert!(line["level"] == "DEBUG" || !text.contains("Ada"), "{text}");
+            let values = line.as_object().unwrap().values();
+            assert!(values.filter_map(Value::as_str).all(|value| value.len() <= 260), "{text}");
+            assert!(!text.contains("4000123412341234"), "{text}");
+        }
+        let failed = with(&log, "message", "the program failed");
+        assert_eq!(failed[0]["stderr_bytes"], 2035, "{failed:?}");
     }
 }
 

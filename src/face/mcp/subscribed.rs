@@ -9,9 +9,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tracing::warn;
+use tracing::{debug, warn};
 
-use crate::gateway::{Gateway, WatchError, Watching};
+use crate::{
+    gateway::{Gateway, WatchError, Watching},
+    observe::Foreign,
+};
 
 /// How many sessions may have subscribed; of more, those are forgotten that do not listen, the oldest first.
 const SESSION_LIMIT: usize = 10_000;
@@ -156,7 +159,11 @@ impl Subscribed {
             for (uri, wanted) in found.resources.iter_mut().filter(|(_, wanted)| wanted.watching.is_none()) {
                 match gateway.watch(uri) {
                     Ok(begun) => wanted.watching = Some(begun),
-                    Err(error) => warn!(%uri, %error, "a session listens to a resource that is not watched"),
+                    Err(error) => {
+                        // The URI may have a client's arguments in it.
+                        warn!(%error, "a session listens to a resource that is not watched");
+                        debug!(uri = %Foreign(uri), "the resource that is not watched");
+                    }
                 }
             }
         }

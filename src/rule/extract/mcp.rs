@@ -11,7 +11,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{Extracted, RECORD_LIMIT, Typing};
 use crate::{
-    rule::reading::Reading,
+    rule::{reading::Reading, why::Why},
     tool::{Block, Content, JsonText, SentBlock},
 };
 
@@ -118,7 +118,7 @@ impl Answered {
     }
 
     /// The same with a typed value. That of an error stays as it is.
-    pub(super) fn typed(self, typing: &Typing, reading: &Reading<'_>) -> Result<Self, String> {
+    pub(super) fn typed(self, typing: &Typing, reading: &Reading<'_>) -> Result<Self, Why> {
         let value = match (&self.verdict, self.value) {
             (Verdict::Success, Some(value)) => {
                 let value = value.into_value(reading)?;
@@ -135,11 +135,11 @@ impl Answered {
 }
 
 impl Mcp {
-    pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Extracted, String> {
+    pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Extracted, Why> {
         let is_stream = reading.reply().media_type().is_some_and(|found| found == "text/event-stream");
         let message =
             if is_stream { response_in_events(reading.text()?)? } else { reading.checked_json()? };
-        answered(&message).map(Extracted::Answered)
+        Ok(answered(&message).map(Extracted::Answered)?)
     }
 }
 

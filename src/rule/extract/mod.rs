@@ -46,7 +46,7 @@ pub use self::{
     typing::Typing,
     xml::{Attributes, Path, PathError, Pick, Prefixes, Xml},
 };
-use super::reading::Reading;
+use super::{reading::Reading, why::Why};
 use crate::tool::{Content, JsonText, kind_of};
 
 /// How many records or keys one reply may give; more are an error, so that a reply of many short lines can't
@@ -239,7 +239,7 @@ impl Extractor {
     /// # Errors
     ///
     /// A sentence that says what was expected and what was found.
-    pub(crate) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
+    pub(crate) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, Why> {
         // What goes wrong is told of all that was found.
         match self.extract_wanted(reading) {
             Some(Ok(extracted)) => Ok(extracted),
@@ -248,57 +248,57 @@ impl Extractor {
     }
 
     /// Keeps no more than what is typed; `None` where that is not possible.
-    fn extract_wanted(&self, reading: &Reading<'_>) -> Option<Result<Extracted, String>> {
+    fn extract_wanted(&self, reading: &Reading<'_>) -> Option<Result<Extracted, Why>> {
         let ExtractorKind::Pairs(pairs @ Pairs { blocks: None, .. }) = &self.kind else { return None };
         let wanted = self.typing.names().filter(|_| self.of.is_none())?;
         let found = reading.text().and_then(|text| pairs.extract_wanted(text, &wanted, reading.stop()));
-        Some(found.and_then(|found| self.typed(Extracted::Value(found), reading)))
+        Some(found.map_err(Why::from).and_then(|found| self.typed(Extracted::Value(found), reading)))
     }
 
     /// What is there, as it was found.
-    fn find(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
+    fn find(&self, reading: &Reading<'_>) -> Result<Extracted, Why> {
         let Some(of) = &self.of else { return self.find_in(reading) };
-        let inner = of.text(reading).map_err(|error| format!("`of` {}: {error}", of.kind.name()))?;
+        let inner = of.text(reading).map_err(|why| why.under(&format!("`of` {}", of.kind.name())))?;
         self.find_in(&reading.of_text(inner))
     }
 
     /// What is found, which must be a text.
-    fn text(&self, reading: &Reading<'_>) -> Result<ByteString, String> {
+    fn text(&self, reading: &Reading<'_>) -> Result<ByteString, Why> {
         match self.extract(reading)?.found_well()? {
             Extracted::Text(text) => Ok(text),
             found => match found.into_value(reading)? {
                 Value::String(text) => Ok(text.into()),
-                other => Err(format!("expected a text to read, found {}", kind_of(&other))),
+                other => Err(Why::plainly(format!("expected a text to read, found {}", kind_of(&other)))),
             },
         }
     }
 
-    fn find_in(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
-        match &self.kind {
-            ExtractorKind::Binary(binary) => binary.extract(reading),
+    fn find_in(&self, reading: &Reading<'_>) -> Result<Extracted, Why> {
+        Ok(match &self.kind {
+            ExtractorKind::Binary(binary) => binary.extract(reading)?,
             ExtractorKind::Columns(columns) => {
-                columns.extract(reading.text()?, &self.typing).map(Extracted::Value)
+                columns.extract(reading.text()?, &self.typing).map(Extracted::Value)?
             }
-            ExtractorKind::Csv(csv) => csv.extract(reading, &self.typing).map(Extracted::Value),
-            ExtractorKind::Form(form) => form.extract(reading).map(Extracted::Value),
-            ExtractorKind::Header(header) => header.extract(reading).map(Extracted::Value),
-            ExtractorKind::Html(html) => html.extract(reading.text()?).map(Extracted::Value),
-            ExtractorKind::Json(json) => json.extract(reading),
-            ExtractorKind::Mcp(mcp) => mcp.extract(reading),
-            ExtractorKind::Metrics(metrics) => metrics.extract(reading.text()?).map(Extracted::Value),
-            ExtractorKind::NdJson(ndjson) => ndjson.extract(reading),
+            ExtractorKind::Csv(csv) => csv.extract(reading, &self.typing).map(Extracted::Value)?,
+            ExtractorKind::Form(form) => form.extract(reading).map(Extracted::Value)?,
+            ExtractorKind::Header(header) => header.extract(reading).map(Extracted::Value)?,
+            ExtractorKind::Html(html) => html.extract(reading.text()?).map(Extracted::Value)?,
+            ExtractorKind::Json(json) => json.extract(reading)?,
+            ExtractorKind::Mcp(mcp) => mcp.extract(reading)?,
+            ExtractorKind::Metrics(metrics) => metrics.extract(reading.text()?).map(Extracted::Value)?,
+            ExtractorKind::NdJson(ndjson) => ndjson.extract(reading)?,
             ExtractorKind::Pairs(pairs) => {
-                pairs.extract(reading.text()?, reading.stop()).map(Extracted::Value)
+                pairs.extract(reading.text()?, reading.stop()).map(Extracted::Value)?
             }
             ExtractorKind::Grok(regex) | ExtractorKind::Regex(regex) => {
-                regex.extract(reading.text()?, reading.stop()).map(Extracted::Value)
+                regex.extract(reading.text()?, reading.stop()).map(Extracted::Value)?
             }
-            ExtractorKind::Text(text) => text.extract(reading),
-            ExtractorKind::Xml(xml) => xml.extract(reading.text()?).map(Extracted::Value),
-        }
+            ExtractorKind::Text(text) => text.extract(reading)?,
+            ExtractorKind::Xml(xml) => xml.extract(reading.text()?).map(Extracted::Value)?,
+        })
     }
 
-    fn typed(&self, found: Extracted, reading: &Reading<'_>) -> Result<Extracted, String> {
+    fn typed(&self, found: Extracted, reading: &Reading<'_>) -> Result<Extracted, Why> {
         match (&self.typing, found) {
             (Typing::AsFound, found) => Ok(found),
             (typing, Extracted::Answered(answered)) => {
@@ -318,10 +318,10 @@ impl Extractor {
 impl Extracted {
     /// The same, to be a part of a value or to be read further. What an MCP server says of an error is neither: it is no
     /// value of the type that was looked for.
-    fn found_well(self) -> Result<Self, String> {
+    fn found_well(self) -> Result<Self, Why> {
         match &self {
             Self::Answered(answered) if !answered.is_success() => {
-                Err("the server answered with an error, and with no value".to_owned())
+                Err("the server answered with an error, and with no value".into())
             }
             _ => Ok(self),
         }
@@ -332,14 +332,14 @@ impl Extracted {
     /// # Errors
     ///
     /// A sentence, when there is none, or when it has too many values.
-    pub(crate) fn to_value(&self, reading: &Reading<'_>) -> Result<Value, String> {
+    pub(crate) fn to_value(&self, reading: &Reading<'_>) -> Result<Value, Why> {
         match self {
             Self::Raw(json) => reading.tree_of(json),
             Self::Value(value) => Ok(value.clone()),
             Self::Text(text) => Ok(Value::String(text.to_string())),
             Self::Answered(Answered { value: Some(value), .. }) => value.to_value(reading),
             Self::Block(_) | Self::Answered(_) => {
-                Err("expected a value, found bytes without structure".to_owned())
+                Err("expected a value, found bytes without structure".into())
             }
             Self::Nothing => Ok(Value::Null),
         }
@@ -350,7 +350,7 @@ impl Extracted {
     /// # Errors
     ///
     /// As [`Self::to_value`].
-    pub(crate) fn into_value(self, reading: &Reading<'_>) -> Result<Value, String> {
+    pub(crate) fn into_value(self, reading: &Reading<'_>) -> Result<Value, Why> {
         match self {
             Self::Value(value) => Ok(value),
             Self::Answered(Answered { value: Some(value), .. }) => value.into_value(reading),

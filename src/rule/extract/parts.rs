@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Extracted, Extractor, ExtractorKind, Gives, typing::list_of};
-use crate::rule::reading::Reading;
+use crate::rule::{reading::Reading, why::Why};
 
 /// What reads a value from a reply.
 #[derive(Debug)]
@@ -50,15 +50,15 @@ impl Extract {
     /// # Errors
     ///
     /// A sentence that names the extractor, and says what was expected and what was found.
-    pub(crate) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
+    pub(crate) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, Why> {
         let parts = match self {
             Self::One(extractor) => {
                 let name = extractor.kind.name();
                 let found = extractor.extract(reading).and_then(|found| match &found {
-                    Extracted::Value(tree) => reading.admits_tree(tree, &mut 0).map(|()| found),
+                    Extracted::Value(tree) => Ok(reading.admits_tree(tree, &mut 0).map(|()| found)?),
                     _ => Ok(found),
                 });
-                return found.map_err(|error| format!("{name}: {error}"));
+                return found.map_err(|why| why.under(name));
             }
             Self::Parts(parts) => parts,
         };
@@ -70,7 +70,7 @@ impl Extract {
                 Ok(tree)
             });
             let found =
-                found.map_err(|error| format!("{} {}: {error}", part.name, part.extractor.kind.name()))?;
+                found.map_err(|why| why.under(&format!("{} {}", part.name, part.extractor.kind.name())))?;
             value.extend(found.map(|tree| (part.name.clone(), tree)));
         }
         Ok(Extracted::Value(Value::Object(value)))
@@ -111,7 +111,7 @@ fn schema_of_parts(parts: &[Part], schemas: Vec<Option<Map<String, Value>>>) -> 
 impl Part {
     /// Reads the part. `None` when it may be missing and is: its pattern matches nothing, its header is not there, or
     /// there is no text at all. What is there and can't be read is an error all the same.
-    fn extract(&self, reading: &Reading<'_>) -> Result<Option<Extracted>, String> {
+    fn extract(&self, reading: &Reading<'_>) -> Result<Option<Extracted>, Why> {
         let found = match self.extractor.find(reading) {
             Err(_) if self.optional && self.finds_nothing(reading) => return Ok(None),
             found => found?,

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::rule::fields::{FieldType, Fields, Path, each_record};
+use crate::rule::{
+    fields::{FieldType, Fields, Path, each_record},
+    why::Why,
+};
 
 /// The types of what an extractor finds.
 #[derive(Debug, Default)]
@@ -98,12 +101,15 @@ impl Typing {
     /// # Errors
     ///
     /// A sentence that names the way out.
-    pub(super) fn admits_one(&self, found: &Value) -> Result<(), String> {
+    pub(super) fn admits_one(&self, found: &Value) -> Result<(), Why> {
         match (self, found) {
-            (Self::Fields(_) | Self::Value { from: Some(_), .. }, Value::Array(items)) => Err(format!(
-                "expected one object, found a list of {}; a list of objects is `type: object[]` with `fields` beside it",
-                items.len()
-            )),
+            (Self::Fields(_) | Self::Value { from: Some(_), .. }, Value::Array(items)) => {
+                Err(Why::plainly(format!(
+                    "expected one object, found a list of {}; a list of objects is `type: object[]` with `fields` \
+                     beside it",
+                    items.len()
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -113,7 +119,7 @@ impl Typing {
     /// # Errors
     ///
     /// A sentence that names the place, what was expected and what was found.
-    pub(super) fn apply(&self, found: Value) -> Result<Value, String> {
+    pub(super) fn apply(&self, found: Value) -> Result<Value, Why> {
         match self {
             Self::AsFound => Ok(found),
             Self::Fields(fields) => fields.apply(&found),
@@ -126,7 +132,7 @@ impl Typing {
                 match value {
                     // What stands there is one value, were it a list.
                     Some(value) => kind.apply_to_place(value),
-                    None => Err(format!("expected `{path}` in the reply, found none")),
+                    None => Err(Why::plainly(format!("expected `{path}` in the reply, found none"))),
                 }
             }),
         }

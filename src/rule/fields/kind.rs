@@ -5,7 +5,10 @@ use serde_json::{Map, Value, json};
 use super::{
     DurationForm, Fields, Misfit, NumberForm, SizeForm, TimeForm, TimeUnit, Values, each_record, short,
 };
-use crate::rule::convert::{Booleans, to_boolean, to_integer, to_number};
+use crate::rule::{
+    convert::{Booleans, to_boolean, to_integer, to_number},
+    why::Why,
+};
 
 /// What a value is, and what it is called for people.
 ///
@@ -95,7 +98,7 @@ impl FieldType {
     /// # Errors
     ///
     /// A sentence that says what was expected and what was found.
-    pub(crate) fn apply_to_records(&self, found: &Value) -> Result<Value, String> {
+    pub(crate) fn apply_to_records(&self, found: &Value) -> Result<Value, Why> {
         match self.count {
             Count::List => self.apply_to_place(found),
             Count::One => each_record(found, |found| self.apply_to_place(found)),
@@ -103,8 +106,8 @@ impl FieldType {
     }
 
     /// Types the one value, or list of values, that stands in a place.
-    pub(crate) fn apply_to_place(&self, found: &Value) -> Result<Value, String> {
-        self.apply(found).map_err(|misfit| misfit.to_string())
+    pub(crate) fn apply_to_place(&self, found: &Value) -> Result<Value, Why> {
+        Ok(self.apply(found)?)
     }
 
     /// Whether a value stands for none: an empty text where something else than text is asked for, or null; unless
@@ -226,19 +229,26 @@ impl FieldKind {
             (Self::Values(_), Value::Bool(flag)) => &flag.to_string(),
             (_, Value::String(text)) => text,
             (_, Value::Number(number)) => &number.to_string(),
-            (Self::Object(_), Value::Array(_)) => return Err(self.misfit("an array")),
-            (_, Value::Array(_)) => return Err(Misfit::new("was found more than once")),
+            (Self::Object(_), Value::Array(_)) => return Err(self.misfit("an array", "an array")),
+            (_, Value::Array(_)) => {
+                return Err(Misfit::new("was found more than once", "was found more than once"));
+            }
             (_, Value::Null | Value::Bool(_) | Value::Object(_)) => {
-                return Err(self.misfit(crate::tool::kind_of(value)));
+                let found = crate::tool::kind_of(value);
+                return Err(self.misfit(found, found));
             }
         };
         let found = || format!("`{}`", short(text));
+        let plain = || format!("text of {} bytes", text.len());
         let number = |form: &NumberForm, read: fn(&str) -> Option<Value>| match value {
             // A number of JSON has no unit and no thousands.
             Value::Number(_) => read(text),
             _ => form.plain(text).and_then(|plain| read(&plain)),
         };
-        let expected = |expected: &str| Misfit::new(format!("must be {expected}; found {}", found()));
+        let expected = |expected: &str| {
+            let what = |found: String| format!("must be {expected}; found {found}");
+            Misfit::new(what(found()), what(plain()))
+        };
         let typed = match self {
             Self::String => Some(Value::String(text.clone())),
             Self::Number(form) => number(form, to_number),
@@ -253,10 +263,11 @@ impl FieldKind {
             Self::Size(form) => return form.read(text).map_err(expected),
             Self::Any | Self::Object(_) => None,
         };
-        typed.ok_or_else(|| self.misfit(&found()))
+        typed.ok_or_else(|| self.misfit(&found(), &plain()))
     }
 
-    fn misfit(&self, found: &str) -> Misfit {
+    /// `plain` is what was found, without a word of it.
+    fn misfit(&self, found: &str, plain: &str) -> Misfit {
         let expected = match self {
             Self::Any => "a value",
             Self::Boolean(words) => &words.to_string(),
@@ -270,6 +281,7 @@ impl FieldKind {
             Self::String => "a string",
             Self::Values(values) => &values.to_string(),
         };
-        Misfit::new(format!("must be {expected}; found {found}"))
+        let what = |found: &str| format!("must be {expected}; found {found}");
+        Misfit::new(what(found), what(plain))
     }
 }

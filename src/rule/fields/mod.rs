@@ -19,6 +19,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use super::why::Why;
+
 pub(crate) use self::path::TEXT_KEY;
 pub use self::{
     duration::{DurationForm, ShortClock, TimeUnit},
@@ -68,6 +70,8 @@ pub enum Missing {
 pub(crate) struct Misfit {
     place: String,
     what: String,
+    /// Both without a word of the response, for the log.
+    plain: (String, String),
 }
 
 impl Field {
@@ -130,12 +134,10 @@ impl Fields {
     /// # Errors
     ///
     /// A sentence that names the field, what was expected and what was found.
-    pub(crate) fn apply(&self, found: &Value) -> Result<Value, String> {
+    pub(crate) fn apply(&self, found: &Value) -> Result<Value, Why> {
         each_record(found, |found| match found {
-            Value::Object(found) => {
-                self.apply_to_one(found).map(Value::Object).map_err(|misfit| misfit.to_string())
-            }
-            other => Err(format!("expected fields, found {}", crate::tool::kind_of(other))),
+            Value::Object(found) => Ok(self.apply_to_one(found).map(Value::Object)?),
+            other => Err(Why::plainly(format!("expected fields, found {}", crate::tool::kind_of(other)))),
         })
     }
 
@@ -192,7 +194,7 @@ impl Fields {
             if is_taken(name) || others.is_missing(value) {
                 continue;
             }
-            let value = others.apply(value).map_err(|misfit| misfit.under(&format!("field `{name}`")))?;
+            let value = others.apply(value).map_err(|misfit| misfit.under_found(name))?;
             typed.insert(name.clone(), value);
         }
         Ok(())
@@ -200,15 +202,12 @@ impl Fields {
 }
 
 /// Types one record, or each record of a list.
-pub(crate) fn each_record(
-    found: &Value,
-    apply: impl Fn(&Value) -> Result<Value, String>,
-) -> Result<Value, String> {
+pub(crate) fn each_record(found: &Value, apply: impl Fn(&Value) -> Result<Value, Why>) -> Result<Value, Why> {
     let Value::Array(records) = found else { return apply(found) };
     let typed = records
         .iter()
         .enumerate()
-        .map(|(index, record)| apply(record).map_err(|error| format!("record {}: {error}", index + 1)));
+        .map(|(index, record)| apply(record).map_err(|why| why.under(&format!("record {}", index + 1))));
     typed.collect::<Result<_, _>>().map(Value::Array)
 }
 
@@ -220,17 +219,43 @@ fn missing(field: &Field, found: &Map<String, Value>) -> Misfit {
     }
     let found = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
     let what = format!("is missing: expected `{}` in the reply, found {found}", field.from);
-    Misfit::new(what).under(&format!("field `{}`", field.name))
+    let plain = format!("is missing: expected `{}` in the reply", field.from);
+    Misfit::new(what, plain).under(&format!("field `{}`", field.name))
 }
 
 impl Misfit {
-    fn new(what: impl Into<String>) -> Self {
-        Self { place: String::new(), what: what.into() }
+    /// `plain` says the same without a word of the response.
+    fn new(what: impl Into<String>, plain: impl Into<String>) -> Self {
+        Self { place: String::new(), what: what.into(), plain: (String::new(), plain.into()) }
     }
 
+    /// `outer` has none either.
     fn under(self, outer: &str) -> Self {
-        let place = if self.place.is_empty() { outer.to_owned() } else { format!("{outer}, {}", self.place) };
-        Self { place, what: self.what }
+        self.under_either(outer, outer)
+    }
+
+    /// Under a name that the response has.
+    fn under_found(self, name: &str) -> Self {
+        let plain = format!("another field, with a name of {} bytes", name.len());
+        self.under_either(&format!("field `{name}`"), &plain)
+    }
+
+    fn under_either(self, outer: &str, plain_outer: &str) -> Self {
+        let under = |outer: &str, place: String| match place.is_empty() {
+            true => outer.to_owned(),
+            false => format!("{outer}, {place}"),
+        };
+        let (plain_place, plain_what) = self.plain;
+        let plain = (under(plain_outer, plain_place), plain_what);
+        Self { place: under(outer, self.place), what: self.what, plain }
+    }
+}
+
+impl From<Misfit> for Why {
+    fn from(misfit: Misfit) -> Self {
+        let (place, what) = &misfit.plain;
+        let place = if place.is_empty() { "the value" } else { place };
+        Self::new(misfit.to_string(), format!("{place} {what}"))
     }
 }
 

@@ -66,7 +66,7 @@ fn what_a_route_keeps_to_itself_is_in_no_note_and_its_replacing_is_a_step() {
     let utf16: Vec<u8> = "no card 1234".encode_utf16().flat_map(u16::to_le_bytes).collect();
     for reply in [unreadable, reply(200, "application/json; charset=utf-16le", utf16)] {
         let notes = translate(&translator, facts, &reply, &mut Trace::off()).notes;
-        assert!(notes.iter().any(Note::is_body));
+        assert!(notes.iter().any(Note::quotes));
         assert!(notes.iter().all(|note| !note.to_string().contains("1234")), "{notes:?}");
     }
     let mut trace = Trace::on();

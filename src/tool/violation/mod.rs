@@ -21,6 +21,8 @@ pub struct Violation {
     /// What it must be and what was found, as the second half of a sentence: "must be a number; found a
     /// string".
     pub what: String,
+    /// The whole sentence without a word of the value, for the log: the place is the one in the schema.
+    pub plain: String,
 }
 
 /// What a value must be, and what it is.
@@ -35,8 +37,29 @@ impl Violation {
             Words { expected, found: Some(found) } => format!("{expected}; found {found}"),
             Words { expected, found: None } => expected,
         };
-        Self { path: place(error), what }
+        Self { path: place(error), what, plain: plain(error) }
     }
+}
+
+/// The same of a value that nobody may read: what the schema says, and of the value its kind and length.
+fn plain(error: &ValidationError<'_>) -> String {
+    use ValidationErrorKind as Kind;
+
+    let expected = match error.kind() {
+        Kind::Required { property } => format!("`{}` is required", property.as_str().unwrap_or_default()),
+        // Their words name members that the value has.
+        Kind::AdditionalProperties { .. } | Kind::UnevaluatedProperties { .. } => {
+            "there is a member that the schema has no place for".to_owned()
+        }
+        Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => "must fit a form that the schema lists".to_owned(),
+        _ => words(error).expected,
+    };
+    let found = match error.instance().as_ref() {
+        Value::String(text) => format!("a string of {} bytes", text.len()),
+        Value::Array(items) => format!("an array of {}", items.len()),
+        other => kind_of(other).to_owned(),
+    };
+    format!("at `{}` of the schema: {expected}; found {found}", error.schema_path())
 }
 
 /// Where it is: of what is missing, where it should be.

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use super::super::http::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, remove_hop_by_hop};
 use crate::reply::{Exit, Reply};
 
-/// Why it is none. For the log: may quote a line.
+/// Why it is none. May quote a line, so it is for a log at `debug`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum AnswerError {
     #[error("it wrote nothing and ended with {0}")]
@@ -25,6 +25,29 @@ pub(super) enum AnswerError {
     Length { said: String, found: usize },
     #[error("its headers are too long, or too many")]
     HeadTooLong,
+}
+
+impl AnswerError {
+    /// The same without a word of the program's.
+    pub(super) fn plain(&self) -> String {
+        match self {
+            Self::StatusLine(_) => {
+                "it writes the status line itself, as NPH programs do, which are not offered".to_owned()
+            }
+            Self::NoHeader { line, found } => format!(
+                "line {line}: expected a header such as `Content-Type: text/plain`, found text of {} bytes",
+                found.len()
+            ),
+            Self::Status(found) => format!(
+                "expected a `Status` such as `404 Not Found`, once, found text of {} bytes",
+                found.len()
+            ),
+            Self::Length { found, .. } => {
+                format!("its `Content-Length` is not the length of its body, which has {found} bytes")
+            }
+            Self::Nothing(_) | Self::NoEnd | Self::NoField | Self::HeadTooLong => self.to_string(),
+        }
+    }
 }
 
 /// Reads a whole answer. Lines of the head may end in LF or CR LF.

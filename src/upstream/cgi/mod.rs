@@ -11,6 +11,7 @@ use http::Method;
 
 use super::{
     Answers, Ask, UpstreamError,
+    error::Withheld,
     http::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT},
     program::{Finished, Program, Run, run},
 };
@@ -76,9 +77,7 @@ impl Answers for CgiUpstream {
                 limit_bytes: HEAD_LIMIT_BYTES,
                 limit_count: HEADER_COUNT_LIMIT,
             },
-            other => {
-                UpstreamError::NotCgi { upstream: upstream(), source: with_stderr(&other, &exit).into() }
-            }
+            other => UpstreamError::NotCgi { upstream: upstream(), source: withheld(&other, &exit).into() },
         })?;
         if request.method == Method::HEAD {
             reply.body.clear();
@@ -91,10 +90,13 @@ impl Answers for CgiUpstream {
     }
 }
 
-/// Why there is no answer, in the words of the program too, where it has some.
-fn with_stderr(error: &AnswerError, exit: &Exit) -> String {
+/// Why there is no answer, in the words of the program too, where it has some; everybody else learns how many.
+fn withheld(error: &AnswerError, exit: &Exit) -> Withheld {
     match exit.stderr_text().trim_end() {
-        "" => error.to_string(),
-        stderr => format!("{error}; on standard error: {stderr}"),
+        "" => Withheld::new(error.plain(), error.to_string()),
+        stderr => Withheld::new(
+            format!("{}; {} bytes on standard error", error.plain(), stderr.len()),
+            format!("on standard error: {stderr}; {error}"),
+        ),
     }
 }

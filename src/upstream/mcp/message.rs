@@ -7,6 +7,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
+use crate::upstream::error::Withheld;
+
 /// One message of a server.
 pub(super) enum Message<'a> {
     /// The answer to a request of ours.
@@ -38,13 +40,28 @@ pub(super) struct Response<'a> {
 }
 
 /// A JSON-RPC error.
-#[derive(Debug, Clone, Deserialize, thiserror::Error)]
-#[error("error {code}: {message}")]
+#[derive(Debug, Clone, Deserialize)]
 pub(super) struct RpcError {
     #[serde(default)]
     pub(super) code: i64,
     #[serde(default)]
     pub(super) message: String,
+    /// Whether the message is ours: the server has sent no error that can be read.
+    #[serde(skip)]
+    pub(super) is_ours: bool,
+}
+
+impl From<RpcError> for Withheld {
+    fn from(error: RpcError) -> Self {
+        let RpcError { code, message, is_ours } = error;
+        match is_ours {
+            true => Self::new(message.clone(), message),
+            false => {
+                let plain = format!("error {code}, with a message of {} bytes", message.len());
+                Self::new(plain, format!("error {code}: {message}"))
+            }
+        }
+    }
 }
 
 impl RpcError {
@@ -89,7 +106,8 @@ fn message(text: &str) -> Option<Message<'_>> {
         (Some(method), Some(id), ..) => Some(Message::Request { id, method }),
         (Some(method), None, ..) => Some(Message::Notification { method, params }),
         (None, id, Some(error), _) => {
-            let told = |_| RpcError { code: 0, message: error.get().chars().take(200).collect() };
+            let told =
+                |_| RpcError { code: 0, message: error.get().chars().take(200).collect(), is_ours: false };
             let error = serde_json::from_str(error.get()).unwrap_or_else(told);
             Some(Message::Response(Response { id: id.and_then(own_id), text, outcome: Err(error) }))
         }
@@ -98,7 +116,7 @@ fn message(text: &str) -> Option<Message<'_>> {
         }
         (None, Some(id), None, None) => {
             let told = "its answer has neither a result nor an error".to_owned();
-            let error = RpcError { code: RpcError::INTERNAL, message: told };
+            let error = RpcError { code: RpcError::INTERNAL, message: told, is_ours: true };
             Some(Message::Response(Response { id: own_id(id), text, outcome: Err(error) }))
         }
         (None, None, None, None) => None,
@@ -178,7 +196,9 @@ mod tests {
             Message::Response(Response { id, outcome: Ok(result), .. }) => {
                 format!("{id:?}={}", result.get())
             }
-            Message::Response(Response { id, outcome: Err(error), .. }) => format!("{id:?}!{error}"),
+            Message::Response(Response { id, outcome: Err(error), .. }) => {
+                format!("{id:?}!error {}: {}", error.code, error.message)
+            }
             Message::Request { id, method } => format!("{}?{method}", id.get()),
             Message::Notification { method, params } => {
                 format!("{method}({})", params.map_or("", RawValue::get))

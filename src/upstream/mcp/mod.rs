@@ -31,7 +31,9 @@ use self::{
     http_link::HttpLink,
     message::{Response, RpcError},
 };
-use super::{Answers, Ask, Cause, Meanwhile, UpstreamError, http::HttpSettings, program::Program};
+use super::{
+    Answers, Ask, Cause, Meanwhile, UpstreamError, error::Withheld, http::HttpSettings, program::Program,
+};
 use crate::{
     reply::Reply,
     route::{ToolRequest, UpstreamName, UpstreamRequest},
@@ -220,9 +222,9 @@ impl McpUpstream {
             Ok(result) => result,
             // A server of resources or prompts only.
             Err(error) if error.code == RpcError::METHOD_NOT_FOUND => return Ok(Page::default()),
-            Err(error) => return Err(not_mcp(&self.name, error.clone())),
+            Err(error) => return Err(not_mcp(&self.name, Withheld::from(error.clone()))),
         };
-        serde_json::from_str(result.get()).map_err(|error| not_mcp(&self.name, error))
+        serde_json::from_str(result.get()).map_err(|error| not_mcp(&self.name, Withheld::of_json(&error)))
     }
 
     async fn request(&self, outgoing: &Outgoing<'_>) -> Result<Answer, UpstreamError> {

@@ -1,6 +1,13 @@
 //! What a child writes, line by line and never more than a limit of it.
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use regex::Regex;
 use tokio::{
@@ -8,9 +15,10 @@ use tokio::{
     process::ChildStderr,
     time::Instant,
 };
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{
+    observe::Quoted,
     route::UpstreamName,
     upstream::http::{EVERYTHING, MARK},
 };
@@ -58,8 +66,15 @@ pub(super) async fn next_line(
 }
 
 /// Logs what a child writes to its standard error, until it writes no more; without the secrets that it was given.
-pub(super) async fn log_errors(upstream: UpstreamName, errors: ChildStderr, secrets: Option<String>) {
-    let secrets = secrets.map(|pattern| looking_for(&pattern));
+///
+/// Until it serves, it has been sent nothing of any call, and what it says is why it does not start. From then on its
+/// words may be those of requests and responses, which are for a log at `debug`.
+pub(super) async fn log_errors(
+    upstream: UpstreamName,
+    errors: ChildStderr,
+    secrets: Option<Regex>,
+    is_serving: Arc<AtomicBool>,
+) {
     let mut errors = BufReader::new(errors);
     let (mut since, mut lines) = (Instant::now(), 0_u32);
     while let Ok(Some(Line::Whole(line) | Line::Cut(line))) = next_line(&mut errors, LOGGED_BYTES).await {
@@ -70,25 +85,35 @@ pub(super) async fn log_errors(upstream: UpstreamName, errors: ChildStderr, secr
             (since, lines) = (Instant::now(), 0);
         }
         lines = lines.saturating_add(1);
-        let line = plain(&line);
-        let line = match &secrets {
-            Some(secrets) => secrets.replace_all(&line, MARK).into_owned(),
-            None => line,
-        };
-        if lines <= LOGGED_LINES && !line.is_empty() {
+        let line = shown(&line, secrets.as_ref());
+        if lines > LOGGED_LINES || line.is_empty() {
+            continue;
+        }
+        if is_serving.load(Ordering::Relaxed) {
+            debug!(%upstream, line = %Quoted(&line), "the server wrote to its standard error");
+        } else {
             info!(%upstream, line, "the server wrote to its standard error");
         }
     }
 }
 
 /// Looks for secrets; for all there is where they are too long for that.
-fn looking_for(pattern: &str) -> Regex {
+pub(super) fn looking_for(pattern: Option<String>) -> Option<Regex> {
     let everything = |_| Regex::new(EVERYTHING).expect("the pattern is fixed and tested");
-    Regex::new(pattern).unwrap_or_else(everything)
+    pattern.map(|pattern| Regex::new(&pattern).unwrap_or_else(everything))
+}
+
+/// A line without secrets, and without what would move the cursor of a terminal.
+pub(super) fn shown(line: &[u8], secrets: Option<&Regex>) -> String {
+    let line = plain(line);
+    match secrets {
+        Some(secrets) => secrets.replace_all(&line, MARK).into_owned(),
+        None => line,
+    }
 }
 
 /// A line without what would move the cursor of a terminal.
-pub(super) fn plain(line: &[u8]) -> String {
+fn plain(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     text.trim_end().chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
@@ -99,7 +124,7 @@ mod tests {
 
     #[test]
     fn secrets_that_are_too_long_to_be_looked_for_are_not_shown() {
-        let hidden = |pattern: &str| looking_for(pattern).replace_all("it is s3cret", MARK).into_owned();
+        let hidden = |pattern: &str| shown(b"it is s3cret", looking_for(Some(pattern.to_owned())).as_ref());
         assert_eq!(hidden("s3cret"), format!("it is {MARK}"));
         assert_eq!(hidden("(?:s{1000}){1000}"), MARK);
     }

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::Outgoing;
+use crate::upstream::error::Withheld;
 
 /// The revision whose requests each say who asks (there is no session).
 pub(super) const PER_REQUEST: &str = "2026-07-28";
@@ -36,22 +37,26 @@ struct Introduction<'a> {
 
 impl Agreed {
     /// Of what a server answered to `initialize`.
-    pub(super) fn of_initialize(result: &RawValue) -> Result<Self, String> {
+    pub(super) fn of_initialize(result: &RawValue) -> Result<Self, Withheld> {
         let introduction = Introduction::read(result)?;
         let found = introduction.protocol_version.as_deref().unwrap_or_default();
         let Some(revision) = INITIALIZED.iter().find(|known| **known == found) else {
             let found: String = found.chars().take(40).collect();
-            return Err(format!("it speaks revision `{found}`, which is none that is known here"));
+            let words = format!("it speaks revision `{found}`, which is none that is known here");
+            return Err(Withheld::new("it speaks a revision that is not known here", words));
         };
         Ok(Self { revision, tells_changes: introduction.tells_changes() })
     }
 
     /// Of what a server answered to `server/discover`.
-    pub(super) fn of_discover(result: &RawValue) -> Result<Self, String> {
+    pub(super) fn of_discover(result: &RawValue) -> Result<Self, Withheld> {
         let introduction = Introduction::read(result)?;
         match introduction.supported_versions.iter().any(|version| version == PER_REQUEST) {
             true => Ok(Self { revision: PER_REQUEST, tells_changes: introduction.tells_changes() }),
-            false => Err(format!("it does not speak revision {PER_REQUEST}")),
+            false => {
+                let why = format!("it does not speak revision {PER_REQUEST}");
+                Err(Withheld::new(why.clone(), why))
+            }
         }
     }
 
@@ -62,9 +67,8 @@ impl Agreed {
 }
 
 impl<'a> Introduction<'a> {
-    fn read(result: &'a RawValue) -> Result<Self, String> {
-        serde_json::from_str(result.get())
-            .map_err(|error| format!("what it says of itself can't be read: {error}"))
+    fn read(result: &'a RawValue) -> Result<Self, Withheld> {
+        serde_json::from_str(result.get()).map_err(|error| Withheld::of_json(&error))
     }
 
     fn tells_changes(&self) -> bool {
@@ -145,7 +149,7 @@ mod tests {
             ("2024-11-05", true, false)
         );
         let odd = r#"{"protocolVersion":"1.0","capabilities":{"tools":[]}}"#;
-        assert!(Agreed::of_initialize(&raw(odd)).unwrap_err().contains("`1.0`"));
+        assert!(Agreed::of_initialize(&raw(odd)).unwrap_err().words().contains("`1.0`"));
         let new = r#"{"supportedVersions":["2026-07-28","2027-01-01"],"capabilities":{"tools":{}}}"#;
         let agreed = Agreed::of_discover(&raw(new)).unwrap();
         assert!(agreed.is_per_request() && !agreed.tells_changes);

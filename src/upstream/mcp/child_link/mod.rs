@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     route::UpstreamName,
-    upstream::{UpstreamError, program::Program},
+    upstream::{UpstreamError, error::Withheld, program::Program},
 };
 
 /// The longest message of a child that is read: replies of routes have limits of their own, which are lower.
@@ -184,7 +184,10 @@ impl ChildLink {
         };
         let (name, mut told) = (self.name.clone(), is_over.subscribe());
         tokio::spawn(write(pipes.input, messages, is_over.subscribe()));
-        tokio::spawn(pipe::log_errors(name.clone(), pipes.errors, self.program.secrets_pattern()));
+        let (introduced, secrets) =
+            (Arc::new(AtomicBool::new(false)), pipe::looking_for(self.program.secrets_pattern()));
+        let (is_serving, of_errors) = (introduced.clone(), secrets.clone());
+        tokio::spawn(pipe::log_errors(name.clone(), pipes.errors, of_errors, is_serving));
         let watchman = Watchman {
             name: name.clone(),
             doubt,
@@ -201,6 +204,7 @@ impl ChildLink {
             waiting,
             changed: self.changed.clone(),
             garbage: 0,
+            secrets,
             over: is_over.clone(),
             ended_first: ended_first.clone(),
         };
@@ -222,10 +226,10 @@ impl ChildLink {
                 changed.tell();
             }
         });
-        let introduced = timeout(McpUpstream::START_TIMEOUT, self.introduce(&pipe)).await;
+        let agreed = timeout(McpUpstream::START_TIMEOUT, self.introduce(&pipe)).await;
         let after = McpUpstream::START_TIMEOUT;
-        let agreed =
-            introduced.map_err(|_| UpstreamError::Deadline { upstream: self.name.clone(), after })??;
+        let agreed = agreed.map_err(|_| UpstreamError::Deadline { upstream: self.name.clone(), after })??;
+        introduced.store(true, Ordering::Relaxed);
         info!(upstream = %self.name, revision = agreed.revision, "speaking MCP with the program");
         Ok(Running { pipe, agreed, since: Instant::now() })
     }
@@ -255,7 +259,7 @@ impl ChildLink {
         let text = self.ask(pipe, &outgoing("server/discover", Map::new()), true).await?;
         match super::whole_response(&self.name, &text)?.outcome {
             Ok(result) => Agreed::of_discover(result).map_err(|why| not_mcp(&self.name, why)),
-            Err(_) => Err(not_mcp(&self.name, refused)),
+            Err(_) => Err(not_mcp(&self.name, Withheld::from(refused))),
         }
     }
 

@@ -6,15 +6,17 @@ use std::sync::{
 };
 
 use bytes::Bytes;
+use regex::Regex;
 use tokio::{
     io::BufReader,
     process::ChildStdout,
     sync::{Notify, mpsc, watch},
 };
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::{MESSAGE_LIMIT_BYTES, calls::Waiting};
 use crate::{
+    observe::Quoted,
     route::UpstreamName,
     upstream::mcp::{
         Changed,
@@ -36,6 +38,8 @@ pub(super) struct Reader {
     pub(super) heard: Arc<Notify>,
     pub(super) changed: Changed,
     pub(super) garbage: u32,
+    /// What no log may show of it.
+    pub(super) secrets: Option<Regex>,
     pub(super) over: watch::Sender<bool>,
     /// Set where the child's output ended before we wanted its end.
     pub(super) ended_first: Arc<AtomicBool>,
@@ -90,8 +94,10 @@ impl Reader {
     fn garbage(&mut self, line: &[u8]) {
         self.garbage = self.garbage.saturating_add(1);
         if self.garbage <= GARBAGE_LOGGED {
-            let line = pipe::plain(&line[..line.len().min(200)]);
-            warn!(upstream = %self.name, line, "the program wrote a line that is not a message: it is passed over");
+            let bytes = line.len();
+            warn!(upstream = %self.name, bytes, "the program wrote a line that is not a message: it is passed over");
+            let line = pipe::shown(line, self.secrets.as_ref());
+            debug!(upstream = %self.name, line = %Quoted(&line), "the line that is not a message");
         }
     }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, value::RawValue};
 use super::{HttpLink, INTRODUCTION_LIMIT_BYTES, Session, Unanswered, sending::SESSION_ID};
 use crate::upstream::{
     UpstreamError,
+    error::Withheld,
     mcp::{
         Answer, Outgoing,
         message::{self, RpcError},
@@ -32,7 +33,8 @@ impl HttpLink {
         }
         let newer = discovered.err().filter(|refused| refused.code == RpcError::UNSUPPORTED_REVISION);
         let initialized = self.introduce("initialize", revision::initialize(), false).await?;
-        let (result, id) = initialized.map_err(|refused| not_mcp(self.name(), newer.unwrap_or(refused)))?;
+        let (result, id) =
+            initialized.map_err(|refused| not_mcp(self.name(), Withheld::from(newer.unwrap_or(refused))))?;
         let agreed = Agreed::of_initialize(&result).map_err(|why| not_mcp(self.name(), why))?;
         let session = Session { agreed, id, listening: Default::default() };
         let told = message::notification("notifications/initialized", Map::new());
@@ -73,10 +75,10 @@ impl HttpLink {
             Ok(Answer::Refused(reply)) => {
                 let message = format!("`{method}` is answered with status {}", reply.status);
                 let text = std::str::from_utf8(&reply.body).unwrap_or_default();
-                Ok(Err(message::error_in(text).unwrap_or(RpcError { code: 0, message })))
+                Ok(Err(message::error_in(text).unwrap_or(RpcError { code: 0, message, is_ours: true })))
             }
             Err(Unanswered::Failed(error @ UpstreamError::NotMcp { .. })) if is_per_request => {
-                Ok(Err(RpcError { code: 0, message: error.to_string() }))
+                Ok(Err(RpcError { code: 0, message: error.to_string(), is_ours: true }))
             }
             Err(unanswered) => Err(unanswered),
         }
