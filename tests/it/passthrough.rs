@@ -40,7 +40,7 @@ async fn a_request_crosses_unchanged_and_says_who_asked() {
         ("accept-encoding", "gzip"),
         ("authorization", "Basic callers"),
         ("content-length", "4"),
-        ("x-forwarded-for", "192.0.2.1, 127.0.0.1"),
+        ("x-forwarded-for", "127.0.0.1"),
         ("x-forwarded-proto", "http"),
         ("via", "1.1 glossator"),
         ("host", &upstream.address.to_string()),
@@ -61,6 +61,48 @@ async fn a_client_can_not_have_our_word_on_who_asks_removed() {
     let state = upstream.state();
     assert_eq!(state.asked[0].header("x-forwarded-for"), ["127.0.0.1"]);
     assert_eq!(state.asked[0].header("via"), ["1.1 glossator"]);
+}
+
+/// What an upstream takes for the word of a proxy, or for a variable of CGI.
+const WORDS_OF_PROXIES: [&str; 10] = [
+    "X-Forwarded-For: 192.0.2.1",
+    "X-Real-IP: 192.0.2.1",
+    "X-Forwarded-Proto: https",
+    "X-Forwarded-Host: inside.test",
+    "X-Forwarded-Port: 443",
+    "X-Forwarded-Server: inside.test",
+    "X-Forwarded-Prefix: /admin",
+    "X-Original-URL: /admin",
+    "X-Rewrite-URL: /admin",
+    "Forwarded: for=192.0.2.1",
+];
+
+#[tokio::test]
+async fn a_client_does_not_lie_about_itself() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let lies = ["X_Forwarded_For: 192.0.2.1", "X_Real_IP: 192.0.2.1", "Proxy: http://evil.test:1"];
+    let headers = [&WORDS_OF_PROXIES[..], &lies].concat();
+    before(&upstream).await.ask("GET /a", &headers, "").await;
+    let mut setup = Setup::new(upstream.address);
+    (setup.passthrough, setup.door.trusted_proxies) = (true, vec!["127.0.0.1".parse().unwrap()]);
+    setup.start().await.ask("GET /a", &headers, "").await;
+
+    let state = upstream.state();
+    let [untrusted, trusted] = &state.asked[..] else { panic!("{:?}", state.asked) };
+    for header in headers {
+        let (name, value) = header.split_once(": ").unwrap();
+        let name = name.to_ascii_lowercase();
+        let (ours, theirs) = (untrusted.header(&name), trusted.header(&name));
+        assert!(!ours.iter().any(|ours| ours.contains(value)), "{name}: {ours:?}");
+        match name.as_str() {
+            "x-forwarded-for" => {
+                assert_eq!((ours, theirs), (vec!["127.0.0.1"], vec!["192.0.2.1, 127.0.0.1"]))
+            }
+            "x-forwarded-host" | "x-forwarded-proto" => assert_eq!(theirs, [value]),
+            "x_forwarded_for" | "x_real_ip" | "proxy" => assert!(ours.is_empty() && theirs.is_empty()),
+            _ => assert_eq!((ours, theirs), (Vec::new(), vec![value]), "{name}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -66,9 +66,25 @@ pub struct DoorSettings {
 /// This machine, as those on it call it.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Whether a header says how a request came to a proxy, which only one that is trusted may say.
-fn is_of_a_proxy(name: &HeaderName) -> bool {
-    matches!(name.as_str(), "x-forwarded-proto" | "x-forwarded-host" | "forwarded")
+/// Whether a header says for whom a proxy asks, or how a request came to it, which only a trusted one may say: who says it
+/// of itself lies to what is behind us.
+fn is_of_a_proxy(name: &str) -> bool {
+    const NAMES: [&str; 7] = [
+        "forwarded",
+        "true-client-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-original-url",
+        "x-real-ip",
+        "x-rewrite-url",
+    ];
+    name.starts_with("x-forwarded-") || NAMES.contains(&name)
+}
+
+/// Whether a header is let in from nobody. Programs over CGI take `Proxy` for the variable `HTTP_PROXY` (CVE-2016-5385) and
+/// `X_Forwarded_For` for `X-Forwarded-For`, and proxies pass both on unseen.
+fn is_never_let_in(name: &str) -> bool {
+    name == "proxy" || (name.contains('_') && is_of_a_proxy(&name.replace('_', "-")))
 }
 
 impl DoorSettings {
@@ -208,13 +224,15 @@ impl Door {
         let checks = self.checks.load();
         let host = checks.check_host(&head.uri, &head.headers)?;
         let page = checks.check_origin(&head.headers, host.as_ref())?;
-        if let Some(peer) = Arrival::of(&head.extensions).peer {
-            if !proxies::is_trusted(peer.ip(), &checks.trusted_proxies) {
-                // Nobody's word, and upstreams decide by it.
-                let told: Vec<HeaderName> =
-                    head.headers.keys().filter(|name| is_of_a_proxy(name)).cloned().collect();
-                told.iter().for_each(|name| drop(head.headers.remove(name)));
-            }
+        let peer = Arrival::of(&head.extensions).peer;
+        let is_trusted = peer.is_some_and(|peer| proxies::is_trusted(peer.ip(), &checks.trusted_proxies));
+        let is_left_out = |name: &&HeaderName| {
+            let name = name.as_str();
+            is_never_let_in(name) || (!is_trusted && is_of_a_proxy(name))
+        };
+        let left_out: Vec<HeaderName> = head.headers.keys().filter(is_left_out).cloned().collect();
+        left_out.iter().for_each(|name| drop(head.headers.remove(name)));
+        if let Some(peer) = peer {
             let caller = proxies::caller(peer.ip(), &head.headers, &checks.trusted_proxies);
             head.extensions.insert(caller);
         }

@@ -2,8 +2,9 @@
 //! working through the same port.
 //!
 //! Method, path, query, both bodies and all end-to-end headers cross unchanged, streamed; `Host` becomes the
-//! upstream's. Added are `X-Forwarded-For` (after what is there), `X-Forwarded-Host` and `X-Forwarded-Proto`
-//! (where a proxy before us set none) and `Via`, which the reply gets too.
+//! upstream's. Added are `X-Forwarded-For` (after what a trusted proxy said), `X-Forwarded-Host` and
+//! `X-Forwarded-Proto` (where a trusted proxy set none) and `Via`, which the reply gets too. What a client
+//! that is no trusted proxy says in such headers was taken out at the door.
 
 use std::time::Duration;
 
