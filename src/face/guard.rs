@@ -117,6 +117,11 @@ impl Guard {
         Ok(())
     }
 
+    /// Whether callers are asked who they are, and this request shows nothing of its own.
+    pub(super) fn is_shown_nothing(&self, head: &Parts) -> bool {
+        self.0.access.load().is_some() && matches!(shown(head), Ok(Shown::Nothing))
+    }
+
     /// Lets a request in whose caller another replica has identified.
     pub(super) fn let_in(&self, head: &mut Parts, caller: Caller) {
         let Some(access) = self.access() else { return };

@@ -223,6 +223,36 @@ async fn a_caller_sees_and_calls_what_it_may() {
     }
 }
 
+/// What a caller may not call is answered as what is not there, by whatever method it does not take.
+#[tokio::test]
+async fn a_hidden_tool_and_a_missing_one_are_answered_alike() {
+    let (_upstream, served) = served("server: { allowed_origins: ['https://app.test'] }").await;
+    let told = async |line: &str, name: &str, headers: &[&str]| {
+        let response = ask(&served, &line.replace("NAME", name), headers, "").await;
+        let head: Vec<String> = response.head.lines().map(str::to_owned).collect();
+        let head: Vec<String> = head
+            .into_iter()
+            .filter(|line| !line.starts_with("x-request-id") && !line.starts_with("date"))
+            .collect();
+        (response.status, head, response.text().replace(&format!("`{name}`"), "`NAME`"))
+    };
+    let question = ["Origin: https://app.test", "Access-Control-Request-Method: PUT"];
+    for headers in [&[][..], &question, &[&bearer(READER)], &[&bearer(OLD)]] {
+        for line in ["OPTIONS /tools/NAME", "GET /tools/NAME", "DELETE /tools/NAME"] {
+            let (hidden, missing) = ("set_thing", "met_thing");
+            assert_eq!(told(line, hidden, headers).await, told(line, missing, headers).await, "{line}");
+        }
+        for line in ["OPTIONS /NAME", "POST /NAME"] {
+            assert_eq!(told(line, "thing", headers).await, told(line, "thank", headers).await, "{line}");
+        }
+    }
+    let reader = bearer(READER);
+    let seen = ask(&served, "OPTIONS /tools/get_thing", &[&reader], "").await;
+    assert_eq!((seen.status, seen.header("allow").as_deref()), (204, Some("POST")));
+    assert_eq!(ask(&served, "GET /tools/get_thing", &[&reader], "").await.status, 405);
+    assert_eq!(ask(&served, "OPTIONS /thing", &[&bearer(WRITER)], "").await.status, 204);
+}
+
 #[tokio::test]
 async fn a_session_is_nobodys_but_its_clients() {
     let (_upstream, served) = served("").await;

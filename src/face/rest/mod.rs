@@ -49,6 +49,9 @@ const HEALTH: &str = "/health";
 /// Ours where no route has it: many a legacy server has a tool of this name.
 const STATUS: &str = "/status";
 
+/// What `OPTIONS` says of every path to who has not said who it is, where callers are told apart.
+const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
 /// Paths that are always ours, and what is below them: no route's own endpoint may be there.
 pub const RESERVED: &[&str] = &[TOOLS, OPENAPI, HEALTH, MCP_PATHS[0], MCP_PATHS[1]];
 
@@ -100,6 +103,13 @@ impl Rest {
                 return refuse(face, &request_id, refused.status(), &refused.to_string());
             }
         };
+        if parts.method == Method::OPTIONS && self.door.guard.is_shown_nothing(&parts) {
+            // A browser's question before a request, which never says who asks: every path is answered alike, or the
+            // answer would tell which tools there are.
+            let mut response = page.options(&parts.headers, METHODS);
+            page.let_read(response.headers_mut());
+            return response;
+        }
         if page.has_link() && matches!(place, Place::Tool { .. }) {
             let (face, refused) = (came_by(&parts, Face::Rest), Refused::Page);
             return refuse(face, &request_id, refused.status(), &refused.to_string());
@@ -111,6 +121,7 @@ impl Rest {
             page.let_read(response.headers_mut());
             return response;
         }
+        let place = as_seen(&snapshot, place, &parts);
         if let Place::Passthrough(upstream) = place {
             return match allowed(&snapshot, &parts, &snapshot.passthrough_scopes, &request_id) {
                 Ok(()) => {
@@ -138,9 +149,8 @@ impl Rest {
     async fn turn_away(&self, place: &Place<'_>, parts: &mut Parts) -> Option<TurnedAway> {
         let is_open = match place {
             Place::Metadata(_) => true,
-            // A browser's question about a request.
-            Place::WrongMethod(_) => parts.method == Method::OPTIONS,
-            Place::Manifest
+            Place::WrongMethod(_)
+            | Place::Manifest
             | Place::OpenApi
             | Place::Health
             | Place::Status
@@ -319,12 +329,32 @@ fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Place<'a> {
             }
             Place::WrongMethod(allowed)
         }
-        EndpointMatch::Nothing => match (path.strip_prefix("/tools/"), &snapshot.passthrough) {
-            (Some(name), _) => Place::UnknownTool(name.to_owned()),
-            (None, Some(upstream)) => Place::Passthrough(upstream),
-            (None, None) => Place::Nothing,
-        },
+        EndpointMatch::Nothing => without_tool(snapshot, path),
     }
+}
+
+/// What stands at a path that no tool has.
+fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Place<'a> {
+    match (path.strip_prefix("/tools/"), &snapshot.passthrough) {
+        (Some(name), _) => Place::UnknownTool(name.to_owned()),
+        (None, Some(upstream)) => Place::Passthrough(upstream),
+        (None, None) => Place::Nothing,
+    }
+}
+
+/// What stands there for the caller of a request: methods by which it may call something. Where there are none, the path is
+/// one that no tool has.
+fn as_seen<'a>(snapshot: &'a Snapshot, place: Place<'a>, parts: &Parts) -> Place<'a> {
+    let Place::WrongMethod(mut allowed) = place else { return place };
+    let (path, caller) = (parts.uri.path(), caller_of(parts));
+    allowed.retain(|method| {
+        let called_by = if method == Method::HEAD { &Method::GET } else { method };
+        match snapshot.table.by_endpoint(called_by, path) {
+            EndpointMatch::Found { route, .. } => caller.may(&route.scopes),
+            EndpointMatch::WrongMethod { .. } | EndpointMatch::Nothing => true,
+        }
+    });
+    if allowed.is_empty() { without_tool(snapshot, path) } else { Place::WrongMethod(allowed) }
 }
 
 /// What comes before every path of ours where a web server has us below a path of its own; mostly nothing.

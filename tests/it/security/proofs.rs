@@ -65,6 +65,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "C10",
         &[
             "tests/it/passthrough.rs::a_client_can_not_have_our_word_on_who_asks_removed",
+            "tests/it/passthrough.rs::a_client_does_not_lie_about_itself",
             "tests/it/passthrough.rs::a_request_crosses_unchanged_and_says_who_asked",
         ],
     ),
@@ -122,6 +123,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "A2",
         &[
             "tests/it/clients.rs::a_caller_sees_and_calls_what_it_may",
+            "tests/it/clients.rs::a_hidden_tool_and_a_missing_one_are_answered_alike",
             "tests/it/clients.rs::what_is_handed_through_has_scopes_of_its_own",
         ],
     ),
