@@ -4,6 +4,8 @@ use std::{net::Ipv6Addr, ops::Range, sync::LazyLock};
 
 use regex::{Captures, Regex};
 
+use super::credentials::without_credentials;
+
 /// A text with addresses, paths and credentials replaced; a stack trace is replaced as a whole.
 pub(super) fn safe_words(text: &str) -> String {
     const NOT_SHOWN: &str = "The service failed. What it said of it is not for clients.";
@@ -24,21 +26,6 @@ pub(super) fn looks_internal(text: &str) -> bool {
 
 /// The text with addresses, file paths and credentials replaced.
 pub(super) fn redacted(text: &str) -> String {
-    static CREDENTIALS: LazyLock<Regex> = LazyLock::new(|| {
-        compiled(concat!(
-            r"(?i)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*-----|\z)",
-            // All cookies of the line, and of an unusual scheme what stands behind it.
-            r#"|\b(?:set-)?cookie["']?:\s*[^\r\n]+"#,
-            r#"|\bauthorization["']?\s*[=:]\s*["']?[a-z][0-9a-z_\-]*\s+[^\s"',;]+"#,
-            r#"|\b(?:bearer|basic)\s+[0-9a-z_.~+/=\-]{6,}"#,
-            r#"|["']?[0-9a-z_\-]*(?:passw(?:or)?d|passwd|\bpass|pwd|secret|token|api[_-]?key|private[_-]?key"#,
-            r#"|access[_-]?key|session[_-]?id|cookie|authorization|credential)[0-9a-z_\-]*["']?\s*[=:]\s*"#,
-            r#"(?:"[^"\r\n]+|'[^'\r\n]+|[^\s"',;]+)"#,
-            r"|\b(?:eyJ[0-9a-z_\-]{8,}(?:\.[0-9a-z_\-]*){0,2}|A[KS]IA[0-9a-z]{12,}|(?:sk-|AIza)[0-9a-z_\-]{16,}",
-            r"|(?:gh[a-z]|github_pat|npm)_[0-9a-z_]{16,}|(?:glpat|xox[a-z])-[0-9a-z_\-]{8,}",
-            r"|[rs]k_(?:live|test)_[0-9a-z_]{8,})",
-        ))
-    });
     static ADDRESSES: LazyLock<Regex> = LazyLock::new(|| {
         compiled(concat!(
             // A time is no host with a port, and stays.
@@ -58,7 +45,7 @@ pub(super) fn redacted(text: &str) -> String {
         ))
     });
     // In this order, or the path inside an address would be replaced on its own.
-    let text = CREDENTIALS.replace_all(text, "[credential]");
+    let text = without_credentials(text);
     let text = without_ipv6(&text);
     let kept = |found: &Captures<'_>| found.name("time").map_or("[address]", |time| time.as_str()).to_owned();
     let text = ADDRESSES.replace_all(&text, |found: &Captures<'_>| kept(found));
@@ -113,7 +100,7 @@ const OF_WORDS: &str = concat!(
 
 /// A pattern in which `\w` is [`OF_WORDS`], and `\d` and `\b` are of ASCII: with the classes of Unicode these patterns take
 /// the first error of a process 16 ms on a serving thread, and 6 MB for good.
-fn compiled(pattern: &str) -> Regex {
+pub(super) fn compiled(pattern: &str) -> Regex {
     let pattern = pattern.replace(r"\d", "[0-9]").replace(r"\w", OF_WORDS).replace(r"\b", r"(?-u:\b)");
     Regex::new(&pattern).expect("the pattern is fixed and tested")
 }

@@ -16,6 +16,7 @@
 mod coding;
 mod content;
 mod convert;
+mod credentials;
 mod declared;
 mod decode;
 mod exit;

@@ -5,7 +5,10 @@
 
 use std::{borrow::Cow, collections::BTreeSet, fmt};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
+use base64::{
+    Engine,
+    engine::general_purpose::{STANDARD, STANDARD_NO_PAD},
+};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -59,7 +62,12 @@ impl Veil {
         let mut everywhere = BTreeSet::new();
         let secrets: Vec<_> = secrets.collect();
         for (secret, _) in secrets.iter().filter(|(_, certainty)| *certainty == Certainty::Secret) {
-            let long = forms(secret.trim()).into_iter().filter(|form| form.len() >= Self::SHORTEST_IN_DATA);
+            // In data only as they are, and in one case as a whole: the engine looks for all of that at once,
+            // and for mixtures it reads every byte.
+            let forms = forms(secret.trim());
+            let cases =
+                forms.iter().flat_map(|form| [form.clone(), form.to_lowercase(), form.to_uppercase()]);
+            let long = cases.filter(|form| form.len() >= Self::SHORTEST_IN_DATA);
             everywhere.extend(long.map(|form| regex::escape(&form)));
         }
         let everywhere: Vec<String> = everywhere.into_iter().rev().collect();
@@ -122,7 +130,8 @@ fn known_of(settings: &HttpSettings) -> impl Iterator<Item = Known<'_>> {
     secrets.chain(bases.map(|base| (Cow::Borrowed(base.trim_matches('/')), Certainty::Perhaps)))
 }
 
-/// All forms of these secrets, and the beginnings of long ones; the first that fits is the longest.
+/// All forms of these secrets in capitals and small letters of any mixture, and the beginnings of long ones;
+/// the first that fits is the longest.
 fn pattern_in_errors<'s>(secrets: impl Iterator<Item = &'s str>) -> String {
     let (mut whole, mut beginnings) = (BTreeSet::new(), BTreeSet::new());
     for form in secrets.flat_map(|secret| forms(secret.trim())).filter(|form| form.len() >= Veil::SHORTEST) {
@@ -130,7 +139,7 @@ fn pattern_in_errors<'s>(secrets: impl Iterator<Item = &'s str>) -> String {
         beginnings.extend(beginning_of(&form));
     }
     let patterns: Vec<String> = whole.into_iter().rev().chain(beginnings.into_iter().rev()).collect();
-    patterns.join("|")
+    if patterns.is_empty() { String::new() } else { format!("(?i:{})", patterns.join("|")) }
 }
 
 /// What fits all there is: where secrets are too long to be looked for, nothing is shown.
@@ -191,8 +200,47 @@ fn is_credential(name: &HeaderName) -> bool {
         || CREDENTIAL_ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// The forms in which a server may write a text: as it is, in JSON, in a URL, in HTML.
+/// The forms in which a server may write a text: as it is, in JSON, in a URL, in HTML, in Base64.
 fn forms(secret: &str) -> BTreeSet<String> {
+    let mut forms = written_forms(secret);
+    for encoded in base64_forms(secret) {
+        // In a URL, or in JSON as some write it.
+        let in_url = encoded.replace('+', "%2B").replace('/', "%2F");
+        forms.extend([
+            encoded.replace('+', "-").replace('/', "_"),
+            encoded.replace('/', r"\/"),
+            in_url,
+            encoded,
+        ]);
+    }
+    forms
+}
+
+/// What Base64 makes of a text, whatever stands before and behind it: three forms, by how many bytes before
+/// it are encoded together with its first. Of characters that its neighbours have a part in nothing is known.
+fn base64_forms(secret: &str) -> impl Iterator<Item = String> {
+    // Of a short one too little is left to be told from other words.
+    let is_long = secret.len() >= Veil::SHORTEST;
+    (0..3).filter(move |_| is_long).map(|before| {
+        let bytes = [&[0; 2][..before], secret.as_bytes()].concat();
+        let encoded = STANDARD_NO_PAD.encode(&bytes);
+        let (begin, has_rest) = ([0, 2, 3][before], bytes.len() % 3 != 0);
+        encoded[begin..encoded.len() - usize::from(has_rest)].to_owned()
+    })
+}
+
+/// A text of a URL with small letters in its escapes: `%2f`.
+fn with_small_escapes(encoded: &str) -> String {
+    let mut parts = encoded.split('%');
+    let mut small = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (escape, rest) = part.split_at_checked(2).unwrap_or((part, ""));
+        small.push_str(&format!("%{}{rest}", escape.to_lowercase()));
+    }
+    small
+}
+
+fn written_forms(secret: &str) -> BTreeSet<String> {
     let json = serde_json::Value::from(secret).to_string();
     let json = json[1..json.len() - 1].to_owned();
     let slashes = json.replace('/', r"\/");
@@ -200,7 +248,9 @@ fn forms(secret: &str) -> BTreeSet<String> {
     // What RFC 3986 leaves as it is, many leave.
     let plain = url.replace("%2D", "-").replace("%2E", ".").replace("%5F", "_").replace("%7E", "~");
     let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
-    [secret.to_owned(), json, slashes, url, plain, html].into()
+    let as_form = plain.replace("%20", "+");
+    let small = [&url, &plain, &as_form].map(|text| with_small_escapes(text));
+    [secret.to_owned(), json, slashes, url, plain, as_form, html].into_iter().chain(small).collect()
 }
 
 #[cfg(test)]
@@ -231,6 +281,40 @@ mod tests {
             check(&veil, status, "<p>sk-1234/5678+abcd=efgh&amp;ijkl</p>", "<p>[redacted]</p>");
             check(&veil, status, "nothing of it", "nothing of it");
         }
+    }
+
+    #[test]
+    fn a_secret_in_base64_is_replaced_whatever_stands_beside_it() {
+        let veil = Veil::of([TOKEN]);
+        for before in ["", "a", "ab", "user:", "user: "] {
+            for after in ["", "c", "cd", "\n"] {
+                let encoded = STANDARD.encode(format!("{before}{TOKEN}{after}"));
+                let url_safe = encoded.replace('+', "-").replace('/', "_");
+                let in_url = encoded.replace('/', "%2F").replace('+', "%2B");
+                for written in [encoded.clone(), url_safe, encoded.to_lowercase(), in_url] {
+                    for status in [200, 401] {
+                        let body = Bytes::from(format!("x {written} y"));
+                        let reply = Reply::new(StatusCode::from_u16(status).unwrap(), HeaderMap::new(), body);
+                        let shown = String::from_utf8(veil.over(reply).body.to_vec()).unwrap();
+                        assert!(shown.contains(MARK) && shown.len() < 36, "{status} {written}: {shown}");
+                    }
+                }
+            }
+        }
+        check(&veil, 401, "a c2stMTIzNA b", "a c2stMTIzNA b");
+    }
+
+    #[test]
+    fn a_secret_in_another_case_is_replaced() {
+        let veil = Veil::of([TOKEN]);
+        for status in [200, 401] {
+            check(&veil, status, &TOKEN.to_uppercase(), "[redacted]");
+            check(&veil, status, "?t=sk-1234%2f5678%2babcd%3defgh%26ijkl", "?t=[redacted]");
+            let mixed = Veil::of(["AbCdEfGhIjKl/MnOp"]);
+            check(&mixed, status, "?t=AbCdEfGhIjKl%2fMnOp", "?t=[redacted]");
+        }
+        check(&veil, 401, "Sk-1234/5678+Abcd=eFgh&ijkl", "[redacted]");
+        check(&Veil::of(["open sesame"]), 401, "?t=Open+Sesame", "?t=[redacted]");
     }
 
     #[test]

@@ -1,0 +1,160 @@
+//! Passwords, tokens and keys in an upstream's words: they are replaced, and words about them stay.
+
+use std::{borrow::Cow, sync::LazyLock};
+
+use regex::{Captures, Regex};
+
+use super::insides::compiled;
+
+/// What stands in the place of a credential.
+const MARK: &str = "[credential]";
+
+/// The text with credentials replaced.
+pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
+    static CREDENTIALS: LazyLock<Regex> = LazyLock::new(|| {
+        compiled(concat!(
+            r"(?i)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*-----|\z)",
+            // All cookies of the line, and of an unusual scheme what stands behind it.
+            r#"|\b(?:set-)?cookie["']?:\s*[^\r\n]+"#,
+            r#"|\bauthorization["']?\s*[=:]\s*["']?[a-z][0-9a-z_\-]*\s+[^\s"',;]+"#,
+            r#"|\b(?:bearer|basic)\s+[0-9a-z_.~+/=\-]{6,}"#,
+            r#"|["']?[0-9a-z_\-]*(?:passw(?:or)?d|passwd|\bpass|pwd|secret|token|api[_-]?key"#,
+            r"|private[_-]?key",
+            r#"|access[_-]?key|session[_-]?id|cookie|authorization|credential)[0-9a-z_\-]*["']?\s*[=:]\s*"#,
+            r#"(?<named>"[^"\r\n]+|'[^'\r\n]+|[^\s"',;]+)"#,
+            // In a sentence: `the password is hunter2`, `token 8f3a…`.
+            r"|(?<before>\b(?:password|passwd|passphrase|passcode|pwd|secret|token|(?:api|access|private)[_ -]?key)",
+            r#"(?<verb>\s+(?:is|was))?\s+)(?<said>"[^"\r\n]+"?|'[^'\r\n]+'?|`[^`\r\n]+`?|[^\s"',;]+)"#,
+            // Of a command: `mysql -phunter2`.
+            r#"|(?<option>(?:^|[\s"'`=])-p)(?<given>[^\s"'`,;]{3,})"#,
+            r"|\b(?:eyJ[0-9a-z_\-]{8,}(?:\.[0-9a-z_\-]*){0,2}|A[KS]IA[0-9a-z]{12,}|(?:sk-|AIza)[0-9a-z_\-]{16,}",
+            r"|(?:gh[a-z]|github_pat|npm)_[0-9a-z_]{16,}|(?:glpat|xox[a-z])-[0-9a-z_\-]{8,}",
+            r"|[rs]k_(?:live|test)_[0-9a-z_]{8,})",
+        ))
+    });
+    CREDENTIALS.replace_all(text, |found: &Captures<'_>| {
+        let whole = &found[0];
+        let part = |name: &str| found.name(name).map(|part| part.as_str());
+        let shown = if let Some(named) = part("named") {
+            is_of_a_sentence(named).then(|| whole.to_owned())
+        } else if let (Some(before), Some(said)) = (part("before"), part("said")) {
+            let end = found.get(0).map_or(0, |whole| whole.end());
+            Some(said_of(before, part("verb").is_some(), said, &text[end..]))
+        } else if let (Some(option), Some(given)) = (part("option"), part("given")) {
+            let is_secret = !is_an_option(given);
+            Some(if is_secret { format!("{option}{MARK}") } else { whole.to_owned() })
+        } else {
+            None
+        };
+        shown.unwrap_or_else(|| MARK.to_owned())
+    })
+}
+
+/// What is left of a password in a sentence. `before` are the words that name it, and `after` those that
+/// follow.
+fn said_of(before: &str, has_verb: bool, said: &str, after: &str) -> String {
+    let is_quoted = said.starts_with(['"', '\'', '`']);
+    let bare = said.trim_end_matches(['.', '!', '?', ':', ')', ']', '}']);
+    let is_secret = if said.starts_with(MARK) || is_of_a_sentence(said) {
+        false
+    } else if has_verb {
+        // A word in the middle of a sentence is one of its words: "the password is stored elsewhere".
+        is_quoted || looks_random(bare) || bare.len() < said.len() || ends_sentence(after)
+    } else {
+        looks_random(bare)
+    };
+    match is_secret {
+        true if is_quoted => format!("{before}{MARK}"),
+        true => format!("{before}{MARK}{}", &said[bare.len()..]),
+        false => format!("{before}{said}"),
+    }
+}
+
+fn ends_sentence(after: &str) -> bool {
+    after.trim_start_matches([' ', '\t']).chars().next().is_none_or(|c| ",;\r\n".contains(c))
+}
+
+/// Whether a word is one that nobody would speak: letters and digits together, capitals inside, or very long.
+fn looks_random(word: &str) -> bool {
+    let word = word.trim_matches(['"', '\'', '`']);
+    let has = |is: fn(&char) -> bool| word.chars().any(|c| is(&c));
+    let is_mixed = has(char::is_ascii_digit) && has(|c| c.is_alphabetic());
+    let has_capitals =
+        word.chars().zip(word.chars().skip(1)).any(|(c, next)| c.is_lowercase() && next.is_uppercase());
+    word.len() >= 6 && (is_mixed || has_capitals || word.len() >= 24)
+}
+
+/// Whether a word says something of a password, and is none: "password: required", "the token is expired".
+fn is_of_a_sentence(said: &str) -> bool {
+    const WORDS: &str = "\
+        a accepted already an and are at bad been being blank by can cannot changed correct denied \
+        disabled does empty enabled encrypted expired expires failed field for format from has \
+        hidden in incorrect invalid is length locked malformed mandatory may mismatch missing must \
+        needed never no not null of ok on optional or please protected rejected required reset \
+        revoked should the this to too undefined unknown unset used valid was weak will with wrong \
+        your";
+    let word = said.trim_matches(|c: char| !c.is_alphanumeric());
+    WORDS.split(' ').any(|known| known.eq_ignore_ascii_case(word))
+}
+
+/// Whether what stands behind `-p` is the name of an option, or a port.
+fn is_an_option(given: &str) -> bool {
+    const NAMES: &str = "\
+        alette arallel arent ass assword asswd ath eer ermissions id ipe lugin ort refix retty rint \
+        rofile roject roxy";
+    let name = given.split(['=', ':']).next().unwrap_or(given).trim_end_matches(['.', ')', ']']);
+    name.chars().all(|c| c.is_ascii_digit()) || NAMES.split(' ').any(|known| known.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let shown = without_credentials(text);
+        assert_eq!(shown, expected);
+        assert_eq!(without_credentials(&shown), expected, "what is hidden stays as it is");
+    }
+
+    #[test]
+    fn a_password_in_a_sentence_is_replaced() {
+        check("the password is hunter2, user bob", "the password is [credential], user bob");
+        check("Password was swordfish.", "Password was [credential].");
+        check("the secret is \"two words\" here", "the secret is [credential] here");
+        check("no such token 8f3ac01d99 (7)", "no such token [credential] (7)");
+        check("API key aBcDeFgH refused", "API key [credential] refused");
+        check("token is swordfish", "token is [credential]");
+    }
+
+    #[test]
+    fn a_password_of_a_command_is_replaced() {
+        check("failed: mysql -u root -phunter2 shop", "failed: mysql -u root -p[credential] shop");
+        check("'-pS3cret' was refused", "'-p[credential]' was refused");
+        for text in
+            ["ssh -p2222 refused", "see -path, -port=80, -print or -password", "run -p 8080", "up-pity"]
+        {
+            check(text, text);
+        }
+    }
+
+    #[test]
+    fn words_about_passwords_stay() {
+        for text in [
+            "password is required",
+            "the password is incorrect.",
+            "token is expired; get another",
+            "password: required",
+            "token=missing",
+            "password: This field is required",
+            "The password is stored in a file",
+            "your access key was revoked",
+            "Unexpected token < in JSON at position 0",
+            "token validation failed",
+            "password must be longer, token type Bearer",
+            "a secret from the vault",
+        ] {
+            check(text, text);
+        }
+    }
+}
