@@ -182,7 +182,7 @@ pub(in crate::config) static REQUEST: Keys = Keys {
         key("path", Text, "The path, with arguments as `{name}`; may end in `?name={argument}`."),
         key("query", Map(&QUERY_VALUE), "Parameters of the query: a template each, or a list of them."),
         key("headers", Map(&Scalar), "Headers: a template each."),
-        key("body", Section(&BODY), "The body, in one of three forms."),
+        key("body", Section(&BODY), "The body, in one of four forms."),
         key("tool", Text, "Of an MCP server: the tool to call, by the name that the server has for it."),
         key(
             "arguments",
@@ -198,7 +198,7 @@ pub(in crate::config) static REQUEST: Keys = Keys {
         key(
             "stdin",
             Either(&[Text, Section(&BODY)]),
-            "Of a command: what it reads, as a template, or in one of three forms.",
+            "Of a command: what it reads, as a template, or in one of four forms.",
         ),
     ],
 };
@@ -304,6 +304,11 @@ pub(in crate::config) static BODY: Keys = Keys {
             "JSON, in which every text is a template; `\"{{ args }}\"` alone gives the value itself.",
         ),
         key("form", Map(&Scalar), "Fields of a form: a template each."),
-        key("text", Text, "A text: one template."),
+        key(
+            "xml",
+            Text,
+            "XML: one template, in which what is put in is escaped; the type is `application/xml` where no header says another.",
+        ),
+        key("text", Text, "A text: one template, in which what is put in stands as it is."),
     ],
 };

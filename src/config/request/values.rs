@@ -87,14 +87,19 @@ impl Reader<'_, '_> {
     }
 
     pub(super) fn body(&mut self, section: &Section<'_, '_>) -> Option<BodyTemplate> {
-        let (json, form, text) = (section.get("json"), section.map("form"), section.get("text"));
-        match (json, form, text) {
-            (Some(json), None, None) => self.json(json, "a text of `json`").map(BodyTemplate::Json),
-            (None, Some(form), None) => self.values(Some(form)).map(BodyTemplate::Form),
-            (None, None, Some(text)) => self.template(text, "`text`").map(BodyTemplate::Text),
+        let (json, form) = (section.get("json"), section.map("form"));
+        match (json, form, section.get("xml"), section.get("text")) {
+            (Some(json), None, None, None) => self.json(json, "a text of `json`").map(BodyTemplate::Json),
+            (None, Some(form), None, None) => self.values(Some(form)).map(BodyTemplate::Form),
+            (None, None, Some(xml), None) => {
+                let template = self.template(xml, "`xml`")?;
+                // It compiled a moment ago; how it writes values makes no difference to that.
+                Template::compile_for_xml(template.source()).ok().map(BodyTemplate::Xml)
+            }
+            (None, None, None, Some(text)) => self.template(text, "`text`").map(BodyTemplate::Text),
             _ if section.get("form").is_some() && form.is_none() => None,
             _ => {
-                let message = "`body` has one of `json`, `form` and `text`";
+                let message = "`body` has one of `json`, `form`, `xml` and `text`";
                 section.report.error(section.place, message, "write `body: { json: \"{{ args }}\" }`");
                 None
             }

@@ -201,6 +201,9 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if let (Some(Some(job)), Some(entry)) = (&job, section.entry("job")) {
         questions_of_task(report, entry, job, &asking)?;
     }
+    if let Some(node) = section.get("request") {
+        request::warn_of_unescaped(report, node, input.document());
+    }
     idle::warn_of_impossible_examples(report, &section, &input, &tests);
     let mut request = request?;
     match &mut request.template {

@@ -52,6 +52,8 @@ pub enum BodyTemplate {
     Json(JsonTemplate),
     /// `application/x-www-form-urlencoded`.
     Form(Vec<(String, ValueTemplate)>),
+    /// XML, as `application/xml` unless a header says otherwise: a template that escapes what is put in.
+    Xml(Template),
     /// Text, as `text/plain` unless a header says otherwise.
     Text(Template),
 }
@@ -204,9 +206,39 @@ impl BodyTemplate {
                 ("application/json", serde_json::to_vec(&value).expect("keys are strings").into())
             }
             Self::Form(fields) => ("application/x-www-form-urlencoded", filling.encoded(fields)?.into()),
+            Self::Xml(template) => {
+                let text = filling.render(template)?;
+                match text.chars().find(|c| !is_of_xml(*c)) {
+                    None => ("application/xml", text.into()),
+                    Some(c) => return Err(not_of_xml(filling.arguments, c)),
+                }
+            }
             Self::Text(template) => ("text/plain; charset=utf-8", filling.render(template)?.into()),
         })
     }
+}
+
+/// Whether a document of XML 1.0 may have a character, escaped or not (section 2.2).
+fn is_of_xml(c: char) -> bool {
+    matches!(c, '\t' | '\n' | '\r' | ' '..='\u{FFFD}' | '\u{10000}'..)
+}
+
+/// Says which argument has a character that XML can't hold.
+fn not_of_xml(arguments: &Arguments, found: char) -> RequestError {
+    fn has(value: &Value, found: char) -> bool {
+        match value {
+            Value::String(text) => text.contains(found),
+            Value::Array(items) => items.iter().any(|item| has(item, found)),
+            Value::Object(members) => {
+                members.iter().any(|(name, item)| name.contains(found) || has(item, found))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        }
+    }
+    let named = arguments.as_map().iter().find(|(_, value)| has(value, found));
+    let whose = named.map_or_else(|| "the request".to_owned(), |(name, _)| format!("argument `{name}`"));
+    let character = u32::from(found);
+    RequestError(format!("{whose} has the character U+{character:04X}, which XML can't hold: leave it out"))
 }
 
 impl JsonTemplate {
@@ -324,6 +356,32 @@ mod tests {
         assert_eq!(request.headers[header::CONTENT_TYPE], "application/json");
         template.body = Some(BodyTemplate::Form(vec![("q".into(), ValueTemplate::Argument("q".into()))]));
         assert_eq!(build(&template, json!({"city": "Oslo", "q": "a&b"})).unwrap().body, "q=a%26b");
+    }
+
+    #[test]
+    fn what_is_put_into_xml_stays_in_its_place() {
+        let mut template = template();
+        let source = "<q a=\"{{ args.q }}\">{{ args.q }}</q>{% if args.n > 1 %}<n>{{ args.n }}</n>{% endif %}\
+                      {% set part %}<i>{{ args.q }}</i>{% endset %}{{ part }}{{ args.q | escape }}";
+        template.body = Some(BodyTemplate::Xml(Template::compile_for_xml(source).unwrap()));
+        let body = |q: &str| build(&template, json!({"city": "Oslo", "q": q, "n": 2}));
+        let written = body("a<b a='c'>&\"\r]]>é😀\t\n").unwrap();
+        let escaped = "a&lt;b a=&#39;c&#39;&gt;&amp;&quot;&#13;]]&gt;é😀\t\n";
+        let by_filter = body("plain").unwrap();
+        assert_eq!(by_filter.body, "<q a=\"plain\">plain</q><n>2</n><i>plain</i>plain");
+        let written = String::from_utf8(written.body.to_vec()).unwrap();
+        let expected = format!("<q a=\"{escaped}\">{escaped}</q><n>2</n><i>{escaped}</i>");
+        assert!(written.starts_with(&expected), "{written}");
+        assert!(!written[expected.len()..].contains(['<', '>', '"', '\'']), "{written}");
+        assert_eq!(by_filter.headers[header::CONTENT_TYPE], "application/xml");
+        template.headers = vec![("content-type".parse().unwrap(), text("text/xml; charset=utf-8"))];
+        let request = build(&template, json!({"city": "Oslo", "q": "", "n": 1})).unwrap();
+        assert_eq!(request.headers[header::CONTENT_TYPE], "text/xml; charset=utf-8");
+        for (wrong, named) in [("a\0b", "U+0000"), ("\u{1b}[1m", "U+001B"), ("\u{ffff}", "U+FFFF")] {
+            let error =
+                build(&template, json!({"city": "Oslo", "q": wrong, "n": 1})).unwrap_err().to_string();
+            assert!(error.contains("argument `q`") && error.contains(named), "{error}");
+        }
     }
 
     #[test]

@@ -16,18 +16,19 @@ use super::{filters, insides::safe_words};
 pub(super) use bounds::Budget;
 use bounds::{FUEL, LimitedText, LookedUp, refuse_too_deep};
 pub(crate) use values::from_json;
-use values::{json_text, to_json, write_encoded, write_value};
+use values::{json_text, to_json, write_encoded, write_escaped, write_value};
 pub use values::{line_names, template_names};
 
 /// One compiled Jinja template.
 ///
 /// Every name that a template may use is documented with the place it is written in; a name that is not there
-/// is an error, never an empty text. Nothing is escaped: the place a text lands in escapes it.
+/// is an error, never an empty text. Nothing is escaped where a text is written: the place that it lands in
+/// escapes it.
 pub struct Template(Box<Written>);
 
 struct Written {
     source: Box<str>,
-    formatter: Formatter,
+    place: Place,
     /// Compiled once more by the first who renders it: it takes 12 KB, and most templates of most files wait for long.
     compiled: OnceLock<Box<Environment<'static>>>,
     names: Box<[String]>,
@@ -42,6 +43,24 @@ pub struct TemplateError {
     pub message: String,
     /// The line of the template, from 1.
     pub line: Option<usize>,
+}
+
+/// The place that a text is written for, which says how what is put in is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Text,
+    Address,
+    Xml,
+}
+
+impl Place {
+    fn formatter(self) -> Formatter {
+        match self {
+            Self::Text => write_value,
+            Self::Address => write_encoded,
+            Self::Xml => write_escaped,
+        }
+    }
 }
 
 /// How a value is written.
@@ -73,12 +92,12 @@ impl Template {
     ///
     /// [`TemplateError`] on a syntax error, or a filter or function that does not exist.
     pub fn compile(source: &str) -> Result<Self, TemplateError> {
-        Self::compile_with(source, write_value)
+        Self::compile_with(source, Place::Text)
     }
 
-    fn compile_with(source: &str, formatter: Formatter) -> Result<Self, TemplateError> {
+    fn compile_with(source: &str, place: Place) -> Result<Self, TemplateError> {
         refuse_too_deep(source)?;
-        let environment = compiled(source, formatter)?;
+        let environment = compiled(source, place)?;
         let template = environment.get_template(NAME).expect("the template was added just now");
         let mut paths: Vec<_> =
             template.undeclared_variables(true).into_iter().chain(sliced(source)).collect();
@@ -89,7 +108,7 @@ impl Template {
         names.dedup();
         let (names, paths) = (names.into(), paths.into());
         let source = source.into();
-        Ok(Self(Box::new(Written { source, formatter, compiled: OnceLock::new(), names, paths })))
+        Ok(Self(Box::new(Written { source, place, compiled: OnceLock::new(), names, paths })))
     }
 
     /// The same for an address: what is put into it is percent-encoded as a whole, so that it stays in its place.
@@ -98,7 +117,17 @@ impl Template {
     ///
     /// As [`compile`](Self::compile).
     pub fn compile_for_address(source: &str) -> Result<Self, TemplateError> {
-        Self::compile_with(source, write_encoded)
+        Self::compile_with(source, Place::Address)
+    }
+
+    /// The same for XML: what is put into it is escaped, so that it stays the text that it is. What a filter
+    /// has escaped or marked as safe is not escaped again.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile).
+    pub fn compile_for_xml(source: &str) -> Result<Self, TemplateError> {
+        Self::compile_with(source, Place::Xml)
     }
 
     /// The template as written.
@@ -123,9 +152,9 @@ impl Template {
     /// As [`Self::render`], and when nothing is left of the budget.
     pub(super) fn render_within(&self, names: &Value, budget: &Budget) -> Result<String, TemplateError> {
         budget.check()?;
-        let Written { source, formatter, compiled: environment, .. } = &*self.0;
+        let Written { source, place, compiled: environment, .. } = &*self.0;
         let environment = environment.get_or_init(|| {
-            let compiled = compiled(source, *formatter);
+            let compiled = compiled(source, *place);
             Box::new(compiled.expect("it compiled when it was made"))
         });
         let template = environment.get_template(NAME).expect("the template was added when it was compiled");
@@ -156,9 +185,13 @@ impl Template {
 }
 
 /// The engine with one template.
-fn compiled(source: &str, formatter: Formatter) -> Result<Environment<'static>, TemplateError> {
+fn compiled(source: &str, place: Place) -> Result<Environment<'static>, TemplateError> {
     let mut environment = COMMON.clone();
-    environment.set_formatter(formatter);
+    environment.set_formatter(place.formatter());
+    if place == Place::Xml {
+        // So that what a block or a filter has written is known to be escaped.
+        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
+    }
     environment.add_template_owned(NAME, source.to_owned()).map_err(|error| TemplateError::new(&error))?;
     Ok(environment)
 }

@@ -136,3 +136,33 @@ pub(super) fn write_encoded(
     }
     minijinja::escape_formatter(out, state, &Value::from(encoded))
 }
+
+/// The same for XML: what would be read as anything but text is escaped.
+pub(super) fn write_escaped(
+    out: &mut minijinja::Output<'_>,
+    state: &mut minijinja::State<'_, '_>,
+    value: &Value,
+) -> Result<(), Error> {
+    // Of what is not there an error is made; what was escaped before is as it should be.
+    if value.is_undefined() || value.is_safe() {
+        return minijinja::escape_formatter(out, state, value);
+    }
+    let text = match value.kind() {
+        ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None => json_text(value)?,
+        _ => value.to_string(),
+    };
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            // As it stands it would be read as a line feed (XML 1.0, section 2.11).
+            '\r' => escaped.push_str("&#13;"),
+            c => escaped.push(c),
+        }
+    }
+    minijinja::escape_formatter(out, state, &Value::from_safe_string(escaped))
+}

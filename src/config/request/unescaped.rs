@@ -1,0 +1,205 @@
+//! Warns of texts of a request into which an argument is put as it is, though they are XML, HTML or JSON:
+//! what a caller writes there can end the text that it stands in, and say what the route does not.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use crate::config::{
+    language,
+    node::{Entry, Kind, Node},
+    report::Report,
+};
+
+/// What a text looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Syntax {
+    /// XML or HTML.
+    Markup,
+    Json,
+}
+
+/// Warns of the body of a request, or of what a command reads; `schema` says what its arguments are.
+pub(in crate::config) fn warn(report: &Report<'_>, request: &Node, schema: &Map<String, Value>) {
+    let value_of = |node: &'_ Node, name: &str| -> Option<Node> {
+        let entries: &[Entry] = node.as_map()?;
+        entries.iter().find(|entry| entry.key.text == name).map(|entry| entry.value.clone())
+    };
+    for body in ["body", "stdin"].into_iter().filter_map(|name| value_of(request, name)) {
+        match body.kind {
+            Kind::Text(_) => warn_of_text(report, &body, schema),
+            Kind::Map(_) => {
+                value_of(&body, "text").into_iter().for_each(|text| warn_of_text(report, &text, schema));
+                value_of(&body, "json").into_iter().for_each(|json| warn_of_json(report, &json));
+            }
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {}
+        }
+    }
+}
+
+fn warn_of_text(report: &Report<'_>, node: &Node, schema: &Map<String, Value>) {
+    let Some(text) = node.as_text() else { return };
+    let Some(syntax) = syntax_of(text) else { return };
+    let Some(name) = unescaped(text, syntax, schema) else { return };
+    let (place, words) = match name {
+        Some(name) => {
+            let place = language::words_in(report, node.span, &format!("args.{name}"));
+            (place, format!("the argument `{name}`"))
+        }
+        None => (node.span, "a value".to_owned()),
+    };
+    let (into, help) = match syntax {
+        Syntax::Markup => (
+            "XML or HTML",
+            "write `body: { xml: … }`, where it is escaped; in a text, `{{ args.x | escape }}`",
+        ),
+        Syntax::Json => (
+            "JSON",
+            "write `body: { json: { … } }`, whose texts are templates; in a text, `{{ args.x | tojson }}` without quotes",
+        ),
+    };
+    let message = format!("{words} is put into {into} as it is: what a caller writes can add to it");
+    report.warning(place, message, help);
+}
+
+fn warn_of_json(report: &Report<'_>, node: &Node) {
+    if node.as_text().and_then(syntax_of) == Some(Syntax::Json) {
+        let message = "this text is sent as one JSON string, not as the JSON that it looks like";
+        report.warning(node.span, message, "write it as a map: `json: { id: \"{{ args.id }}\" }`");
+    }
+}
+
+/// What the words of a template look like that stand there as they are.
+fn syntax_of(template: &str) -> Option<Syntax> {
+    static MARKUP: LazyLock<Regex> = LazyLock::new(|| compiled(r"^\s*<[A-Za-z!?]|</[A-Za-z]|/>"));
+    static JSON: LazyLock<Regex> = LazyLock::new(|| compiled(r#"(?s)^\s*(?:\{\s*(?:"|\}\s*$)|\[.*\]\s*$)"#));
+    let words = tags().replace_all(template, "");
+    if JSON.is_match(&words) { Some(Syntax::Json) } else { MARKUP.is_match(&words).then_some(Syntax::Markup) }
+}
+
+/// The first argument that is put in as it is and may be any text; `Some(None)` for what has no name.
+fn unescaped<'t>(template: &'t str, syntax: Syntax, schema: &Map<String, Value>) -> Option<Option<&'t str>> {
+    static ARGUMENT: LazyLock<Regex> = LazyLock::new(|| compiled(r"\bargs\.([A-Za-z_]\w*)"));
+    static LITERAL: LazyLock<Regex> =
+        LazyLock::new(|| compiled(r#"^\s*(?:'[^']*'|"[^"]*"|[0-9.]+|loop\.\w+)\s*$"#));
+    let expressions = tags().find_iter(template).filter_map(|tag| tag.as_str().strip_prefix("{{"));
+    for expression in expressions.map(|expression| expression.trim_end_matches("}}").trim_matches('-')) {
+        if is_escaped(expression, syntax) || LITERAL.is_match(expression) {
+            continue;
+        }
+        let names: Vec<_> = ARGUMENT.captures_iter(expression).filter_map(|found| found.get(1)).collect();
+        match names.iter().find(|name| !is_harmless(schema, name.as_str())) {
+            Some(name) => return Some(Some(name.as_str())),
+            None if names.is_empty() => return Some(None),
+            None => {}
+        }
+    }
+    None
+}
+
+/// Whether the last filter of an expression leaves nothing that ends a text.
+fn is_escaped(expression: &str, syntax: Syntax) -> bool {
+    let Some((_, last)) = expression.rsplit_once('|') else { return false };
+    let name: &str =
+        last.trim().split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
+    match name {
+        "int" | "float" | "round" | "abs" | "length" | "count" => true,
+        "e" | "escape" => syntax == Syntax::Markup,
+        "tojson" => syntax == Syntax::Json,
+        _ => false,
+    }
+}
+
+/// Whether every value that an argument may have is one that ends no text.
+fn is_harmless(schema: &Map<String, Value>, name: &str) -> bool {
+    let Some(property) = schema.get("properties").and_then(|properties| properties.get(name)) else {
+        return false;
+    };
+    let is_plain = |value: &Value| match value {
+        Value::String(text) => !text.contains(['<', '>', '&', '"', '\'', '\\', '\n', '\r']),
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+        Value::Array(_) | Value::Object(_) => false,
+    };
+    let is_of_numbers =
+        |name: &Value| matches!(name.as_str(), Some("integer" | "number" | "boolean" | "null"));
+    match (&property["enum"], &property["type"]) {
+        (Value::Array(values), _) => values.iter().all(is_plain),
+        (_, Value::Array(types)) => types.iter().all(is_of_numbers),
+        (_, one) => property.get("const").is_some_and(is_plain) || is_of_numbers(one),
+    }
+}
+
+/// What the template engine reads: expressions, statements, comments.
+fn tags() -> &'static Regex {
+    static TAGS: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}"));
+    &TAGS
+}
+
+fn compiled(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("the pattern is fixed and tested")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_text_looks_like() {
+        for markup in
+            ["<a>{{ args.x }}</a>", " <?xml version='1.0'?><a/>", "{{ args.x }}<br/>", "<!DOCTYPE html>"]
+        {
+            assert_eq!(syntax_of(markup), Some(Syntax::Markup), "{markup}");
+        }
+        for json in
+            [r#"{"a": {{ args.x }}}"#, "[{{ args.x }}, 1]", "{% if args.x %}{ \"a\": 1 }{% endif %}", "{}"]
+        {
+            assert_eq!(syntax_of(json), Some(Syntax::Json), "{json}");
+        }
+        for plain in
+            ["{{ args.x }}", "x < 5 {{ args.x }}", "[{{ args.x }}] a line", "SELECT {{ args.x }}", "{a}", ""]
+        {
+            assert_eq!(syntax_of(plain), None, "{plain}");
+        }
+    }
+
+    #[test]
+    fn what_is_put_in_as_it_is() {
+        let schema = json!({ "properties": {
+            "n": { "type": "integer" }, "b": { "type": ["boolean", "null"] }, "s": { "type": "string" },
+            "e": { "enum": ["a", 1] }, "q": { "enum": ["a\"b"] }, "c": { "const": "x" },
+        } });
+        let found = |template: &'static str, syntax| unescaped(template, syntax, schema.as_object().unwrap());
+        let (markup, json) = (Syntax::Markup, Syntax::Json);
+        for template in [
+            "{{ args.n }}",
+            "{{ args.b }} {{- args.c -}}",
+            "{{ args.e }}",
+            "{{ args.s | length }}",
+            "{{ 'x' }}",
+        ] {
+            assert_eq!((found(template, markup), found(template, json)), (None, None), "{template}");
+        }
+        for (template, name) in [
+            ("{{ args.s }}", Some("s")),
+            ("{{ args.n }}{{ args.s | default('x') }}", Some("s")),
+            ("{{ args.q | upper }}", Some("q")),
+            ("{{ args.unknown }}", Some("unknown")),
+            ("{% for item in args.s %}{{ item }}{% endfor %}", None),
+            ("{{ answers.sure }}", None),
+        ] {
+            assert_eq!(
+                (found(template, markup), found(template, json)),
+                (Some(name), Some(name)),
+                "{template}"
+            );
+        }
+        for escaped in ["{{ args.s | e }}", "{{ args.s | default('x') | escape }}"] {
+            assert_eq!((found(escaped, markup), found(escaped, json)), (None, Some(Some("s"))), "{escaped}");
+        }
+        let encoded = "{{ args.s | tojson }}";
+        assert_eq!((found(encoded, markup), found(encoded, json)), (Some(Some("s")), None));
+    }
+}
