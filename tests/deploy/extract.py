@@ -99,8 +99,13 @@ admin = yaml.safe_load(config["data"]["glossator.yaml"])["admin"]["listen"]
 report("kubernetes: which is the one that it listens on", admin == f"0.0.0.0:{ports['operators']}", admin)
 named = {port["port"] for rule in by_kind["NetworkPolicy"]["spec"]["ingress"] for port in rule["ports"]}
 report("kubernetes: the NetworkPolicy names the pod's ports", named == set(ports), named)
-scrape = pod["metadata"]["annotations"]["prometheus.io/port"]
-report("kubernetes: Prometheus is told the right port", scrape == str(ports["operators"]), scrape)
+token = yaml.safe_load(config["data"]["glossator.yaml"])["admin"]["token"]
+given = {"${%s}" % e["name"] for e in glossator["env"] if "secretKeyRef" in e["valueFrom"]}
+report("kubernetes: which asks for a token of a Secret", token in given, (token, given))
+manifest = (deploy / "kubernetes.yaml").read_text()
+job = yaml.safe_load(re.sub(r"^# {5}", "", manifest[manifest.index("#     scrape_configs:"):], flags=re.M))["scrape_configs"][0]
+report("kubernetes: Prometheus shows it", "credentials_file" in job["authorization"], job)
+report("kubernetes: and is told the right port", job["relabel_configs"][0]["regex"] == f"{pod['metadata']['labels']['app']};operators", job)
 scaled = by_kind["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]["name"]
 report("kubernetes: what is scaled is there", scaled == deployment["metadata"]["name"], scaled)
 (out / "kubernetes.probes").write_text("".join(f"{path}\n" for path in sorted({p["path"] for p in probes})))
@@ -150,7 +155,7 @@ report(f"helm: lint with Helm {helm.helm_sdk_version()} finds nothing", not mess
 wanted = {
     "standalone": {"ConfigMap", "Deployment", "Service", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget",
                    "ServiceAccount", "ServiceMonitor"},
-    "sidecar": {"ConfigMap", "Deployment", "Service", "NetworkPolicy", "ServiceAccount"},
+    "sidecar": {"ConfigMap", "Deployment", "Service", "NetworkPolicy", "Secret", "ServiceAccount"},
 }
 with helm.Chart.load(chart_folder) as chart:
     for example, kinds in wanted.items():
@@ -167,6 +172,13 @@ with helm.Chart.load(chart_folder) as chart:
         box = pod["spec"]["containers"][0]
         arguments(f"helm-{example}", box["args"])
         settings = {e["name"]: e.get("value", "") for e in box["env"]}
+        token = next(e["valueFrom"]["secretKeyRef"] for e in box["env"] if e["name"] == "GLOSSATOR__ADMIN__TOKEN")
+        secrets = {d["metadata"]["name"]: d["data"] for d in made if d["kind"] == "Secret"}
+        secrets |= {values["operators"]["existingSecret"]: {"token": ""}} if "operators" in values else {}
+        report(f"helm, {example}: the operators' port asks for a token of a Secret", token["key"] in secrets[token["name"]], token)
+        if monitor := of.get("ServiceMonitor"):
+            shown = monitor["spec"]["endpoints"][0]["authorization"]["credentials"]
+            report(f"helm, {example}: and the ServiceMonitor shows it", shown == token, shown)
         (out / f"helm-{example}.hosts").write_text(settings["GLOSSATOR__SERVER__ALLOWED_HOSTS"])
         folder = out / f"helm-{example}"
         folder.mkdir()

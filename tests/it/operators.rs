@@ -38,6 +38,7 @@ pub(crate) async fn ask(admin: &Admin, line: &str, headers: &[(&str, &str)]) -> 
 }
 
 pub(crate) const HERE: (&str, &str) = ("host", "localhost:9901");
+const JSON: (&str, &str) = ("content-type", "application/json");
 
 const ROUTES: &str = "upstreams: { old: { url: http://127.0.0.1:1, headers: { X-Api-Key: hunter2, Authorization: 'Bearer ${TOKEN:-}' } } }\n\
                       routes: { a: { description: A., request: GET old/a, rest: GET /a } }\n";
@@ -69,7 +70,59 @@ async fn probes_ask_by_any_name_and_everybody_else_by_one_that_is_allowed() {
     assert!(status == 404 && told.contains("/metrics"), "{told}");
     assert_eq!(ask(&admin, "GET /reload", &[HERE]).await.0, 405);
     // Nobody reads this one again.
-    assert_eq!(ask(&admin, "POST /reload", &[HERE]).await.0, 503);
+    assert_eq!(ask(&admin, "POST /reload", &[HERE, JSON]).await.0, 503);
+}
+
+/// A page at another port of this machine is another server's page.
+#[tokio::test]
+async fn no_page_but_the_ports_own_may_ask() {
+    let (admin, _) = admin(ROUTES);
+    let pages = [
+        ("origin", "http://localhost:3000"),
+        ("origin", "http://127.0.0.1:3000"),
+        ("origin", "null"),
+        ("sec-fetch-site", "same-site"),
+        ("sec-fetch-site", "cross-site"),
+    ];
+    for line in ["POST /reload", "POST /workbench", "GET /config", "GET /metrics", "GET /"] {
+        for page in pages {
+            let (status, told) = ask(&admin, line, &[HERE, JSON, page]).await;
+            assert!(status == 403 && told.contains("pages of other origins"), "{line} {page:?}: {told}");
+        }
+    }
+    let own = [HERE, JSON, ("origin", "http://localhost:9901"), ("sec-fetch-site", "same-origin")];
+    assert_eq!(ask(&admin, "POST /reload", &own).await.0, 503);
+    // What browsers send without asking first changes nothing, whatever they leave out.
+    for media_type in
+        ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
+    {
+        for line in ["POST /reload", "POST /workbench"] {
+            assert_eq!(
+                ask(&admin, line, &[HERE, ("content-type", media_type)]).await.0,
+                415,
+                "{line} {media_type}"
+            );
+        }
+    }
+    assert_eq!(ask(&admin, "POST /reload", &[HERE]).await.0, 415);
+    // A link leads to the page, and to nothing that is in force.
+    let link = [
+        HERE,
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-mode", "navigate"),
+        ("sec-fetch-dest", "document"),
+    ];
+    assert_eq!((ask(&admin, "GET /", &link).await.0, ask(&admin, "GET /config", &link).await.0), (200, 403));
+}
+
+#[tokio::test]
+async fn probes_name_one_host() {
+    let (admin, _) = admin(ROUTES);
+    for path in ["GET /healthz", "GET /readyz"] {
+        for wrong in [&[][..], &[HERE, HERE], &[("host", "a b")], &[("host", "")]] {
+            assert_eq!(ask(&admin, path, wrong).await.0, 400, "{path} {wrong:?}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -270,12 +323,12 @@ async fn a_file_that_has_changed_is_read_again_by_itself() {
     assert_eq!(standing(&mut operator).await["generation"], 2);
     let text = operator.ask("GET /metrics", &[], "").await.text().to_owned();
     assert!(text.contains("glossator_configuration_good 0\n"), "{text}");
-    let reloaded = operator.ask("POST /reload", &[], "").await;
+    let reloaded = operator.ask("POST /reload", &["Content-Type: application/json"], "").await;
     assert_eq!(reloaded.status, 422);
     assert!(reloaded.json()["problems"].as_str().unwrap().contains("did you mean `routes`?"));
 
     std::fs::write(&file, config_of(&upstream, &["c", "d", "e"], "")).unwrap();
-    let reloaded = operator.ask("POST /reload", &[], "").await;
+    let reloaded = operator.ask("POST /reload", &["Content-Type: application/json"], "").await;
     assert_eq!((reloaded.status, tools(&mut client).await), (200, 3), "{}", reloaded.text());
     assert!(standing(&mut operator).await.get("failed_since").is_none());
     std::fs::remove_file(&file).unwrap();

@@ -128,7 +128,7 @@ async fn post(
     headers: &[(&str, &str)],
     body: &str,
 ) -> (u16, Value) {
-    let mut request = Request::post(path);
+    let mut request = Request::post(path).header("content-type", "application/json");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }

@@ -319,7 +319,9 @@ async fn no_client_and_no_log_is_told_a_secret() {
     let shows = format!("Authorization: Bearer {}", secret("admin"));
     let ask = |line: &'static str| {
         let shows = shows.clone();
-        async move { Client::connect(operators).await.ask(line, &[&shows], "").await }
+        async move {
+            Client::connect(operators).await.ask(line, &[&shows, "Content-Type: application/json"], "").await
+        }
     };
     for page in ["GET /config", "GET /routes", "GET /metrics", "GET /readyz", "GET /nothing"] {
         let response = ask(page).await;

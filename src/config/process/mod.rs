@@ -64,6 +64,14 @@ pub struct AdminFile {
     pub settings: AdminSettings,
 }
 
+impl AdminFile {
+    /// Whether other machines reach it, and whoever does need not show who it is.
+    fn is_open_to_others(&self) -> bool {
+        self.listen.is_some_and(|listen| !listen.ip().to_canonical().is_loopback())
+            && self.settings.token.is_none()
+    }
+}
+
 impl Default for ListenerSettings {
     fn default() -> Self {
         Self {
@@ -99,6 +107,7 @@ pub(super) struct ProcessSettings {
 }
 
 const LISTEN: &str = "server.listen";
+const LISTEN_OF_ADMIN: &str = "admin.listen";
 const ADMIN_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9901);
 /// For an operators' port that is not there.
 pub(super) const OFF: &str = "off";
@@ -165,7 +174,7 @@ pub(super) fn settings(
 ) -> Option<ProcessSettings> {
     let before = report.errors();
     let mut file = Layer::default();
-    let [server, ..] = sections;
+    let [server, admin, _] = sections;
     for (section, (name, keys)) in sections.into_iter().zip(SECTIONS) {
         if let Some(section) = section {
             read_section(section, environment, name, keys, &mut file);
@@ -178,6 +187,7 @@ pub(super) fn settings(
         .find(|flag| flag.setting == LISTEN)
         .map(|flag| flag.name.clone())
         .or_else(|| variables.0.contains_key(LISTEN).then(|| variable("server", "listen")));
+    let admin_is_told_by = variables.0.contains_key(LISTEN_OF_ADMIN).then(|| variable("admin", "listen"));
     if report.errors() > before {
         return None;
     }
@@ -204,6 +214,10 @@ pub(super) fn settings(
             if settled.listener.listen.ip().is_unspecified() && !hosts_are_named {
                 let node = server.and_then(|section| section.get("listen"));
                 warn_of_closed_door(report, listen_is_told_by, node);
+            }
+            if settled.admin.is_open_to_others() {
+                let node = admin.and_then(|section| section.get("listen"));
+                warn_of_open_admin(report, admin_is_told_by, node);
             }
             Some(settled)
         }
@@ -235,6 +249,27 @@ fn warn_of_closed_door(report: &Report<'_>, told_by: Option<String>, written: Op
             node.span,
             message,
             "write `allowed_hosts: [NAME]` with the names that clients use, or `[\"*\"]`",
+        ),
+        // The default is an address of this machine.
+        (None, None) => {}
+    }
+}
+
+/// Whoever reaches the operators' port reads what is in force and has it read again. It is told of whoever
+/// said so.
+fn warn_of_open_admin(report: &Report<'_>, told_by: Option<String>, written: Option<&Node>) {
+    let message = "other machines can reach the admin port, and it asks for no token";
+    match (told_by, written) {
+        (Some(name), _) => {
+            let help = "set `GLOSSATOR__ADMIN__TOKEN`, or write `admin: { token: \"${ADMIN_TOKEN}\" }`; `openssl rand -base64 32` makes one";
+            let mut problem = Problem::of_whole(name, message, Some(help.into()));
+            problem.severity = Severity::Warning;
+            report.add(problem);
+        }
+        (None, Some(node)) => report.warning(
+            node.span,
+            message,
+            "write `token: ${ADMIN_TOKEN}` beside it (`openssl rand -base64 32` makes one), or listen on `127.0.0.1`",
         ),
         // The default is an address of this machine.
         (None, None) => {}
@@ -296,6 +331,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             body_timeout: Duration::from_millis(server.body_timeout),
             // Each was checked where it stands.
             trusted_proxies: server.trusted_proxies.iter().filter_map(|text| text.parse().ok()).collect(),
+            ..DoorSettings::default()
         },
         mcp: McpSettings {
             server_name: server.name,

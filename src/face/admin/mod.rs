@@ -41,7 +41,7 @@ use self::{
     page::Asset,
     workbench::{Places, Untried},
 };
-use super::door::{Door, DoorSettings, Refused};
+use super::door::{Door, DoorSettings, PagesHere, Refused};
 use crate::{
     gateway::Gateway,
     observe::{History, Meters, Past, TextFormat},
@@ -97,6 +97,11 @@ enum Place<'p> {
 
 /// What is said to pages that are not ours.
 const FOREIGN_PAGE: &str = "pages of other origins may not use this port; if this is its own page, name the host in `admin.allowed_hosts`";
+
+/// What is said to a `POST` that is not JSON. Pages of other origins can send forms and texts without asking
+/// first, and no JSON (Fetch, "CORS-safelisted request-header").
+const NOT_JSON: &str =
+    "send the header `Content-Type: application/json`; a body may be left out where there is nothing to say";
 
 /// What is said to a name that is one of any.
 const ANY_HOST: &str = "by this host name there are only probes and `/metrics`: name it in `admin.allowed_hosts`, set `admin.token`, or \
@@ -174,6 +179,7 @@ impl Admin {
             allowed_hosts: settings.allowed_hosts.clone(),
             // No page of another server has anything to do here.
             allowed_origins: Vec::new(),
+            pages_here: PagesHere::Refused,
             body_limit_bytes: workbench::BODY_LIMIT_BYTES,
             ..DoorSettings::default()
         });
@@ -196,15 +202,18 @@ impl Admin {
         // What stands in the head is asked for while it is looked at and changed at the door.
         let uri = head.uri.clone();
         let place = Place::of(uri.path());
-        if !place.is_some_and(Place::is_for_probes) {
-            if let Err(refused) = self.door.admit(&mut head) {
-                let message = match refused {
-                    Refused::Host { .. } | Refused::Hosts => {
-                        refused.to_string().replace("`server.", "`admin.")
-                    }
-                    Refused::Origin { .. } | Refused::Page => FOREIGN_PAGE.to_owned(),
-                };
-                return error(refused.status(), &message);
+        if place.is_some_and(Place::is_for_probes) {
+            if let Err(refused) = self.door.names_one_host(&head) {
+                return turned_away(&refused);
+            }
+        } else {
+            match self.door.admit(&mut head) {
+                // A link leads to the page, and to nothing else.
+                Ok(page) if page.has_link() && !place.is_some_and(Place::is_public) => {
+                    return turned_away(&Refused::Page);
+                }
+                Ok(_) => {}
+                Err(refused) => return turned_away(&refused),
             }
             // The page asks for the token that it shows.
             if !place.is_some_and(Place::is_public) && !self.may_come_in(&head.headers) {
@@ -234,6 +243,9 @@ impl Admin {
             let mut response = error(StatusCode::METHOD_NOT_ALLOWED, &format!("use {allowed} here"));
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
             return response;
+        }
+        if head.method == Method::POST && !is_json(&head.headers) {
+            return error(StatusCode::UNSUPPORTED_MEDIA_TYPE, NOT_JSON);
         }
         match place {
             Place::Health => json_of(StatusCode::OK, &json!({ "status": "ok" })),
@@ -372,6 +384,22 @@ impl Admin {
         let status = if is_in_force { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
         json_of(status, &self.told(&standing, true))
     }
+}
+
+/// The answer to a request that is not let in.
+fn turned_away(refused: &Refused) -> Response<Body> {
+    let message = match refused {
+        Refused::Host { .. } | Refused::Hosts | Refused::NoHost { .. } => {
+            refused.to_string().replace("`server.", "`admin.")
+        }
+        Refused::Origin { .. } | Refused::Page => FOREIGN_PAGE.to_owned(),
+    };
+    error(refused.status(), &message)
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }
 
 /// How the process stands, as JSON.

@@ -2,9 +2,9 @@
 
 use std::{fmt, time::Duration};
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header, uri::Authority};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, request::Parts, uri::Authority};
 
-use super::{DoorSettings, LOOPBACK, Page};
+use super::{DoorSettings, LOOPBACK, Page, PagesHere};
 use crate::face::Network;
 
 /// Whose page sends a request, seen from where it goes, as browsers say it beside or without an `Origin` (Fetch Metadata).
@@ -29,7 +29,7 @@ pub(super) struct Checks {
 /// Why a request does not come in. The text may reach the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// No `Host`, or one that is not allowed: HTTP 403.
+    /// A host that is not allowed, or none where HTTP/1.1 is not spoken: HTTP 403.
     #[error("host {found} is not allowed here; allow it with `server.allowed_hosts`")]
     Host {
         /// What was found, quoted.
@@ -38,6 +38,12 @@ pub enum Refused {
     /// More than one host: HTTP 400 (RFC 9112, section 3.2). Whoever stands before us may have looked at another one.
     #[error("the request names more than one host; it must name one")]
     Hosts,
+    /// No host in a request of HTTP/1.1, or what can be none: HTTP 400 (the same section).
+    #[error("the request's `Host` is {found}; it must be a host, with its port where it has one")]
+    NoHost {
+        /// What was found, quoted.
+        found: Quoted,
+    },
     /// An `Origin` that is not allowed: HTTP 403.
     #[error("origin {found} is not allowed here; allow it with `server.allowed_origins`")]
     Origin {
@@ -53,7 +59,7 @@ impl Refused {
     /// The HTTP status that says so.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Hosts => StatusCode::BAD_REQUEST,
+            Self::Hosts | Self::NoHost { .. } => StatusCode::BAD_REQUEST,
             Self::Host { .. } | Self::Origin { .. } | Self::Page => StatusCode::FORBIDDEN,
         }
     }
@@ -133,8 +139,11 @@ impl HostAndPort {
 
     fn authority(text: &str) -> Option<Self> {
         let authority: Authority = text.parse().ok()?;
-        let plain = !authority.as_str().contains('@') && !authority.host().is_empty();
-        plain.then(|| Self { host: authority.host().to_ascii_lowercase(), port: authority.port_u16() })
+        let (host, port) = (authority.host(), authority.port_u16());
+        // A port that is no number of one is not as good as none.
+        let has_port = !matches!(authority.as_str().strip_prefix(host), Some("" | ":"));
+        let plain = !authority.as_str().contains('@') && !host.is_empty() && has_port == port.is_some();
+        plain.then(|| Self { host: host.to_ascii_lowercase(), port })
     }
 
     /// Whether `found` is this host; without a port, on any.
@@ -155,7 +164,7 @@ impl Checks {
             text => parse_origin(text).map(|(scheme, host)| OriginRule::Origin { scheme, host }),
         };
         let origins: Vec<_> = settings.allowed_origins.iter().filter_map(origin).collect();
-        let tolerated = match settings.allowed_origins.is_empty() {
+        let tolerated = match settings.allowed_origins.is_empty() && settings.pages_here == PagesHere::LetIn {
             true => LOOPBACK.iter().filter_map(|host| origin(&format!("http://{host}"))).collect(),
             false => Vec::new(),
         };
@@ -172,16 +181,8 @@ impl Checks {
 
     /// The host that was addressed, if it is allowed by its name, or is an address; `None` when it is only one of any. A
     /// page of a name that is not ours may have been pointed at this address, and is then no page of ours.
-    pub(super) fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<HostAndPort>, Refused> {
-        let mut values = headers.get_all(header::HOST).iter();
-        let (first, more) = (values.next(), values.next());
-        // HTTP/2 has the host in the URI.
-        let written =
-            first.map(HeaderValue::as_bytes).or_else(|| uri.authority().map(|a| a.as_str().as_bytes()));
-        if more.is_some() {
-            return Err(Refused::Hosts);
-        }
-        let host = written.and_then(|bytes| HostAndPort::parse(std::str::from_utf8(bytes).ok()?));
+    pub(super) fn check_host(&self, head: &Parts) -> Result<Option<HostAndPort>, Refused> {
+        let Named { host, written } = named_host(head)?;
         let by_name = self.hosts.iter().any(|rule| match rule {
             HostRule::Any => false,
             HostRule::Host(rule) => host.as_ref().is_some_and(|host| rule.covers(host)),
@@ -242,6 +243,30 @@ impl Checks {
             Err(Refused::Page)
         }
     }
+}
+
+/// The host that a request names.
+pub(super) struct Named<'h> {
+    /// Where there is one that can be read.
+    host: Option<HostAndPort>,
+    written: Option<&'h [u8]>,
+}
+
+/// The one host that a request names, whichever it is.
+pub(super) fn named_host(head: &Parts) -> Result<Named<'_>, Refused> {
+    let mut values = head.headers.get_all(header::HOST).iter();
+    let (first, more) = (values.next(), values.next());
+    if more.is_some() {
+        return Err(Refused::Hosts);
+    }
+    // HTTP/2 has the host in the URI.
+    let of_uri = || head.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let written = first.map(HeaderValue::as_bytes).or_else(of_uri);
+    let host = written.and_then(|bytes| HostAndPort::parse(std::str::from_utf8(bytes).ok()?));
+    if host.is_none() && head.version == Version::HTTP_11 {
+        return Err(Refused::NoHost { found: Quoted::of(written) });
+    }
+    Ok(Named { host, written })
 }
 
 fn are_of(rules: &[OriginRule], text: &str, origin: Option<&(String, HostAndPort)>) -> bool {

@@ -61,13 +61,25 @@ pub struct DoorSettings {
     pub body_timeout: Duration,
     /// Proxies before us, whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<Network>,
+    /// What becomes of pages of this machine where no origin is allowed.
+    pub pages_here: PagesHere,
+}
+
+/// What becomes of web pages that this machine serves at other ports, where no origin is allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PagesHere {
+    /// They come in, and no browser lets them read the answer: a page under development calls what it is made
+    /// for.
+    LetIn,
+    /// They are refused as pages from elsewhere.
+    Refused,
 }
 
 /// This machine, as those on it call it.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Whether a header says for whom a proxy asks, or how a request came to it, which only a trusted one may say: who says it
-/// of itself lies to what is behind us.
+/// Whether a header says for whom a proxy asks, or how a request came to it, which only a trusted one may
+/// say: who says it of itself lies to what is behind us.
 fn is_of_a_proxy(name: &str) -> bool {
     const NAMES: [&str; 7] = [
         "forwarded",
@@ -81,8 +93,8 @@ fn is_of_a_proxy(name: &str) -> bool {
     name.starts_with("x-forwarded-") || NAMES.contains(&name)
 }
 
-/// Whether a header is let in from nobody. Programs over CGI take `Proxy` for the variable `HTTP_PROXY` (CVE-2016-5385) and
-/// `X_Forwarded_For` for `X-Forwarded-For`, and proxies pass both on unseen.
+/// Whether a header is let in from nobody. Programs over CGI take `Proxy` for the variable `HTTP_PROXY`
+/// (CVE-2016-5385) and `X_Forwarded_For` for `X-Forwarded-For`, and proxies pass both on unseen.
 fn is_never_let_in(name: &str) -> bool {
     name == "proxy" || (name.contains('_') && is_of_a_proxy(&name.replace('_', "-")))
 }
@@ -105,6 +117,7 @@ impl Default for DoorSettings {
             bodies_limit_bytes: Self::BODIES_LIMIT_BYTES_DEFAULT,
             body_timeout: Self::BODY_TIMEOUT_DEFAULT,
             trusted_proxies: Vec::new(),
+            pages_here: PagesHere::LetIn,
         }
     }
 }
@@ -208,7 +221,7 @@ impl Door {
         let admitted = self.try_admit(head);
         if let Err(refused) = &admitted {
             self.refused.add(match refused {
-                Refused::Host { .. } | Refused::Hosts => REFUSED_HOST,
+                Refused::Host { .. } | Refused::Hosts | Refused::NoHost { .. } => REFUSED_HOST,
                 Refused::Origin { .. } | Refused::Page => REFUSED_ORIGIN,
             });
         }
@@ -217,12 +230,26 @@ impl Door {
 
     /// Whether a request was sent to a name that is let in by itself, or to an address, and not to one of any names.
     pub fn knows_host(&self, head: &Parts) -> bool {
-        self.checks.load().check_host(&head.uri, &head.headers).is_ok_and(|host| host.is_some())
+        self.checks.load().check_host(head).is_ok_and(|host| host.is_some())
+    }
+
+    /// Whether a request names one host, as every request of HTTP/1.1 has to, whichever that is: probes are
+    /// let in by any, since they ask by the address of a machine.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], to be answered with its [status](Refused::status).
+    pub fn names_one_host(&self, head: &Parts) -> Result<(), Refused> {
+        let named = checks::named_host(head);
+        if named.is_err() {
+            self.refused.add(REFUSED_HOST);
+        }
+        named.map(|_| ())
     }
 
     fn try_admit(&self, head: &mut Parts) -> Result<Page, Refused> {
         let checks = self.checks.load();
-        let host = checks.check_host(&head.uri, &head.headers)?;
+        let host = checks.check_host(head)?;
         let page = checks.check_origin(&head.headers, host.as_ref())?;
         let peer = Arrival::of(&head.extensions).peer;
         let is_trusted = peer.is_some_and(|peer| proxies::is_trusted(peer.ip(), &checks.trusted_proxies));

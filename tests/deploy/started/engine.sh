@@ -158,7 +158,8 @@ called() {
 until_it_says() {
     local answer
     for _ in $(seq 150); do
-        answer=$(curl -s --max-time 5 "$2" || true)
+        # The token of operators, where they are asked for one.
+        answer=$(curl -s --max-time 5 -H "Authorization: Bearer 0123456789abcdef" "$2" || true)
         if grep -q "$3" <<<"$answer"; then
             pass "$1"
             return

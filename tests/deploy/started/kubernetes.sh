@@ -7,6 +7,9 @@
 podman network create --subnet 10.89.7.0/24 cluster >/dev/null
 kubelet() { "${STARTED_PYTHON:?}" "$here/kubelet.py" "$@"; }
 
+# secret NAME KEY TEXT: a Secret for the end of a manifest.
+secret() { printf -- '---\napiVersion: v1\nkind: Secret\nmetadata: { name: %s }\ndata: { %s: %s }\n' "$1" "$2" "$(printf '%s' "$3" | base64)"; }
+
 # play NAME MANIFEST ADDRESS…: its pods, each at an address of its own; their probes are asked as the kubelet asks.
 play() {
     local name=$1 manifest=$2 number=0 address kind port path seconds found
@@ -30,7 +33,11 @@ play() {
 }
 
 # -- The manifest: a sidecar, twice
-play kubernetes "$root/deploy/kubernetes.yaml" 10.89.7.11 10.89.7.12
+{
+    cat "$root/deploy/kubernetes.yaml"
+    secret status-operators token 0123456789abcdef
+} >"$work/kubernetes.manifest"
+play kubernetes "$work/kubernetes.manifest" 10.89.7.11 10.89.7.12
 for address in 10.89.7.11 10.89.7.12; do
     answers "kubernetes: $address answers a call by the name of the Service" "$(called "http://$address:8080" nginx_status "Host: status")"
 done
@@ -84,10 +91,10 @@ podman run -d --name weather --network cluster --network-alias weather.legacy.sv
         >/etc/nginx/conf.d/default.conf && exec nginx -g 'daemon off;'" >/dev/null
 podman run -d --name store --network cluster --network-alias valkey.stores.svc docker.io/valkey/valkey:8 \
     valkey-server --save "" --requirepass 0123456789abcdef >/dev/null
-secret() { printf -- '---\napiVersion: v1\nkind: Secret\nmetadata: { name: %s }\ndata: { %s: %s }\n' "$1" "$2" "$(printf '%s' "$3" | base64)"; }
 {
     cat "$rendered/helm-standalone.rendered.yaml"
     secret weather-token token fedcba9876543210
+    secret weather-operators token 0123456789abcdef
     secret weather-sessions session 0123456789abcdef0123456789abcdef
     secret weather-store password 0123456789abcdef
 } >"$work/standalone.yaml"

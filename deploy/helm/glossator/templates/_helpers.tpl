@@ -20,6 +20,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.existingConfigMap | default (include "glossator.name" .) }}
 {{- end }}
 
+{{/* The Secret with the token of the operators' port. */}}
+{{- define "glossator.operatorsSecret" -}}
+{{ .Values.operators.existingSecret | default (printf "%s-operators" (include "glossator.name" . | trunc 53)) }}
+{{- end }}
+
 {{- define "glossator.serviceAccount" -}}
 {{- if .Values.serviceAccount.create }}{{ .Values.serviceAccount.name | default (include "glossator.name" .) }}
 {{- else }}{{ .Values.serviceAccount.name | default "default" }}
@@ -46,6 +51,9 @@ env:
   # The pod's own address, so that the Service and the kubelet reach it. These win over the files.
   - { name: GLOSSATOR__SERVER__LISTEN, value: "0.0.0.0:8080" }
   - { name: GLOSSATOR__ADMIN__LISTEN, value: "0.0.0.0:{{ .Values.operators.port }}" }
+  - name: GLOSSATOR__ADMIN__TOKEN
+    valueFrom:
+      secretKeyRef: { name: {{ include "glossator.operatorsSecret" . | trim | quote }}, key: {{ .Values.operators.key | quote }} }
   # Another `Host` is refused, or any page in a browser could talk to it (DNS rebinding).
   - { name: GLOSSATOR__SERVER__ALLOWED_HOSTS, value: {{ include "glossator.allowedHosts" . | quote }} }
   {{- if .Values.sessionSecret.existingSecret }}

@@ -36,7 +36,7 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
   const headers = {};
   const token = sessionStorage.getItem(TOKEN);
   if (token) headers.Authorization = `Bearer ${token}`;
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (method === "POST") headers["Content-Type"] = "application/json";
   const response = await fetch(path, { method, headers, signal, body, cache: "no-store", credentials: "omit" });
   if (response.status === 401) throw new NoToken();
   return { status: response.status, body: await response.json() };
