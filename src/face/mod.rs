@@ -16,7 +16,7 @@ mod standing;
 use std::{fmt::Display, net::SocketAddr, sync::Arc};
 
 use axum::body::Body;
-use http::{Extensions, Response, StatusCode, request::Parts};
+use http::{Extensions, HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
 use http_body::Body as _;
 use tokio::sync::watch;
 use tracing::info;
@@ -117,6 +117,28 @@ impl HandedThrough {
 fn log_refusal(face: Face, request_id: &RequestId, status: StatusCode, reason: impl Display) {
     let reason = reason.to_string();
     info!(face = face.as_str(), status = status.as_u16(), reason = %Foreign(&reason), %request_id, "refused a request");
+}
+
+/// Whether it can't be said for certain where a request of HTTP/1 ends: it is cut into chunks more than once.
+pub fn ends_unclearly(headers: &HeaderMap) -> bool {
+    let codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let is_chunked = |coding: &&[u8]| coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
+    let chunked =
+        |value: &HeaderValue| value.as_bytes().split(|byte| *byte == b',').filter(is_chunked).count();
+    codings.map(chunked).sum::<usize>() > 1
+}
+
+/// The answer to such a request (RFC 9112, section 6.1): nothing more is read from its connection.
+pub fn refuse_unclear_end() -> Response<Body> {
+    const MESSAGE: &str = "the request's `Transfer-Encoding` says `chunked` more than once";
+    let status = StatusCode::BAD_REQUEST;
+    log_refusal(Face::Rest, &RequestId::next(), status, MESSAGE);
+    let mut response = Response::new(Body::from(format!(r#"{{"error":"{MESSAGE}"}}"#)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 #[cfg(test)]

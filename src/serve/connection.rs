@@ -31,12 +31,13 @@ use tracing::debug;
 use super::{
     Answerer,
     activity::{Activity, Asking},
+    line_ends::LineEnds,
     patience::Patient,
     untaken::{SHORT_BYTES, Way, counted},
 };
 use crate::{
     config::ListenerSettings,
-    face::{Arrival, Ending},
+    face::{Arrival, Ending, ends_unclearly, refuse_unclear_end},
     observe::{Chain, RequestId},
     tls::{ClientCertificate, ServerTls},
     wire::others_first,
@@ -44,7 +45,7 @@ use crate::{
 
 /// How long the head of a request may be; more is answered with 431, and so are more than 100 headers, which is `hyper`'s
 /// own limit: told to keep it, it would make room for them anew for every request.
-const HEAD_LIMIT_BYTES: usize = 64 << 10;
+pub(super) const HEAD_LIMIT_BYTES: usize = 64 << 10;
 
 /// How much is read at a time, at most: a whole head, or some of a body.
 const READ_BUFFER_BYTES: usize = HEAD_LIMIT_BYTES;
@@ -96,7 +97,8 @@ impl Serving {
         }
         let patient = self.settings.write_timeout;
         let Some(tls) = self.tls.as_ref().map(|tls| tls.load_full()) else {
-            let stream = Patient::new(TokioIo::new(stream), patient, activity.clone(), false);
+            let stream = TokioIo::new(LineEnds::new(stream));
+            let stream = Patient::new(stream, patient, activity.clone(), false);
             let arrival = self.arrival(peer, None);
             return self.http1(stream, arrival, activity).await;
         };
@@ -126,10 +128,12 @@ impl Serving {
         let mut arrival = self.arrival(peer, tls.shown_by(&stream).map(Arc::new));
         arrival.is_tls = true;
         // Over HTTP/1.1 the HTTP library watches the head of the one request, and nobody else asks when bytes came.
-        let stream = Patient::new(TokioIo::new(stream), patient, activity.clone(), is_h2);
         if is_h2 {
+            let stream = Patient::new(TokioIo::new(stream), patient, activity.clone(), true);
             self.http2(stream, arrival, activity).await
         } else {
+            let stream = TokioIo::new(LineEnds::new(stream));
+            let stream = Patient::new(stream, patient, activity.clone(), false);
             self.http1(stream, arrival, activity).await
         }
     }
@@ -153,9 +157,14 @@ impl Serving {
                 let mut request = request.map(|body| whole_or_asking(body, &activity));
                 name_host(&mut request);
                 request.extensions_mut().insert(Arc::clone(&arrival));
-                let (answering, activity) = (answer(&answerer, request), activity.clone());
+                let is_clear = !ends_unclearly(request.headers());
+                let answering = is_clear.then(|| answer(&answerer, request)).ok_or_else(refuse_unclear_end);
+                let activity = activity.clone();
                 async move {
-                    let answer = answering.await;
+                    let answer = match answering {
+                        Ok(answering) => answering.await,
+                        Err(refused) => refused,
+                    };
                     // One that the system takes as a whole is gone once it is written. Of a longer one, or one without an
                     // end, it is not known when it is: the next request tells.
                     if answer.body().size_hint().exact().is_some_and(|length| length <= SHORT_BYTES as u64) {

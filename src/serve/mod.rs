@@ -2,13 +2,14 @@
 //!
 //! In reading order: [`bind`] takes the port, an [`Answerer`] says which face a path belongs to, [`serve`] accepts
 //! connections until it is told to stop and then drains; `listener` is the port with its certificate, `connection` one
-//! client's HTTP/1.1 or HTTP/2, which `patience` and `activity` end when it keeps us waiting; `crowd` is all of them, and
-//! has some make room for others, `untaken` what is held of their answers; `stop` is the signals of
-//! the operating system that end it, `reload` what puts another configuration in force, `operators` the port from which
-//! that is watched, `telemetry` what sends traces and meters to a collector; `others` hears what other replicas say; `assemble` makes all of it of a configuration, with `ways` to upstreams and what is `fixed` until the next start; `discover` finds out what tools MCP servers have, and `tools` puts them beside those that are
-//! written.
-//! [`answer_cgi`] is for a web server that starts us for one request, [`serve_stdio`] for an MCP client that starts us
-//! for itself.
+//! client's HTTP/1.1 (whose `line_ends` are checked) or HTTP/2, which `patience` and `activity` end when it
+//! keeps us waiting; `crowd` is all of them, and has some make room for others, `untaken` what is held of
+//! their answers; `stop` is the signals of the operating system that end it, `reload` what puts another
+//! configuration in force, `operators` the port from which that is watched, `telemetry` what sends traces and
+//! meters to a collector; `others` hears what other replicas say; `assemble` makes all of it of a
+//! configuration, with `ways` to upstreams and what is `fixed` until the next start; `discover` finds out
+//! what tools MCP servers have, and `tools` puts them beside those that are written. [`answer_cgi`] is for a
+//! web server that starts us for one request, [`serve_stdio`] for an MCP client that starts us for itself.
 
 mod activity;
 mod answerer;
@@ -19,6 +20,7 @@ mod connection;
 mod crowd;
 mod discover;
 mod fixed;
+mod line_ends;
 mod listener;
 mod operators;
 mod others;

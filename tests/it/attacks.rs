@@ -47,6 +47,11 @@ async fn a_request_that_ends_in_two_places_is_refused() {
         ("chunks that are not last", "Transfer-Encoding: chunked, identity\r\n", "0\r\n\r\n"),
         ("chunks by another name", "Transfer-Encoding: xchunked\r\n", "0\r\n\r\n"),
         ("a space before the colon", "Content-Length : 5\r\n", "hello"),
+        ("chunks, said twice", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"),
+        ("chunks of chunks", "Transfer-Encoding: chunked, chunked\r\n", "0\r\n\r\n"),
+        ("a line feed alone", "X-A: b\nContent-Length: 5\r\n", "hello"),
+        ("a line feed alone before the end", "Content-Length: 5\r\nX-A: b\n", "hello"),
+        ("a line feed for an end", "Content-Length: 0\r\n\n", ""),
         ("a folded header", "X-A: b\r\n Content-Length: 5\r\n", ""),
         ("a header without a name", ": 5\r\n", ""),
         ("a NUL in a header", "X-A: b\0c\r\n", ""),
@@ -132,7 +137,9 @@ async fn a_request_names_one_host() {
         ("GET http://localhost/open HTTP/1.1\r\nHost: evil.test\r\n\r\n", 400),
         ("GET http://evil.test/open HTTP/1.1\r\nHost: evil.test\r\n\r\n", 403),
         ("GET http://evil.test/mcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-        ("GET /open HTTP/1.1\r\nHost: localhost, evil.test\r\n\r\n", 403),
+        ("GET /open HTTP/1.1\r\nHost: localhost, evil.test\r\n\r\n", 400),
+        ("GET /open HTTP/1.1\r\n\r\n", 400),
+        ("GET /open HTTP/1.0\r\n\r\n", 403),
     ] {
         let mut client = proxy.connect().await;
         client.write(head).await;
@@ -142,6 +149,51 @@ async fn a_request_names_one_host() {
     let mut client = proxy.connect().await;
     client.write("GET http://localhost/open HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert_eq!(soon("one host, said twice", client.read(false)).await.status, 200);
+}
+
+/// Probes ask by the address of a machine, so any host will do, as long as it is one.
+#[tokio::test]
+async fn a_probe_names_one_host_whichever_it_is() {
+    let (proxy, _upstream) = handing_through().await;
+    for (head, status) in [
+        ("GET /health HTTP/1.1\r\nHost: 10.1.2.3:8080\r\n\r\n", 200),
+        ("GET /health HTTP/1.1\r\nHost: anything.test\r\n\r\n", 200),
+        ("GET /health HTTP/1.1\r\nHost: [fd00::1]\r\n\r\n", 200),
+        ("GET http://anything.test/health HTTP/1.1\r\nHost: anything.test\r\n\r\n", 200),
+        ("GET /health HTTP/1.0\r\n\r\n", 200),
+        ("GET /health HTTP/1.1\r\n\r\n", 400),
+        ("GET /health HTTP/1.1\r\nHost:\r\n\r\n", 400),
+        ("GET /health HTTP/1.1\r\nHost: a.test\r\nHost: a.test\r\n\r\n", 400),
+        ("GET /health HTTP/1.1\r\nHost: a.test, b.test\r\n\r\n", 400),
+        ("GET /health HTTP/1.1\r\nHost: a.test/b\r\n\r\n", 400),
+        ("GET /health HTTP/1.1\r\nHost: user@a.test\r\n\r\n", 400),
+        ("GET /health HTTP/1.1\r\nHost: a.test:99999\r\n\r\n", 400),
+        ("GET /health HTTP/1.1\nHost: a.test\r\n\r\n", 400),
+    ] {
+        let mut client = proxy.connect().await;
+        client.write(head).await;
+        assert_eq!(soon(head, client.read(false)).await.status, status, "{head}");
+    }
+}
+
+/// What follows a body is read as it should be, and what is in a body is nobody's line.
+#[tokio::test]
+async fn a_line_feed_in_a_body_is_no_line() {
+    let (proxy, upstream) = handing_through().await;
+    let mut client = proxy.connect().await;
+    let body = "a\nGET / HTTP/1.1\nb\n";
+    client
+        .write(format!("POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
+        .await;
+    assert_eq!(soon("a length", client.read(false)).await.status, 200);
+    let chunked = format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    client.write(format!("POST /b HTTP/1.1\r\nHost: localhost\r\n{chunked}")).await;
+    assert_eq!(soon("chunks", client.read(false)).await.status, 200);
+    client.write("GET /c HTTP/1.1\r\nHost: localhost\nX-A: b\r\n\r\n").await;
+    assert_eq!(soon("a line feed alone", client.read(false)).await.status, 400);
+    assert!(client.is_closed().await);
+    let asked = upstream.state().asked;
+    assert_eq!(asked.iter().map(|asked| asked.body.as_slice()).collect::<Vec<_>>(), [body.as_bytes(); 2]);
 }
 
 /// Images, scripts and links of pages elsewhere come without an `Origin`; browsers say in another way whose they are.
@@ -431,4 +483,37 @@ routes:
         assert_eq!(asked.line().matches(['&', ' ']).count(), 2, "{asked:?}");
         assert!(!asked.body.contains(&b'&') && asked.head.lines().count() < 12, "{asked:?}");
     }
+}
+
+/// What an argument says is text of its element, whatever it looks like.
+#[tokio::test]
+async fn an_argument_makes_no_element() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let file = format!(
+        "upstreams: {{ old: 'http://{}' }}\n\
+         routes:\n  find:\n    description: Finds.\n    request:\n      method: POST\n      path: /soap\n      \
+         body: {{ xml: \"<find by='{{{{ args.by }}}}'><name>{{{{ args.name }}}}</name></find>\" }}\n",
+        upstream.address
+    );
+    let loaded =
+        config::load(&Sources::of_text("a.yaml", file)).unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    let served = Loaded::start(&loaded).await;
+    let call = async |by: &str, name: &str| {
+        let arguments = json!({ "by": by, "name": name }).to_string();
+        let mut client = served.connect().await;
+        client.ask("POST /tools/find", &["Content-Type: application/json"], &arguments).await
+    };
+    assert_eq!(call("x' all='1", "</name><admin/>&amp;]]>").await.told(), "well");
+    for control in ["a\u{0}b", "a\u{8}b", "\u{1b}[2J", "\u{fffe}"] {
+        let refused = call("name", control).await;
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        assert!(refused.told().contains("argument `name` has the character U+"), "{}", refused.told());
+    }
+    let state = upstream.state();
+    let [asked] = &state.asked[..] else { panic!("{:?}", state.asked) };
+    assert_eq!(asked.header("content-type"), ["application/xml"]);
+    let expected =
+        "<find by='x&#39; all=&#39;1'><name>&lt;/name&gt;&lt;admin/&gt;&amp;amp;]]&gt;</name></find>";
+    assert_eq!(String::from_utf8_lossy(&asked.body), expected);
 }

@@ -11,7 +11,7 @@
 //! | `GET /tools` | the tool definitions, each with `endpoint` and `method` |
 //! | `GET /openapi.json` | every operation, as OpenAPI 3.1 |
 //! | `GET /.well-known/oauth-protected-resource` | where tokens are given, where that is known |
-//! | `GET /health` | `{"status": "ok"}`, for whoever asks: probes know no host name |
+//! | `GET /health` | `{"status": "ok"}`, for whoever asks: probes know no host name, and ask by any |
 //! | `GET /status` | name, version, uptime, number of tools; or the tool of a route with `rest: GET /status` |
 //! | below one of these, or of the MCP endpoint's | 404 |
 //! | anything else | the `passthrough` upstream, or 404 |
@@ -94,7 +94,13 @@ impl Rest {
         let request_id = RequestId::of_request(&parts);
         let place = self.find(&snapshot, &parts);
         if matches!(place, Place::Health) {
-            return answer::value(StatusCode::OK, &json!({ "status": "ok" }));
+            return match self.door.names_one_host(&parts) {
+                Ok(()) => answer::value(StatusCode::OK, &json!({ "status": "ok" })),
+                Err(refused) => {
+                    let face = came_by(&parts, Face::Rest);
+                    refuse(face, &request_id, refused.status(), &refused.to_string())
+                }
+            };
         }
         let page = match self.door.admit(&mut parts) {
             Ok(page) => page,
@@ -104,8 +110,8 @@ impl Rest {
             }
         };
         if parts.method == Method::OPTIONS && self.door.guard.is_shown_nothing(&parts) {
-            // A browser's question before a request, which never says who asks: every path is answered alike, or the
-            // answer would tell which tools there are.
+            // A browser's question before a request, which never says who asks: every path is answered alike,
+            // or the answer would tell which tools there are.
             let mut response = page.options(&parts.headers, METHODS);
             page.let_read(response.headers_mut());
             return response;
@@ -342,8 +348,8 @@ fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Place<'a> {
     }
 }
 
-/// What stands there for the caller of a request: methods by which it may call something. Where there are none, the path is
-/// one that no tool has.
+/// What stands there for the caller of a request: methods by which it may call something. Where there are
+/// none, the path is one that no tool has.
 fn as_seen<'a>(snapshot: &'a Snapshot, place: Place<'a>, parts: &Parts) -> Place<'a> {
     let Place::WrongMethod(mut allowed) = place else { return place };
     let (path, caller) = (parts.uri.path(), caller_of(parts));

@@ -1,0 +1,288 @@
+//! The lines of a client's HTTP/1 requests: one that ends in a line feed alone is refused.
+//!
+//! A recipient may take such a line feed for the end of a line (RFC 9112, section 2.2), and the HTTP library
+//! does. A proxy before us that does not sees one header where we would see two, and with that another
+//! request (request smuggling). So the bytes are followed as they are read, through heads, bodies and chunks,
+//! and the line feed becomes a zero byte: the library answers that with 400 and closes the connection.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use memchr::memchr;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connection of HTTP/1, whose lines are looked at while they are read.
+pub(super) struct LineEnds<S> {
+    stream: S,
+    lines: Lines,
+}
+
+impl<S> LineEnds<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, lines: Lines::default() }
+    }
+}
+
+/// Where in a client's bytes we are.
+#[derive(Debug, Default)]
+struct Lines {
+    place: Place,
+    /// The beginning of a line whose end was not read yet.
+    begun: Vec<u8>,
+    head: Head,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Head,
+    /// So many bytes are left of a body.
+    Body(u64),
+    ChunkSize,
+    /// The same of a chunk and the end of its line.
+    Chunk(u64),
+    Trailers,
+    /// Nobody knows, and the library closes the connection: nothing more is looked at.
+    Unknown,
+}
+
+/// What is known of a head that is being read.
+#[derive(Debug, Default)]
+struct Head {
+    /// Whether its first line was read; empty lines may come before that.
+    has_begun: bool,
+    length: Option<u64>,
+    is_chunked: bool,
+}
+
+impl Lines {
+    /// How long a line may be; one that is longer is refused by the library.
+    const LIMIT_BYTES: usize = super::connection::HEAD_LIMIT_BYTES;
+
+    /// Looks at the bytes that follow.
+    fn check(&mut self, mut rest: &mut [u8]) {
+        while !rest.is_empty() {
+            match self.place {
+                Place::Unknown => return,
+                Place::Body(left) => rest = self.pass(left, rest, Place::Body, Place::Head),
+                Place::Chunk(left) => rest = self.pass(left, rest, Place::Chunk, Place::ChunkSize),
+                Place::Head | Place::ChunkSize | Place::Trailers => {
+                    let Some(end) = memchr(b'\n', rest) else { return self.keep(rest) };
+                    let before = if end == 0 { self.begun.last() } else { rest.get(end - 1) };
+                    if before != Some(&b'\r') {
+                        rest[end] = 0;
+                        self.place = Place::Unknown;
+                        return;
+                    }
+                    let (line, after) = rest.split_at_mut(end + 1);
+                    if self.begun.is_empty() {
+                        self.read(line.trim_ascii_end());
+                    } else {
+                        self.begun.extend_from_slice(line);
+                        let line = std::mem::take(&mut self.begun);
+                        self.read(line.trim_ascii_end());
+                    }
+                    rest = after;
+                }
+            }
+        }
+    }
+
+    /// Passes over bytes that are no lines; `left` of them are left in this place.
+    fn pass<'b>(
+        &mut self,
+        left: u64,
+        bytes: &'b mut [u8],
+        place: impl Fn(u64) -> Place,
+        after: Place,
+    ) -> &'b mut [u8] {
+        let passed = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        let left = left - passed as u64;
+        self.place = if left == 0 { after } else { place(left) };
+        &mut bytes[passed..]
+    }
+
+    fn keep(&mut self, begun: &[u8]) {
+        self.begun.extend_from_slice(begun);
+        if self.begun.len() > Self::LIMIT_BYTES {
+            (self.place, self.begun) = (Place::Unknown, Vec::new());
+        }
+    }
+
+    /// Reads a whole line, without its end.
+    fn read(&mut self, line: &[u8]) {
+        self.place = match self.place {
+            Place::Head if line.is_empty() && self.head.has_begun => std::mem::take(&mut self.head).end(),
+            Place::Head if line.is_empty() => Place::Head,
+            Place::Head => self.head.read(line),
+            Place::Trailers if line.is_empty() => Place::Head,
+            Place::Trailers => Place::Trailers,
+            Place::ChunkSize => match chunk_size(line) {
+                Some(0) => Place::Trailers,
+                Some(size) => Place::Chunk(size.saturating_add(2)),
+                None => Place::Unknown,
+            },
+            place @ (Place::Body(_) | Place::Chunk(_) | Place::Unknown) => place,
+        };
+    }
+}
+
+impl Head {
+    /// Reads one of its lines.
+    fn read(&mut self, line: &[u8]) -> Place {
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        let colon = if is_first { None } else { memchr(b':', line) };
+        let Some((name, value)) = colon.map(|colon| (&line[..colon], line[colon + 1..].trim_ascii())) else {
+            return Place::Head;
+        };
+        if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            self.is_chunked = true;
+        } else if name.eq_ignore_ascii_case(b"content-length") {
+            let length = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            if length.is_none() || self.length.is_some_and(|before| Some(before) != length) {
+                return Place::Unknown;
+            }
+            self.length = length;
+        }
+        Place::Head
+    }
+
+    /// What follows it.
+    fn end(self) -> Place {
+        match self.length {
+            _ if self.is_chunked => Place::ChunkSize,
+            Some(length) if length > 0 => Place::Body(length),
+            Some(_) | None => Place::Head,
+        }
+    }
+}
+
+/// The size of a chunk, whatever extensions stand behind it.
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let digits = line.split(|byte| *byte == b';').next()?.trim_ascii();
+    u64::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for LineEnds<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        self.lines.check(&mut buffer.filled_mut()[before..]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for LineEnds<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    /// What is left of bytes that are read in pieces of this length.
+    fn read(bytes: &[u8], piece: usize) -> Vec<u8> {
+        let (mut lines, mut read) = (Lines::default(), bytes.to_vec());
+        read.chunks_mut(piece).for_each(|piece| lines.check(piece));
+        read
+    }
+
+    #[track_caller]
+    fn check(bytes: &str, expected: &str) {
+        for piece in 1..=bytes.len() {
+            let found = String::from_utf8(read(bytes.as_bytes(), piece)).unwrap();
+            assert_eq!(found, expected, "in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_ends_in_a_line_feed_alone_is_seen() {
+        check("GET / HTTP/1.1\nA: b\r\n\r\n", "GET / HTTP/1.1\0A: b\r\n\r\n");
+        check("GET / HTTP/1.1\r\nA: b\nC: d\r\n\r\n", "GET / HTTP/1.1\r\nA: b\0C: d\r\n\r\n");
+        check("GET / HTTP/1.1\r\nA: b\r\n\n", "GET / HTTP/1.1\r\nA: b\r\n\0");
+        check("\nGET / HTTP/1.1\r\n\r\n", "\0GET / HTTP/1.1\r\n\r\n");
+        let first = "POST / HTTP/1.1\r\ncontent-LENGTH: 3\r\n\r\na\nb";
+        check(&format!("{first}GET / HTTP/1.1\n"), &format!("{first}GET / HTTP/1.1\0"));
+        let chunks = "POST / HTTP/1.1\r\nTransfer-Encoding:chunked\r\n\r\n3;a\r\na\nb\r\n";
+        check(&format!("{chunks}3\nabc\r\n"), &format!("{chunks}3\0abc\r\n"));
+        let last = format!("{chunks}0\r\n");
+        check(&format!("{last}A: b\n\r\n"), &format!("{last}A: b\0\r\n"));
+        check(&format!("{last}A: b\r\n\r\n\r\nGET /\n"), &format!("{last}A: b\r\n\r\n\r\nGET /\0"));
+    }
+
+    #[test]
+    fn what_the_library_closes_the_connection_for_is_not_looked_at() {
+        let lengths = "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n\n\n";
+        check(lengths, lengths);
+        let size = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxx\r\n\n";
+        check(size, size);
+        let endless = format!("GET /{}", "a".repeat(2 * Lines::LIMIT_BYTES));
+        let mut lines = Lines::default();
+        lines.check(&mut endless.clone().into_bytes());
+        assert_eq!((lines.place, lines.begun.capacity()), (Place::Unknown, 0));
+    }
+
+    proptest! {
+        /// Of requests as they should be nothing is changed, whatever is in their bodies and however they
+        /// come.
+        #[test]
+        fn bodies_stay_as_they_are(
+            requests in vec((any::<bool>(), vec("[\n\r0a:]{1,9}", 0..4)), 1..5),
+            piece in 1_usize..40,
+        ) {
+            let mut bytes = Vec::new();
+            for (is_chunked, parts) in requests {
+                bytes.extend_from_slice(b"POST /a HTTP/1.1\r\nHost: b\r\n");
+                if is_chunked {
+                    bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+                    for part in parts {
+                        bytes.extend_from_slice(format!("{:x}\r\n", part.len()).as_bytes());
+                        bytes.extend_from_slice(part.as_bytes());
+                        bytes.extend_from_slice(b"\r\n");
+                    }
+                    bytes.extend_from_slice(b"0\r\n\r\n");
+                } else {
+                    let body = parts.concat();
+                    bytes.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
+                    bytes.extend_from_slice(body.as_bytes());
+                }
+            }
+            prop_assert_eq!(read(&bytes, piece), bytes);
+        }
+    }
+}
