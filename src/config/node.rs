@@ -262,7 +262,10 @@ impl Entry {
         }
         // In the place of the hash of a key there may be the key itself, by mistake.
         let is_key = matches!(key, "keys" | "hash");
-        if is_key || super::secret::is_secret_name(key) || super::suggest::nearest(key, WORDS).is_some() {
+        // `breaker` is near to `bearer`, and is no misspelt one.
+        let is_setting = super::keys::UPSTREAM.get(key).is_some();
+        let is_misspelt = !is_setting && super::suggest::nearest(key, WORDS).is_some();
+        if is_key || super::secret::is_secret_name(key) || is_misspelt {
             value.hide(ranges);
         }
         if let (Kind::Map(settings), true) = (&mut value.kind, SETTINGS.contains(&key)) {

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     observe::RequestId,
+    policy::Guarded,
     reply::Reply,
     route::{LogLevel, Route, TraceContext, UpstreamRequest},
     rule::{Translation, line_names},
@@ -104,7 +105,8 @@ impl Snapshot {
             _ => None,
         };
         let repeatable = route.repeatable.unwrap_or_else(|| request.is_idempotent());
-        let kept = self.ways.contains_key(&route.definition.name).then(Kept::default);
+        let keeps = self.ways.get(&route.definition.name).is_some_and(Guarded::keeps);
+        let kept = keeps.then(Kept::default);
         let reply = asking.call(request, repeatable, kept.clone(), (record, &mut telling)).await;
         let reply = reply.map_err(|error| {
             let effect = match (is_safe, ticket.was_sent()) {

@@ -1,4 +1,8 @@
-//! Leaves an upstream that only fails alone for a while.
+//! Circuit breakers: rejects calls for a while that would only fail.
+//!
+//! There are two kinds. The one of an upstream counts failures to connect and timeouts, of all its routes: a response,
+//! whatever its status, is evidence that the upstream is there. The one of a route counts responses that say that
+//! the request could not be served (502, 503 and 504, or nothing that can be read): they say nothing of other routes.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -10,6 +14,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{BreakerView, Count};
+use crate::tool::ToolName;
 use crate::{
     observe::Ticket,
     reply::Reply,
@@ -17,11 +22,8 @@ use crate::{
     upstream::{Answers, Ask, UpstreamError},
 };
 
-/// A circuit breaker. After a number of failures with no success between, calls are turned away at once for a while;
+/// A circuit breaker. After a number of failures with no success between, calls are rejected at once for a while;
 /// then one is let through to see, and its outcome decides for the others.
-///
-/// A failure is no connection, a reply that breaks off or does not come, and 502, 503 and 504. Anything else that the
-/// upstream answers, a 500 too, shows that it is there.
 #[derive(Debug)]
 pub struct Breaker<S> {
     inner: S,
@@ -43,14 +45,36 @@ impl Default for BreakerSettings {
     }
 }
 
-/// What is known of one upstream, by all that ask it.
+/// What is known of one upstream, or of one of its routes, by all that share the circuit breaker.
 #[derive(Debug)]
 pub struct Circuit {
     upstream: UpstreamName,
+    /// The route that it is of; of the upstream itself where there is none.
+    route: Option<ToolName>,
     settings: BreakerSettings,
     state: Mutex<State>,
     opened: Count,
     rested: Count,
+}
+
+/// What one circuit breaker is for, and the parts of its settings that are written where it stands; the others are those
+/// of what is around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BreakerOverride {
+    /// In the place of [`BreakerSettings::failures`].
+    pub failures: Option<Option<u32>>,
+    /// In the place of [`BreakerSettings::rest`].
+    pub rest: Option<Duration>,
+}
+
+impl BreakerOverride {
+    /// What holds over these.
+    pub fn over(self, base: BreakerSettings) -> BreakerSettings {
+        BreakerSettings {
+            failures: self.failures.unwrap_or(base.failures),
+            rest: self.rest.unwrap_or(base.rest),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,10 +108,26 @@ impl Circuit {
         matches!(*self.state(), State::Closed { .. })
     }
 
-    /// Closed. `opened` counts how often it opens, `rested` the calls that are turned away.
+    /// That of an upstream, closed. `opened` counts how often it opens, `rested` the calls that are rejected.
     pub fn new(upstream: UpstreamName, settings: BreakerSettings, opened: Count, rested: Count) -> Self {
         let state = Mutex::new(State::Closed { failures: 0 });
-        Self { upstream, settings, state, opened, rested }
+        Self { upstream, route: None, settings, state, opened, rested }
+    }
+
+    /// The same, of one route.
+    #[must_use]
+    pub fn of_route(self, route: ToolName) -> Self {
+        Self { route: Some(route), ..self }
+    }
+
+    /// The upstream was found to be healthy without a call: there is nothing to wait for.
+    pub(super) fn proved_healthy(&self) {
+        let mut state = self.state();
+        if !matches!(*state, State::Closed { .. }) {
+            *state = State::Closed { failures: 0 };
+            drop(state);
+            info!(upstream = %self.upstream, reason = "health check", "circuit breaker closed");
+        }
     }
 
     /// What is known now.
@@ -96,8 +136,9 @@ impl Circuit {
         match *self.state() {
             State::Closed { .. } if self.settings.failures.is_none() => BreakerView::Off,
             State::Closed { failures } => BreakerView::Closed { failures },
-            State::Open { until } => BreakerView::Open { rest: until.saturating_duration_since(now) },
-            State::HalfOpen { .. } => BreakerView::HalfOpen,
+            State::Open { until } if now < until => BreakerView::Open { rest: until - now },
+            // Its time is over: the next call goes to see.
+            State::Open { .. } | State::HalfOpen { .. } => BreakerView::HalfOpen,
         }
     }
 
@@ -112,7 +153,12 @@ impl Circuit {
             let now = Instant::now();
             if now < until {
                 self.rested.add();
-                return Err(UpstreamError::Resting { upstream: self.upstream.clone(), rest: until - now });
+                let of_route = self.route.is_some();
+                return Err(UpstreamError::Resting {
+                    upstream: self.upstream.clone(),
+                    of_route,
+                    rest: until - now,
+                });
             }
             // Should the one that is on its way never come back, another is sent after the same while.
             *state = State::HalfOpen { until: now + self.settings.rest };
@@ -129,13 +175,15 @@ impl Circuit {
                 State::Closed { failures: failures + 1 }
             }
             (State::Closed { .. } | State::HalfOpen { .. }, Outcome::Failure) => {
-                let (upstream, request_id, rest) = (&self.upstream, ticket.request_id(), self.settings.rest);
-                warn!(%upstream, request_id, ?rest, "upstream fails and is left alone");
+                let (upstream, route) = (&self.upstream, self.route.as_ref().map(tracing::field::display));
+                let (request_id, open_for) = (ticket.request_id(), self.settings.rest);
+                warn!(%upstream, route, request_id, ?open_for, "circuit breaker opened");
                 self.opened.add();
                 State::Open { until: Instant::now() + self.settings.rest }
             }
             (State::HalfOpen { .. }, Outcome::Success) => {
-                info!(upstream = %self.upstream, request_id = ticket.request_id(), "upstream answers again");
+                let (upstream, route) = (&self.upstream, self.route.as_ref().map(tracing::field::display));
+                info!(%upstream, route, request_id = ticket.request_id(), "circuit breaker closed");
                 State::Closed { failures: 0 }
             }
             // Whoever was sent to see has seen nothing: the next one goes.
@@ -167,13 +215,38 @@ impl Drop for Watch<'_> {
     fn drop(&mut self) {
         if !self.told {
             // Dropped at its deadline: no answer came in time. Dropped before: its caller left, or would not wait.
-            let late = Instant::now() >= self.due;
+            let late = Instant::now() >= self.due && self.circuit.route.is_none();
             self.circuit.learn(if late { Outcome::Failure } else { Outcome::Unknown }, self.ticket);
         }
     }
 }
 
-fn outcome_of(result: &Result<Reply, UpstreamError>) -> Outcome {
+/// What an attempt shows of the upstream: whether it is there.
+fn shown_of_upstream(result: &Result<Reply, UpstreamError>) -> Outcome {
+    match result {
+        Ok(_) => Outcome::Success,
+        Err(
+            UpstreamError::Connect { .. }
+            | UpstreamError::ConnectDeadline { .. }
+            | UpstreamError::NotStarted { .. }
+            | UpstreamError::CutOff { .. }
+            | UpstreamError::Deadline { .. }
+            | UpstreamError::AttemptDeadline { .. },
+        ) => Outcome::Failure,
+        // It answered, were it too much or nothing that can be read.
+        Err(
+            UpstreamError::HeadTooLong { .. }
+            | UpstreamError::TooLong { .. }
+            | UpstreamError::NotHttp { .. }
+            | UpstreamError::NotCgi { .. }
+            | UpstreamError::NotMcp { .. },
+        ) => Outcome::Success,
+        Err(error) => unasked(error),
+    }
+}
+
+/// What an attempt shows of its route: whether requests of its kind are served.
+fn shown_of_route(result: &Result<Reply, UpstreamError>) -> Outcome {
     match result {
         Ok(reply) => match reply.status {
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
@@ -181,37 +254,37 @@ fn outcome_of(result: &Result<Reply, UpstreamError>) -> Outcome {
             }
             _ => Outcome::Success,
         },
+        Err(UpstreamError::NotHttp { .. } | UpstreamError::NotCgi { .. } | UpstreamError::NotMcp { .. }) => {
+            Outcome::Failure
+        }
+        Err(UpstreamError::HeadTooLong { .. } | UpstreamError::TooLong { .. }) => Outcome::Success,
+        // The circuit breaker of the upstream counts these.
         Err(
             UpstreamError::Connect { .. }
             | UpstreamError::ConnectDeadline { .. }
             | UpstreamError::NotStarted { .. }
             | UpstreamError::CutOff { .. }
-            | UpstreamError::NotHttp { .. }
-            | UpstreamError::NotCgi { .. }
-            | UpstreamError::NotMcp { .. }
             | UpstreamError::Deadline { .. }
             | UpstreamError::AttemptDeadline { .. },
-        ) => Outcome::Failure,
-        // It answered, only too much.
-        Err(UpstreamError::HeadTooLong { .. } | UpstreamError::TooLong { .. }) => Outcome::Success,
-        // It was not asked. Were a token server's failure its own, it would be left alone when it could be asked again.
-        Err(
-            UpstreamError::Busy { .. }
-            | UpstreamError::CallerBusy { .. }
-            | UpstreamError::Resting { .. }
-            | UpstreamError::Credential { .. }
-            | UpstreamError::TooOften { .. }
-            | UpstreamError::Uncounted { .. }
-            | UpstreamError::Unsendable { .. },
         ) => Outcome::Unknown,
+        Err(error) => unasked(error),
     }
+}
+
+/// Nobody was asked, so nothing was learnt. Were a token server's failure the upstream's own, calls would be rejected when
+/// it could be asked again.
+fn unasked(_: &UpstreamError) -> Outcome {
+    Outcome::Unknown
 }
 
 impl<S: Answers> Answers for Breaker<S> {
     async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let watch = self.circuit.enter(ask.due.latest, &ask.ticket)?;
         let result = self.inner.answer(ask).await;
-        watch.tell(outcome_of(&result));
+        watch.tell(match self.circuit.route {
+            None => shown_of_upstream(&result),
+            Some(_) => shown_of_route(&result),
+        });
         result
     }
 }
@@ -244,11 +317,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_upstream_that_only_fails_is_left_alone_and_then_tried_by_one() {
-        let script = Script::new([failed(), status(503), failed(), status(200), status(200)]);
+        let script = Script::new([failed(), failed(), failed(), status(200), status(200)]);
         let service = breaker(&script);
         let one = || call(&service, ask(SECOND));
         one().await.unwrap_err();
-        one().await.unwrap();
+        one().await.unwrap_err();
         assert_eq!(rest(&one().await), Some(5 * SECOND));
         tokio::time::advance(4 * SECOND).await;
         assert_eq!(service.circuit.view(), BreakerView::Open { rest: SECOND });
@@ -262,6 +335,44 @@ mod tests {
         assert_eq!(script.asked(), 5);
         assert_eq!(service.circuit.view(), BreakerView::Closed { failures: 0 });
         assert_eq!((service.circuit.opened.get(), service.circuit.rested.get()), (2, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_shows_that_the_upstream_is_there_and_that_a_route_is_not_served() {
+        let script = Script::new([failed(), status(503), failed(), status(502), failed(), status(504)]);
+        let service = breaker(&script);
+        for _ in 0..6 {
+            assert_eq!(rest(&call(&service, ask(SECOND)).await), None);
+        }
+        let script = Script::new([status(503), failed(), status(502), status(200)]);
+        let of_route = Circuit::new(name(), AFTER_TWO, Count::default(), Count::default());
+        let service = Breaker::new(script.clone(), Arc::new(of_route.of_route("t".parse().unwrap())));
+        for _ in 0..3 {
+            assert_eq!(rest(&call(&service, ask(SECOND)).await), None);
+        }
+        let rejected = call(&service, ask(SECOND)).await;
+        assert!(matches!(rejected, Err(UpstreamError::Resting { of_route: true, .. })), "{rejected:?}");
+        tokio::time::advance(5 * SECOND).await;
+        assert_eq!(service.circuit.view(), BreakerView::HalfOpen);
+        call(&service, ask(SECOND)).await.unwrap();
+        assert_eq!(service.circuit.view(), BreakerView::Closed { failures: 0 });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_circuit_is_not_open_when_its_time_is_over_or_the_upstream_is_healthy() {
+        let script = Script::new([failed(), failed()]);
+        let service = breaker(&script);
+        for _ in 0..2 {
+            call(&service, ask(SECOND)).await.unwrap_err();
+        }
+        assert_eq!(service.circuit.view(), BreakerView::Open { rest: 5 * SECOND });
+        tokio::time::advance(5 * SECOND).await;
+        assert_eq!(service.circuit.view(), BreakerView::HalfOpen);
+        service.circuit.proved_healthy();
+        assert_eq!(service.circuit.view(), BreakerView::Closed { failures: 0 });
+        service.circuit.learn(Outcome::Failure, &Ticket::default());
+        service.circuit.proved_healthy();
+        assert_eq!(service.circuit.view(), BreakerView::Closed { failures: 1 }, "a check is no call");
     }
 
     #[tokio::test(start_paused = true)]

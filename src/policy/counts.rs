@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use super::Store;
+use super::{RouteGuards, Store};
 use crate::{observe::Words, route::UpstreamName, tool::ToolName};
 
 /// A number that only grows. Clones are the same one.
@@ -31,8 +31,8 @@ impl Count {
 pub struct PolicyCounts {
     /// Those of each upstream.
     pub upstreams: HashMap<UpstreamName, UpstreamCounts>,
-    /// What those of each route did that asks for some.
-    pub routes: HashMap<ToolName, RouteCounts>,
+    /// Those of each route.
+    pub routes: HashMap<ToolName, RouteGuards>,
     /// What is kept of replies; nothing where nobody can keep any.
     pub store: Option<Store>,
 }
@@ -81,6 +81,10 @@ pub struct RouteCounts {
     pub old: Count,
     /// Calls that got the reply to the request of another.
     pub joined: Count,
+    /// How often its circuit breaker has opened.
+    pub opened: Count,
+    /// Calls that it rejected.
+    pub rested: Count,
     /// Requests that were sent once more for being slow.
     pub hedged: Count,
     /// Those of them that were answered first.

@@ -15,7 +15,10 @@ pub type PendingReply<'a> = Pin<Box<dyn Future<Output = Result<Reply, UpstreamEr
 
 /// An upstream with its guards. Clones are the same one.
 #[derive(Clone)]
-pub struct Guarded(Arc<dyn AnyAnswers>);
+pub struct Guarded {
+    answers: Arc<dyn AnyAnswers>,
+    keeps: bool,
+}
 
 /// [`Answers`] of any kind.
 trait AnyAnswers: Send + Sync {
@@ -31,12 +34,23 @@ impl<A: Answers> AnyAnswers for A {
 impl Guarded {
     /// Whatever answers.
     pub fn new(answers: impl Answers + 'static) -> Self {
-        Self(Arc::new(answers))
+        Self { answers: Arc::new(answers), keeps: false }
+    }
+
+    /// The same, which may give replies that were kept.
+    #[must_use]
+    pub(super) fn keeping(self, keeps: bool) -> Self {
+        Self { keeps, ..self }
+    }
+
+    /// Whether it may.
+    pub fn keeps(&self) -> bool {
+        self.keeps
     }
 
     /// Gives the whole reply. Dropping the future ends what was asked for.
     pub fn answer<'a>(&'a self, ask: &'a Ask) -> PendingReply<'a> {
-        self.0.answer(ask)
+        self.answers.answer(ask)
     }
 }
 

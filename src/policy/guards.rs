@@ -5,9 +5,10 @@ use std::sync::Arc;
 use tower::{ServiceBuilder, layer::layer_fn};
 
 use super::{
-    Attempt, Breaker, Budget, Cache, Circuit, Coalesce, Count, Deadline, Gate, Guarded, GuardsView, Hedge,
-    InFlight, Measured, Over, Passthrough, PassthroughSettings, PolicySettings, Rate, RateLimitLayer,
-    Retries, Retry, RouteCounts, RoutePolicySettings, SameAtOnce, Store, UpstreamCounts, cache,
+    Attempt, Breaker, BreakerView, Budget, Cache, Circuit, Coalesce, Count, Deadline, Gate, Guarded,
+    GuardsView, Hedge, InFlight, Measured, Over, Passthrough, PassthroughSettings, PolicySettings, Rate,
+    RateLimitLayer, Retries, Retry, RouteCounts, RoutePolicySettings, SameAtOnce, Store, UpstreamCounts,
+    cache,
     coalesce::Flights,
     hedge::{Hedging, Times},
     key::Whom,
@@ -55,6 +56,9 @@ pub struct RouteGuards {
     flights: Option<Arc<Flights>>,
     rate: Option<Arc<Rate>>,
     hedging: Option<Arc<Hedging>>,
+    retries: Arc<Retries>,
+    circuit: Arc<Circuit>,
+    keeps: bool,
 }
 
 impl RouteGuards {
@@ -77,17 +81,30 @@ impl RouteGuards {
             let (store, flights, counts) = (store.clone(), flights.clone(), counts.clone());
             Arc::new(cache::Shared { settings, whom, store, away, flights, counts })
         });
+        let breaker = settings.breaker.over(guards.settings.breaker);
+        let circuit = Circuit::new(upstream.clone(), breaker, counts.opened.clone(), counts.rested.clone());
+        let circuit = Arc::new(circuit.of_route(tool.clone()));
+        let retries = match settings.retry.over(guards.settings.retry) {
+            own if own == guards.settings.retry => guards.retries.clone(),
+            own => {
+                let (budget, again) = (guards.budget.clone(), guards.counts.again.clone());
+                Arc::new(Retries::new(upstream.clone(), own, budget, again))
+            }
+        };
         let hedging = settings.hedge.map(|settings| {
-            let (budget, circuit) = (guards.budget.clone(), guards.circuit.clone());
+            let (budget, circuits) = (guards.budget.clone(), [guards.circuit.clone(), circuit.clone()]);
             let times = Times::default();
-            Arc::new(Hedging { settings, budget, circuit, counts: counts.clone(), times })
+            Arc::new(Hedging { settings, budget, circuits, counts: counts.clone(), times })
         });
         Self {
             caller_rate: rate(Whose::CallerOfRoute, settings.caller_rate, &counts.caller_too_often),
+            keeps: cache.is_some(),
             cache,
             flights,
             rate: rate(Whose::Route, settings.rate, &counts.too_often),
             hedging,
+            retries,
+            circuit,
             counts,
         }
     }
@@ -95,6 +112,11 @@ impl RouteGuards {
     /// How often each of them did something.
     pub fn counts(&self) -> &RouteCounts {
         &self.counts
+    }
+
+    /// How its circuit breaker stands.
+    pub fn breaker(&self) -> BreakerView {
+        self.circuit.view()
     }
 }
 
@@ -135,12 +157,21 @@ impl Guards {
         };
         let budget = Arc::<Budget>::default();
         let circuit = Circuit::new(name(), settings.breaker, counts.opened.clone(), counts.rested.clone());
+        let circuit = Arc::new(circuit);
+        if let Some(http) = upstream.http() {
+            let circuit = Arc::downgrade(&circuit);
+            http.when_healthy(move || {
+                if let Some(circuit) = circuit.upgrade() {
+                    circuit.proved_healthy();
+                }
+            });
+        }
         Self {
             caller_rate: rate(Whose::CallerOfUpstream, settings.caller_rate, &counts.caller_too_often),
             whom: Whom::new(),
             retries: Arc::new(Retries::new(name(), settings.retry, budget.clone(), counts.again.clone())),
             budget,
-            circuit: Arc::new(circuit),
+            circuit,
             rate: rate(Whose::Upstream, settings.rate, &counts.too_often),
             gate: Arc::new(Gate::new(name(), settings, counts.busy.clone())),
             to: Arc::new(Whereto::of(&upstream)),
@@ -149,12 +180,6 @@ impl Guards {
             sharing,
             counts,
         }
-    }
-
-    /// Whether some are for calls only: then calls take another way than what follows from them.
-    pub fn are_for_calls(&self) -> bool {
-        let is_for_each = self.caller_rate.is_some() || self.settings.caller_in_flight_limit.is_some();
-        is_for_each || self.rate.is_some()
     }
 
     /// How often each of them did something.
@@ -215,12 +240,13 @@ impl Guards {
             .option_layer(attempt)
             .layer_fn(move |service| Measured::new(service, to.clone(), attempts.clone()))
             .service(upstream);
-        let once = Arc::new(once);
-        let second = once.clone();
         let Asking::Call(route) = asking else {
             return Guarded::new(Deadline::new(Retry::new(once, retries), called, counts.late));
         };
-        let RouteGuards { counts: _, caller_rate, cache, flights, rate, hedging } = route.clone();
+        let RouteGuards { counts: _, caller_rate, cache, flights, rate, hedging, retries, circuit, keeps } =
+            route.clone();
+        let once = Arc::new(Breaker::new(once, circuit));
+        let second = once.clone();
         let hedge = hedging
             .map(|hedging| layer_fn(move |service| Hedge::new(service, second.clone(), hedging.clone())));
         let coalesce =
@@ -237,6 +263,6 @@ impl Guards {
             // What is repeated is earned by every call, the hedged ones too.
             .layer_fn(move |service| Retry::new(service, retries.clone()))
             .service(once);
-        Guarded::new(guarded)
+        Guarded::new(guarded).keeping(keeps)
     }
 }

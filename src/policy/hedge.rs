@@ -42,7 +42,8 @@ pub enum HedgeSettings {
 pub(super) struct Hedging {
     pub(super) settings: HedgeSettings,
     pub(super) budget: Arc<Budget>,
-    pub(super) circuit: Arc<Circuit>,
+    /// Those of the upstream and of the route.
+    pub(super) circuits: [Arc<Circuit>; 2],
     pub(super) counts: RouteCounts,
     pub(super) times: Times,
 }
@@ -121,7 +122,7 @@ impl Hedging {
             result = &mut first => return self.timed(begun, result),
             () = sleep(after) => {}
         }
-        if !self.circuit.is_closed() || !self.budget.spend() {
+        if !self.circuits.iter().all(|circuit| circuit.is_closed()) || !self.budget.spend() {
             return self.timed(begun, first.await);
         }
         self.counts.hedged.add();
@@ -184,7 +185,8 @@ mod tests {
         Arc::new(Hedging {
             settings,
             budget: Arc::default(),
-            circuit: Arc::new(Circuit::new(name(), breaker, Count::default(), Count::default())),
+            circuits: [(); 2]
+                .map(|()| Arc::new(Circuit::new(name(), breaker, Count::default(), Count::default()))),
             counts: RouteCounts::default(),
             times: Times::default(),
         })
@@ -246,7 +248,7 @@ mod tests {
         }
         assert_eq!(script.asked(), 10, "what there is to begin with");
         let shared = hedging(AFTER_ONE);
-        let failing = crate::policy::Breaker::new(Script::new([failed()]), shared.circuit.clone());
+        let failing = crate::policy::Breaker::new(Script::new([failed()]), shared.circuits[0].clone());
         call(&failing, ask(SECOND)).await.unwrap_err();
         let service = Hedge::new(after(2 * SECOND, 200, &Inside::default()), Script::new([]), shared);
         call(&service, ask(30 * SECOND)).await.unwrap();

@@ -14,8 +14,9 @@
 //! 6. [`Hedge`]: a slow request is sent once more. Round retries, so that the second one has none.
 //! 7. [`Retry`]: what fails in passing is asked again, within the promise. Round all that follows, so that each
 //!    attempt is judged, queued and timed as a call of its own, and no place is held while it waits.
-//! 8. [`Breaker`]: turns calls away from an upstream that only fails. Round the queue, so that nobody waits for a
-//!    place at a door that is shut, and round the rate, so that nothing of it is used there.
+//! 8. [`Breaker`], twice: the one of the route rejects calls that are only answered with 502, 503 or 504, the one of the
+//!    upstream rejects all while it is not there. Round the queue, so that nobody waits for a place in vain, and round the
+//!    rate, so that nothing of it is used there. The route's is outside: what the upstream's rejects tells it nothing.
 //! 9. [`RateLimit`] of the upstream. Inside of retries, as each is a request; round the queue, as it holds no place.
 //! 10. [`InFlight`]: protects the upstream. Inside the deadline, so that a call that gives up leaves the queue;
 //!     round the upstream, so that a place is held exactly as long as a connection is.
@@ -61,7 +62,7 @@ mod view;
 use std::time::Duration;
 
 pub use attempt::Attempt;
-pub use breaker::{Breaker, BreakerSettings, Circuit};
+pub use breaker::{Breaker, BreakerOverride, BreakerSettings, Circuit};
 pub use budget::Budget;
 pub use cache::{Cache, CacheSettings, Forbidden, Lasts, Store};
 pub use coalesce::Coalesce;
@@ -74,7 +75,7 @@ pub use in_flight::{Gate, InFlight};
 pub use measured::{Measured, result_word};
 pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
 pub use rate::{Over, Rate, RateLimit, RateLimitLayer, RateSettings, WithoutStore};
-pub use retry::{Retries, Retry, RetrySettings};
+pub use retry::{Retries, Retry, RetryOverride, RetrySettings};
 pub use spans::Whereto;
 pub use spread::spread;
 pub use view::{BreakerView, GuardsView};
@@ -94,7 +95,7 @@ pub struct PolicySettings {
     pub attempt_timeout: Option<Duration>,
     /// Whether what fails is asked again.
     pub retry: RetrySettings,
-    /// Whether an upstream that only fails is left alone.
+    /// When the circuit breakers open: its own, and those of its routes.
     pub breaker: BreakerSettings,
     /// How often it may be asked, by all together.
     pub rate: Option<RateSettings>,
@@ -115,6 +116,10 @@ pub struct RoutePolicySettings {
     pub same_at_once: SameAtOnce,
     /// When a request is sent once more for being slow, if ever.
     pub hedge: Option<HedgeSettings>,
+    /// How its requests are repeated, where it says otherwise than its upstream.
+    pub retry: RetryOverride,
+    /// When its circuit breaker opens, where it says otherwise than its upstream.
+    pub breaker: BreakerOverride,
 }
 
 /// What is done with calls that ask for the same at the same time.

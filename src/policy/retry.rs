@@ -43,6 +43,28 @@ impl Default for RetrySettings {
     }
 }
 
+/// The parts of [`RetrySettings`] that a place writes; the others are those of what is around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RetryOverride {
+    /// In the place of [`RetrySettings::attempts`].
+    pub attempts: Option<u32>,
+    /// In the place of [`RetrySettings::backoff`].
+    pub backoff: Option<Duration>,
+    /// In the place of [`RetrySettings::longest_wait`].
+    pub longest_wait: Option<Duration>,
+}
+
+impl RetryOverride {
+    /// What holds over these.
+    pub fn over(self, base: RetrySettings) -> RetrySettings {
+        RetrySettings {
+            attempts: self.attempts.unwrap_or(base.attempts),
+            backoff: self.backoff.unwrap_or(base.backoff),
+            longest_wait: self.longest_wait.unwrap_or(base.longest_wait),
+        }
+    }
+}
+
 /// What all repetitions of one upstream have in common.
 #[derive(Debug)]
 pub struct Retries {
@@ -290,7 +312,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_the_upstream_said_counts_when_we_turn_the_next_attempt_away() {
-        let resting = Err(UpstreamError::Resting { upstream: name(), rest: SECOND });
+        let resting = Err(UpstreamError::Resting { upstream: name(), of_route: false, rest: SECOND });
         let script = Script::new([status(503), resting]);
         let reply = call(&retry(&script), ask(30 * SECOND)).await.unwrap();
         assert_eq!(reply.status.as_u16(), 503);

@@ -291,7 +291,7 @@ impl Written {
                 .iter()
                 .map(|(name, asked)| (name.clone(), asked.guards.counts().clone()))
                 .collect(),
-            routes: written().map(|(name, way)| (name.clone(), way.guards.counts().clone())).collect(),
+            routes: written().map(|(name, way)| (name.clone(), way.guards.clone())).collect(),
             store: Some(store.clone()),
         };
         let guards = upstreams.iter().map(|(name, asked)| (name.clone(), asked.guards.clone())).collect();

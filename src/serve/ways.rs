@@ -20,7 +20,7 @@ pub(super) struct Asked {
     pub(super) guards: Guards,
     /// For what follows from calls.
     pub(super) following: Guarded,
-    /// For calls, of each of its routes: those that ask for guards of their own, and all where it has some for calls.
+    /// For calls, of each of its routes.
     pub(super) ways: HashMap<ToolName, Way>,
     /// What goes on to ask for its tools, where it is an MCP server.
     pub(super) discovery: Option<Arc<Discovery>>,
@@ -69,17 +69,15 @@ impl Asked {
 
     /// Takes these routes in the place of others; one that asks for the same guards as before keeps them.
     pub(super) fn set_ways<'r>(&mut self, routes: impl Iterator<Item = &'r RouteFile>, store: &Store) {
-        let has_own = self.guards.are_for_calls();
-        let ways =
-            routes.filter(|file| has_own || file.policy != RoutePolicySettings::default()).map(|file| {
-                let name = file.route.definition.name.clone();
-                let before = self.ways.get(&name).filter(|way| way.settings == file.policy).cloned();
-                let way = before.unwrap_or_else(|| {
-                    let guards = RouteGuards::new(&self.guards, &name, file.policy, store);
-                    Way { settings: file.policy, guarded: self.guards.for_calls(&guards), guards }
-                });
-                (name, way)
+        let ways = routes.map(|file| {
+            let name = file.route.definition.name.clone();
+            let before = self.ways.get(&name).filter(|way| way.settings == file.policy).cloned();
+            let way = before.unwrap_or_else(|| {
+                let guards = RouteGuards::new(&self.guards, &name, file.policy, store);
+                Way { settings: file.policy, guarded: self.guards.for_calls(&guards), guards }
             });
+            (name, way)
+        });
         self.ways = ways.collect();
     }
 }

@@ -168,11 +168,16 @@ pub enum UpstreamError {
         /// The limit that was hit.
         after: Duration,
     },
-    /// It failed so often that it is left alone for a while.
-    #[error("upstream `{upstream}` fails and is left alone for {rest:?}")]
+    /// Its circuit breaker is open, or the one of the route.
+    #[error(
+        "the circuit breaker of {}upstream `{upstream}` is open for {rest:?}",
+        if *of_route { "the route to " } else { "" }
+    )]
     Resting {
         /// Who was to be asked.
         upstream: UpstreamName,
+        /// Whether it is the circuit breaker of the route, and not the upstream's.
+        of_route: bool,
         /// How long it is left alone yet.
         rest: Duration,
     },

@@ -158,8 +158,7 @@ async fn whatever_happens_every_call_ends_in_time_with_a_true_result() {
     for (upstream, seen) in upstreams.into_iter().zip(seen) {
         let is_line = |line: &&Value, words: &str| line["upstream"] == upstream && line["message"] == words;
         let lines = |words| log.iter().filter(|line| is_line(line, words)).count();
-        let (again, rests) =
-            (lines("the upstream will be asked again"), lines("upstream fails and is left alone"));
+        let (again, rests) = (lines("the upstream will be asked again"), lines("circuit breaker opened"));
         let (calls, resting) =
             (told[upstream].calls.load(Ordering::Relaxed), told[upstream].resting.load(Ordering::Relaxed));
         println!(

@@ -277,7 +277,7 @@ async fn whatever_is_said_of_a_call_on_its_way_has_its_name() {
     let log = program.log().await;
     for (message, id) in [
         ("the upstream will be asked again", "first"),
-        ("upstream fails and is left alone", "first"),
+        ("circuit breaker opened", "first"),
         ("upstream gave no usable reply", "first"),
         ("a program was ended before it was done", "second"),
         ("address fails and is left out", "third"),

@@ -236,6 +236,8 @@ async fn a_breaker_that_opens_and_a_request_that_is_not_let_in_are_seen() {
     for line in [
         r#"glossator_upstream_breaker_state{upstream="old",state="open"} 1"#,
         r#"glossator_upstream_breaker_state{upstream="old",state="closed"} 0"#,
+        r#"glossator_route_circuit_breaker_state{route="a",state="closed"} 1"#,
+        r#"glossator_route_circuit_breaker_state{route="a",state="open"} 0"#,
         r#"glossator_upstream_attempts_total{upstream="old",result="unreachable"} 1"#,
         r#"glossator_upstream_guards_total{upstream="old",action="breaker_rejected"} 1"#,
         r#"glossator_refused_requests_total{reason="host"} 1"#,

@@ -8,7 +8,7 @@ use std::sync::{
 use glossator::config::{self, Sources};
 use serde_json::json;
 
-use crate::support::{Gate, Loaded, Response, Scripted, Step, reply};
+use crate::support::{Gate, Loaded, Response, Scripted, Step, reply, soon};
 
 /// A configuration before one upstream, whose address stands for `OLD`.
 async fn serve(upstream: &Scripted, text: &str) -> Loaded {
@@ -49,7 +49,99 @@ async fn who_calls_too_often_is_told_when_to_come_again() {
     served.swap.to(&load(&upstream, &text.replace("B.", "Another."))).unwrap();
     assert_eq!(call(&served, "a", &[]).await.status, 429, "a reload forgives nothing");
     assert_eq!(upstream.state().asked.len(), 2);
-    assert_eq!(served.gateway.snapshot().counts.routes["a"].too_often.get(), 3);
+    assert_eq!(served.gateway.snapshot().counts.routes["a"].counts().too_often.get(), 3);
+}
+
+/// A response is evidence that the upstream is there: what one route gets says nothing of the others.
+#[tokio::test]
+async fn a_route_that_is_never_served_rejects_no_call_of_another() {
+    let upstream = Scripted::start(|asked| {
+        let is_good = asked.line().starts_with("GET /good");
+        let status = if is_good { "200 OK" } else { "503 Service Unavailable" };
+        vec![Step::Send(reply(status, "text/plain", "ok"))]
+    })
+    .await;
+    let served = serve(
+        &upstream,
+        "
+        upstreams: { old: { url: OLD, retry: off, breaker: { failures: 3, rest: 1h } } }
+        routes:
+          bad: { description: Bad., request: GET old/bad }
+          worse: { description: Worse., request: GET old/worse, breaker: off }
+          again:
+            description: Again.
+            request: GET old/again
+            retry: { attempts: 2, backoff: 1ms }
+            breaker: { failures: 2 }
+          good: { description: Good., request: GET old/good }",
+    )
+    .await;
+    for _ in 0..3 {
+        assert_eq!(call(&served, "bad", &[]).await.status, 502);
+    }
+    let rejected = call(&served, "bad", &[]).await;
+    assert_eq!((rejected.status, rejected.header("retry-after").as_deref()), (503, Some("3600")));
+    assert!(rejected.told().contains("the tool is left alone for a while"), "{}", rejected.told());
+    for _ in 0..5 {
+        assert_eq!(call(&served, "worse", &[]).await.status, 502, "its circuit breaker is off");
+    }
+    assert_eq!(call(&served, "again", &[]).await.status, 502);
+    assert_eq!(call(&served, "again", &[]).await.status, 503, "both attempts of the first call count");
+    assert_eq!(call(&served, "good", &[]).await.told(), "ok");
+    assert_eq!(upstream.state().asked.len(), 3 + 5 + 2 + 1);
+    let snapshot = served.gateway.snapshot();
+    let state = |route: &str| snapshot.counts.routes[route].breaker().as_word();
+    assert_eq!(["bad", "worse", "again", "good"].map(state), ["open", "off", "open", "closed"]);
+    let counts = snapshot.counts.routes["bad"].counts();
+    assert_eq!((counts.opened.get(), counts.rested.get()), (1, 1));
+    assert_eq!(snapshot.guards[&"old".parse().unwrap()].view().breaker.as_word(), "closed");
+}
+
+/// What can't be reached is that for every route.
+#[tokio::test]
+async fn an_upstream_that_is_not_there_rejects_calls_of_all_routes_until_it_is_healthy() {
+    let well = Arc::new(AtomicBool::new(false));
+    let upstream = {
+        let well = well.clone();
+        Scripted::start(move |asked| match asked.line().starts_with("GET /health") {
+            true if !well.load(Ordering::Relaxed) => {
+                vec![Step::Send(reply("500 Internal Server Error", "text/plain", "not yet"))]
+            }
+            true => vec![Step::Send(reply("200 OK", "text/plain", "well"))],
+            false if well.load(Ordering::Relaxed) => vec![Step::Send(reply("200 OK", "text/plain", "ok"))],
+            false => vec![Step::Reset],
+        })
+        .await
+    };
+    let served = serve(
+        &upstream,
+        "
+        upstreams:
+          old:
+            url: OLD
+            retry: off
+            breaker: { failures: 2, rest: 1h }
+            health: { path: /health, interval: 100ms, failures: 1000 }
+        routes:
+          a: { description: A., request: GET old/a }
+          b: { description: B., request: GET old/b }",
+    )
+    .await;
+    assert_eq!(call(&served, "a", &[]).await.status, 502);
+    assert_eq!(call(&served, "b", &[]).await.status, 502);
+    assert_eq!(call(&served, "a", &[]).await.status, 503);
+    let snapshot = served.gateway.snapshot();
+    let state = || snapshot.guards[&"old".parse().unwrap()].view().breaker.as_word();
+    assert_eq!(state(), "open");
+    assert_eq!(snapshot.counts.routes["a"].breaker().as_word(), "closed");
+    well.store(true, Ordering::Relaxed);
+    soon("the circuit is closed", async {
+        while state() != "closed" {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(call(&served, "b", &[]).await.told(), "ok");
 }
 
 #[tokio::test]
@@ -135,7 +227,10 @@ async fn a_kept_reply_is_given_again_with_its_age_and_translated_anew() {
     assert_eq!(again.told(), "second: temp: 5", "the reply is kept, not the result");
     assert_eq!(upstream.state().asked.len(), 2);
     let snapshot = served.gateway.snapshot();
-    assert_eq!((snapshot.counts.routes["a"].kept.get(), snapshot.counts.routes["a"].fetched.get()), (2, 2));
+    assert_eq!(
+        (snapshot.counts.routes["a"].counts().kept.get(), snapshot.counts.routes["a"].counts().fetched.get()),
+        (2, 2)
+    );
 }
 
 #[tokio::test]
@@ -196,7 +291,7 @@ async fn an_old_reply_is_asked_about_by_its_tag() {
     let state = upstream.state();
     let conditions: Vec<_> = state.asked.iter().map(|asked| asked.header("if-none-match").len()).collect();
     assert_eq!(conditions, [0, 1, 1]);
-    assert_eq!(served.gateway.snapshot().counts.routes["a"].still_good.get(), 2);
+    assert_eq!(served.gateway.snapshot().counts.routes["a"].counts().still_good.get(), 2);
 }
 
 #[tokio::test]
@@ -210,8 +305,8 @@ async fn calls_for_the_same_are_one_request_which_lives_as_long_as_one_of_them_w
     first.write(request).await;
     upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
     second.write(request).await;
-    let counts = served.gateway.snapshot().counts.routes["a"].clone();
-    crate::support::soon("the second call joins it", async {
+    let counts = served.gateway.snapshot().counts.routes["a"].counts().clone();
+    soon("the second call joins it", async {
         while counts.joined.get() == 0 {
             tokio::task::yield_now().await;
         }
@@ -242,7 +337,7 @@ async fn who_joins_a_request_and_is_late_is_not_told_that_nothing_was_sent() {
         first.write("POST /tools/a HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
         upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
         let second = call(&served, "a", &["X-Request-Timeout: 0.05"]).await;
-        let counts = served.gateway.snapshot().counts.routes["a"].clone();
+        let counts = served.gateway.snapshot().counts.routes["a"].counts().clone();
         assert_eq!((second.status, counts.joined.get()), (504, 1), "{policy}: {}", second.text());
         assert!(!second.told().contains("nothing was sent"), "{policy}: {}", second.told());
         assert!(second.told().contains("gave no complete reply within 50 ms"), "{policy}: {}", second.told());
@@ -262,7 +357,7 @@ async fn a_request_that_hangs_is_sent_once_more() {
     let served = serve(&upstream, text).await;
     assert_eq!(call(&served, "a", &[]).await.told(), "quick");
     upstream.until("the other one is dropped", |state| state.left == 1).await;
-    let counts = &served.gateway.snapshot().counts.routes["a"];
+    let counts = served.gateway.snapshot().counts.routes["a"].counts().clone();
     assert_eq!((counts.hedged.get(), counts.hedges_won.get()), (1, 1));
 }
 
@@ -287,15 +382,14 @@ async fn an_old_reply_stands_in_for_a_failure_where_that_is_said() {
         assert_eq!(call(&served, tool, &[]).await.told(), "well");
     }
     failing.store(true, Ordering::SeqCst);
-    let counts = served.gateway.snapshot().counts.routes["a"].clone();
-    crate::support::soon("the kept reply is old", async {
+    let counts = served.gateway.snapshot().counts.routes["a"].counts().clone();
+    soon("the kept reply is old", async {
         while counts.old.get() == 0 {
             assert_eq!(call(&served, "a", &[]).await.told(), "well");
         }
     })
     .await;
-    crate::support::soon("nothing stands in", async { while call(&served, "b", &[]).await.status != 502 {} })
-        .await;
+    soon("nothing stands in", async { while call(&served, "b", &[]).await.status != 502 {} }).await;
 }
 
 #[tokio::test]

@@ -251,7 +251,11 @@ pub(in crate::config) static DEFAULTS: Keys = Keys {
         ),
         key("attempt_timeout", DEADLINE, "How long one attempt may take. Default: as long as the call."),
         key("retry", Either(&[OFF, Section(&RETRY)]), "How what fails in passing is asked again."),
-        key("breaker", Either(&[OFF, Section(&BREAKER)]), "When an upstream that only fails is left alone."),
+        key(
+            "breaker",
+            Either(&[OFF, Section(&BREAKER)]),
+            "When the circuit breakers of upstreams and routes open.",
+        ),
         key("rate", RATE_FORM, "How often one upstream may be asked. Default: no limit."),
         key(
             "caller_rate",

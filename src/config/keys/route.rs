@@ -99,6 +99,17 @@ pub(in crate::config) static ROUTE: Keys = Keys {
             "After how long a slow request is sent once more: a duration, or `p95` for the time within which 95 of 100 \
              replies came lately.",
         ),
+        key(
+            "retry",
+            Either(&[OFF, Section(&RETRY)]),
+            "How what fails in passing is asked again, or `off`, in the place of what the upstream says.",
+        ),
+        key(
+            "breaker",
+            Either(&[OFF, Section(&BREAKER)]),
+            "When its own circuit breaker opens, or `off`, in the place of what the upstream says: after so many \
+             responses with 502, 503 or 504 in a row.",
+        ),
         key("scopes", SCOPES, "What a caller needs for it, all of it; in the place of those of `defaults`."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read."),
         key("value_limit", VALUE_LIMIT, "How many values a reply may have for a rule that looks into it."),

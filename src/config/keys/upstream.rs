@@ -67,7 +67,11 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
         key("caller_in_flight", IN_FLIGHT, "How many of these one caller may have."),
         key("attempt_timeout", DEADLINE, "How long one attempt may take."),
         key("retry", Either(&[OFF, Section(&RETRY)]), "How what fails in passing is asked again, or `off`."),
-        key("breaker", Either(&[OFF, Section(&BREAKER)]), "When it is left alone for a while, or `off`."),
+        key(
+            "breaker",
+            Either(&[OFF, Section(&BREAKER)]),
+            "When its circuit breaker opens, and those of its routes, or `off`.",
+        ),
         key(
             "rate",
             RATE_FORM,

@@ -1,9 +1,10 @@
-//! How carefully one route is called: `rate`, `caller_rate`, `cache`, `coalesce` and `hedge`.
+//! How carefully one route is called: `rate`, `caller_rate`, `cache`, `coalesce`, `hedge`, `retry` and `breaker`.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::policies;
 use crate::{
     config::{
         keys::CACHE,
@@ -35,6 +36,8 @@ pub(in crate::config) fn read(section: &Section<'_, '_>) -> RoutePolicySettings 
         cache,
         same_at_once,
         hedge: section.get("hedge").and_then(|node| hedge(section, node)),
+        retry: policies::retry(section),
+        breaker: policies::breaker(section),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::config::{
     rate,
     section::{self, Section},
 };
-use crate::policy::PolicySettings;
+use crate::policy::{BreakerOverride, PolicySettings, RetryOverride};
 
 /// Reads the policies of a section over those that hold where it says nothing.
 pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -> PolicySettings {
@@ -31,33 +31,40 @@ pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -
     if let Some(timeout) = section.duration("attempt_timeout") {
         settings.attempt_timeout = Some(timeout);
     }
-    match choice(section, "retry") {
-        Some(Choice::Off) => settings.retry.attempts = 1,
-        Some(Choice::Map) => {
-            if let Some(section) = section.section("retry", &RETRY) {
-                let attempts = section.count("attempts").and_then(|count| u32::try_from(count).ok());
-                settings.retry.attempts = attempts.unwrap_or(settings.retry.attempts);
-                settings.retry.backoff = section.duration("backoff").unwrap_or(settings.retry.backoff);
-                settings.retry.longest_wait =
-                    section.duration("longest_wait").unwrap_or(settings.retry.longest_wait);
-            }
-        }
-        None => {}
-    }
-    match choice(section, "breaker") {
-        Some(Choice::Off) => settings.breaker.failures = None,
-        Some(Choice::Map) => {
-            if let Some(section) = section.section("breaker", &BREAKER) {
-                let failures = section.count("failures").and_then(|count| u32::try_from(count).ok());
-                settings.breaker.failures = failures.or(settings.breaker.failures);
-                settings.breaker.rest = section.duration("rest").unwrap_or(settings.breaker.rest);
-            }
-        }
-        None => {}
-    }
+    settings.retry = retry(section).over(base.retry);
+    settings.breaker = breaker(section).over(base.breaker);
     settings.rate = rate::Setting::or(rate::read(section, "rate"), base.rate);
     settings.caller_rate = rate::Setting::or(rate::read(section, "caller_rate"), base.caller_rate);
     settings
+}
+
+/// `retry`, here or at a route.
+pub(super) fn retry(section: &Section<'_, '_>) -> RetryOverride {
+    match choice(section, "retry") {
+        Some(Choice::Off) => RetryOverride { attempts: Some(1), ..RetryOverride::default() },
+        Some(Choice::Map) => {
+            section.section("retry", &RETRY).map_or_else(RetryOverride::default, |section| RetryOverride {
+                attempts: section.count("attempts").and_then(|count| u32::try_from(count).ok()),
+                backoff: section.duration("backoff"),
+                longest_wait: section.duration("longest_wait"),
+            })
+        }
+        None => RetryOverride::default(),
+    }
+}
+
+/// `breaker`, here or at a route.
+pub(super) fn breaker(section: &Section<'_, '_>) -> BreakerOverride {
+    match choice(section, "breaker") {
+        Some(Choice::Off) => BreakerOverride { failures: Some(None), ..BreakerOverride::default() },
+        Some(Choice::Map) => {
+            section.section("breaker", &BREAKER).map_or_else(BreakerOverride::default, |section| {
+                let failures = section.count("failures").and_then(|count| u32::try_from(count).ok());
+                BreakerOverride { failures: failures.map(Some), rest: section.duration("rest") }
+            })
+        }
+        None => BreakerOverride::default(),
+    }
 }
 
 /// What a key says that takes `off` or a map.

@@ -1,12 +1,12 @@
 //! What is told when somebody asks: how the configuration stands, what guards and upstreams do at the moment, and
 //! whether the store of several replicas is there.
 
-use std::time::SystemTime;
+use std::{borrow::Cow, time::SystemTime};
 
 use super::Operations;
 use crate::{
     gateway::Gateway,
-    observe::{MeterSource, Reading},
+    observe::{Family, MeterSource, Reading},
     policy::{BreakerView, Guards, PolicyCounts},
     route::UpstreamName,
     upstream::http::State,
@@ -70,7 +70,7 @@ impl Collected {
 
 /// What the guards of an upstream did since it is in force, and how it stands.
 fn upstream(reading: &mut Reading, name: &UpstreamName, guards: &Guards) {
-    let label = || ("upstream", name.as_str().to_owned().into());
+    let label = || ("upstream", Cow::<'static, str>::Owned(name.as_str().to_owned()));
     let counts = guards.counts();
     let told = [
         ("deadline", &counts.late),
@@ -104,13 +104,8 @@ fn upstream(reading: &mut Reading, name: &UpstreamName, guards: &Guards) {
     reading.gauge("glossator_upstream_in_flight_limit", help).add(vec![label()], view.in_flight_limit);
     let help = "Requests that wait for a place";
     reading.gauge("glossator_upstream_waiting", help).add(vec![label()], view.waiting);
-    if view.breaker != BreakerView::Off {
-        let help = "1 for the state that the breaker of an upstream is in";
-        let family = reading.gauge("glossator_upstream_breaker_state", help);
-        for state in ["closed", "open", "half_open"] {
-            family.add(vec![label(), ("state", state.into())], state == view.breaker.as_word());
-        }
-    }
+    let help = "1 for the state that the circuit breaker of an upstream is in";
+    breaker(reading.gauge("glossator_upstream_breaker_state", help), label, view.breaker);
     if view.kind == "http" {
         let addresses = &view.addresses;
         let help = "Addresses of an upstream by how they do";
@@ -137,7 +132,8 @@ fn routes(reading: &mut Reading, counts: &PolicyCounts) {
     let family = reading.counter("glossator_route_guards", help);
     let mut routes: Vec<_> = counts.routes.iter().collect();
     routes.sort_by_key(|(tool, _)| tool.as_str());
-    for (tool, counts) in routes {
+    for (tool, guards) in &routes {
+        let counts = guards.counts();
         let told = [
             ("rate_rejected", &counts.too_often),
             ("caller_rate_rejected", &counts.caller_too_often),
@@ -149,10 +145,32 @@ fn routes(reading: &mut Reading, counts: &PolicyCounts) {
             ("coalesced", &counts.joined),
             ("hedged", &counts.hedged),
             ("hedge_won", &counts.hedges_won),
+            ("breaker_opened", &counts.opened),
+            ("breaker_rejected", &counts.rested),
         ];
         for (action, count) in told {
             let labels = vec![("tool", tool.as_str().to_owned().into()), ("action", action.into())];
             family.add(labels, count.get());
         }
+    }
+    for (tool, guards) in routes {
+        breaker(
+            reading.gauge(
+                "glossator_route_circuit_breaker_state",
+                "1 for the state of a route's circuit breaker",
+            ),
+            || ("route", tool.as_str().to_owned().into()),
+            guards.breaker(),
+        );
+    }
+}
+
+/// The state of a circuit breaker; nothing where it is off.
+fn breaker(family: &mut Family, label: impl Fn() -> (&'static str, Cow<'static, str>), view: BreakerView) {
+    if view == BreakerView::Off {
+        return;
+    }
+    for state in ["closed", "open", "half_open"] {
+        family.add(vec![label(), ("state", state.into())], state == view.as_word());
     }
 }

@@ -136,6 +136,14 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
                  Nothing was sent; try again when one of your calls has ended."
             ),
         ),
+        UpstreamError::Resting { of_route: true, rest, .. } => later(
+            Fault::Busy { again_after: *rest },
+            format!(
+                "The service behind this tool could not serve it again and again, and the tool is left alone for a \
+                 while. Nothing was sent; try again in {}.",
+                time(whole_seconds(*rest))
+            ),
+        ),
         UpstreamError::Resting { rest, .. } => later(
             Fault::Busy { again_after: *rest },
             format!(
@@ -288,7 +296,11 @@ mod tests {
             UpstreamError::Deadline { upstream: upstream(), after: Duration::from_millis(1500) },
             UpstreamError::Busy { upstream: upstream(), in_flight_limit: 3 },
             UpstreamError::AttemptDeadline { upstream: upstream(), after: Duration::from_secs(7) },
-            UpstreamError::Resting { upstream: upstream(), rest: Duration::from_millis(4200) },
+            UpstreamError::Resting {
+                upstream: upstream(),
+                of_route: false,
+                rest: Duration::from_millis(4200),
+            },
             UpstreamError::Unsendable { upstream: upstream(), source: source() },
             UpstreamError::Credential {
                 upstream: upstream(),

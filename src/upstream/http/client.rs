@@ -81,6 +81,11 @@ impl HttpUpstream {
         self.shared.targets.view()
     }
 
+    /// From now on, tells of each check of health of an address that went well; only the first who asks is told.
+    pub fn when_healthy(&self, tell: impl Fn() + Send + Sync + 'static) {
+        self.shared.targets.when_healthy(tell);
+    }
+
     /// Where it is, where that is one place.
     pub fn sole_address(&self) -> Option<&Address> {
         let settings = &self.shared.settings;

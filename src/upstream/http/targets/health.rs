@@ -63,12 +63,12 @@ impl Targets {
 async fn check_all(targets: Weak<Targets>, settings: HealthSettings) {
     let settings = Arc::new(settings);
     loop {
-        let Some(targets) = targets.upgrade() else { return };
-        let known = targets.known().await.unwrap_or_default();
-        drop(targets);
+        let Some(all) = targets.upgrade() else { return };
+        let known = all.known().await.unwrap_or_default();
+        drop(all);
         let mut checks = JoinSet::new();
         for entry in known.iter() {
-            let (target, settings) = (entry.target.clone(), settings.clone());
+            let (target, settings, targets) = (entry.target.clone(), settings.clone(), targets.clone());
             checks.spawn(async move {
                 let asked = timeout(settings.timeout, ask(&target, &settings.path)).await;
                 let asked = asked.unwrap_or_else(|_| Err("no answer in time".into()));
@@ -76,6 +76,9 @@ async fn check_all(targets: Weak<Targets>, settings: HealthSettings) {
                     debug!(address = %target.address(), error = %Chain(&**error), "a check of its health failed");
                 }
                 target.checked(asked.is_ok(), settings.failures);
+                if let (Ok(()), Some(targets)) = (asked, targets.upgrade()) {
+                    targets.is_healthy();
+                }
             });
         }
         drop(known);

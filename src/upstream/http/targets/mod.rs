@@ -10,7 +10,7 @@ mod names;
 mod target;
 
 use std::{
-    io,
+    fmt, io,
     sync::{Arc, OnceLock},
 };
 
@@ -36,6 +36,16 @@ pub(super) struct Targets {
     /// Absent where no address has a name in it.
     names: Option<names::Names>,
     checking: OnceLock<AbortHandle>,
+    when_healthy: OnceLock<WhenHealthy>,
+}
+
+/// Is told of each check of health that went well.
+struct WhenHealthy(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for WhenHealthy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("WhenHealthy")
+    }
 }
 
 /// A place, and whether it is asked only when no other can be.
@@ -58,7 +68,13 @@ impl Targets {
         let known: Vec<Entry> = known.take(ADDRESS_LIMIT).collect();
         set_alone(&known);
         let current = ArcSwap::from_pointee(known);
-        let targets = Arc::new(Self { settings, current, names, checking: OnceLock::new() });
+        let targets = Arc::new(Self {
+            settings,
+            current,
+            names,
+            checking: OnceLock::new(),
+            when_healthy: OnceLock::new(),
+        });
         targets.clone().check_health();
         targets
     }
@@ -84,6 +100,17 @@ impl Targets {
         let target = pick_new(&targets, tried)?.clone();
         tried.add(target.id());
         Some(Load::new(target, due))
+    }
+
+    /// From now on, tells of each check of health that went well; only the first who asks is told.
+    pub(super) fn when_healthy(&self, tell: impl Fn() + Send + Sync + 'static) {
+        let _ = self.when_healthy.set(WhenHealthy(Box::new(tell)));
+    }
+
+    fn is_healthy(&self) {
+        if let Some(WhenHealthy(tell)) = self.when_healthy.get() {
+            tell();
+        }
     }
 
     /// The places as they are known now.

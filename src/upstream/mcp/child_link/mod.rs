@@ -148,7 +148,7 @@ impl ChildLink {
         if let Some(at) = state.not_before {
             let rest = at.saturating_duration_since(Instant::now());
             if rest > AGAIN.0 * 2 {
-                return Err(UpstreamError::Resting { upstream: self.name.clone(), rest });
+                return Err(UpstreamError::Resting { upstream: self.name.clone(), of_route: false, rest });
             }
             sleep_until(at).await;
         }
