@@ -22,6 +22,7 @@ mod fuzz;
 mod golden;
 mod infer;
 mod jobs;
+mod links;
 #[cfg(unix)]
 mod log;
 mod mcp;
