@@ -125,6 +125,9 @@ fn with_line_ends_of(text: &str, lines: String) -> String {
 
 /// The text of what stands behind `expect`, replaced.
 fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<String> {
+    if matches!(entry.value.kind, Kind::Nothing) {
+        return filled_in(text, entry, value, as_block);
+    }
     let (start, end) = (entry.value.span.start, end_of(text, &entry.value));
     if entry.value.span.file != entry.key.span.file || start < entry.key.span.end || end < start {
         return None;
@@ -136,6 +139,20 @@ fn replaced(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<
         return Some(format!("{}{block}{}", text.get(..colon)?, text.get(end..)?));
     }
     Some(format!("{}{}{}", text.get(..start)?, yaml::flow(value), text.get(end..)?))
+}
+
+/// The same where nothing stands behind `expect`, or one of YAML's words for it.
+fn filled_in(text: &str, entry: &Entry, value: &Value, as_block: bool) -> Option<String> {
+    let colon = entry.key.span.end + text.get(entry.key.span.end..)?.find(':')? + 1;
+    let rest = text.get(colon..)?.lines().next().unwrap_or_default();
+    let begin = rest.trim_start_matches(' ');
+    let word = ["~", "null", "Null", "NULL"].into_iter().find(|word| begin.starts_with(word));
+    let end = colon + word.map_or(0, |word| rest.len() - begin.len() + word.len());
+    let written = match as_block {
+        true => with_line_ends_of(text, yaml::block(value, column(text, entry.key.span.start))),
+        false => format!(" {}", yaml::flow(value)),
+    };
+    Some(format!("{}{written}{}", text.get(..colon)?, text.get(end..)?))
 }
 
 /// `expect` behind the last key of an example.
@@ -273,6 +290,24 @@ mod tests {
             0,
             json!({ "text": "a" }),
             Ok("      - given:\n          body: |\n            x\n        expect: { text: a }\n"),
+        );
+    }
+
+    #[test]
+    fn an_expectation_of_nothing_is_replaced() {
+        for before in ["expect: {}", "expect:", "expect: ~"] {
+            check(
+                &format!("      - given: {{ body: x }}\n        {before}\n      - given: {{}}"),
+                0,
+                json!({ "text": "a" }),
+                Ok("      - given: { body: x }\n        expect: { text: a }\n      - given: {}"),
+            );
+        }
+        check(
+            "      - { given: { body: x }, expect: {} }",
+            0,
+            json!({ "text": "a" }),
+            Ok("      - { given: { body: x }, expect: { text: a } }"),
         );
     }
 

@@ -184,6 +184,7 @@ fn what_was_found_is_accepted_and_the_rest_of_the_file_stays() {
     let file = std::env::temp_dir().join(format!("glossator-it-{}-update.yaml", std::process::id()));
     let before = "# Kept.\nupstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d # Kept.\n    request: GET old/x\n    \
                   tests:\n      - given: { type: text/plain, body: five } # Kept.\n        expect: { text: six } # Kept.\n      \
+                  - { given: { type: text/plain, body: seven }, expect: {} }\n      \
                   - name: new\n        given: { status: 404, type: text/plain, body: no such }\n";
     std::fs::write(&file, before).unwrap();
     let path = file.to_str().unwrap();
@@ -192,11 +193,36 @@ fn what_was_found_is_accepted_and_the_rest_of_the_file_stays() {
     let second = glossator(&["test", "--config", path]);
     std::fs::remove_file(&file).unwrap();
     let out = String::from_utf8(first.stdout).unwrap();
-    assert!(first.status.success() && out.contains("2 accepted"), "{out}");
-    let expected =
-        before.replace("text: six", "text: five") + "        expect: { isError: true, text: no such }\n";
+    assert!(first.status.success() && out.contains("3 accepted"), "{out}");
+    let expected = before
+        .replace("text: six", "text: five")
+        .replace("expect: {}", "expect: { structuredContent: { result: seven } }")
+        + "        expect: { isError: true, text: no such }\n";
     assert_eq!(after, expected);
     assert!(second.status.success(), "{}", String::from_utf8_lossy(&second.stdout));
+}
+
+#[test]
+fn check_says_which_tools_have_no_output_schema_and_why() {
+    let routes = "upstreams: { old: http://127.0.0.1:9 }\nroutes:\n  \
+                  a: { description: d, request: GET old/a }\n  \
+                  b: { description: d, request: GET old/b }\n  \
+                  c: { description: d, request: GET old/c, reply: { extract: json, structured: .x } }\n  \
+                  d: { description: d, request: GET old/d, reply: { extract: { html: { select: { x: p } } } } }\n  \
+                  e: { description: d, request: GET old/e, output: { type: object }, reply: { extract: json } }\n";
+    let file = TemporaryFile::new("promise.yaml", routes);
+    let out = succeeds(&["check", "--config", file.path()]);
+    let lines: Vec<&str> = out.lines().skip(1).collect();
+    let expected = [
+        "no output schema: `a`, `b`, because no rule says what a success is like",
+        "no output schema: `c`, because rule 1 reshapes the value with `structured`",
+        "A tool gets one from `output`, or from `fields` with types in each of its rules.",
+    ];
+    assert_eq!(lines, expected, "{out}");
+    let json: serde_json::Value =
+        serde_json::from_str(&succeeds(&["check", "--config", file.path(), "--output", "json"])).unwrap();
+    let tools = json["without_output_schema"].as_array().unwrap();
+    assert_eq!((tools.len(), &tools[2]["tool"]), (3, &"c".into()));
 }
 
 #[test]
