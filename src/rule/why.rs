@@ -34,6 +34,12 @@ impl Why {
         }
     }
 
+    /// The same with more words of the rule's own behind it.
+    #[must_use]
+    pub(crate) fn followed_by(self, words: &str) -> Self {
+        Self { quoting: format!("{}{words}", self.quoting), plain: Some(format!("{}{words}", self.plain())) }
+    }
+
     /// The sentence for the log: nothing of the response is in it but types and lengths.
     pub(crate) fn plain(&self) -> &str {
         self.plain.as_deref().unwrap_or(Self::UNKNOWN)

@@ -243,7 +243,24 @@ impl Extractor {
         // What goes wrong is told of all that was found.
         match self.extract_wanted(reading) {
             Some(Ok(extracted)) => Ok(extracted),
-            Some(Err(_)) | None => self.typed(self.find(reading)?, reading),
+            Some(Err(_)) | None => {
+                let typed = self.typed(self.find(reading)?, reading);
+                typed.map_err(|why| self.with_missing_patterns(why, reading))
+            }
+        }
+    }
+
+    /// Of several patterns names those that match nothing: what they capture is what is missing.
+    fn with_missing_patterns(&self, why: Why, reading: &Reading<'_>) -> Why {
+        let (ExtractorKind::Regex(regex) | ExtractorKind::Grok(regex)) = &self.kind else { return why };
+        if self.of.is_some() || regex.patterns.len() < 2 {
+            return why;
+        }
+        let Ok(text) = reading.text() else { return why };
+        let missing: Vec<_> = regex.missing_in(text).map(|pattern| format!("`{pattern}`")).collect();
+        match missing.is_empty() {
+            true => why,
+            false => why.followed_by(&format!("; nothing matches {}", missing.join(", "))),
         }
     }
 

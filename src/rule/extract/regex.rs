@@ -208,6 +208,13 @@ impl Regex {
         record.map(|record| Ok(Value::Object(record)))
     }
 
+    /// The patterns that match nowhere in a text, as they were written.
+    pub(super) fn missing_in(&self, text: &str) -> impl Iterator<Item = &str> {
+        let text = with_plain_line_ends(text);
+        let missing = move |pattern: &&CapturePattern| !pattern.pattern.regex().is_match(&text);
+        self.patterns.iter().filter(missing).map(|pattern| pattern.written.as_str())
+    }
+
     fn nothing(&self, what: &str) -> String {
         let patterns: Vec<_> = self.patterns.iter().map(|pattern| format!("`{}`", pattern.written)).collect();
         format!("expected {what} that matches {}, found none", patterns.join(" or "))
