@@ -1,5 +1,7 @@
 //! `glossator check`: every problem of a configuration.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use serde_json::json;
 
@@ -7,7 +9,7 @@ use super::{
     ConfigArgument, Failure, Output,
     screen::{Paint, Screen},
 };
-use crate::config::Problem;
+use crate::config::{Loaded, Problem, listed};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArguments {
@@ -25,7 +27,11 @@ pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(
         Err(problems) => (problems.as_slice(), false),
     };
     match arguments.output {
-        Output::Json => screen.json(&json!({ "ok": is_good, "problems": problems })),
+        Output::Json => {
+            let tools = loaded.iter().flat_map(without_schema);
+            let tools: Vec<_> = tools.map(|(tool, why)| json!({ "tool": tool, "why": why })).collect();
+            screen.json(&json!({ "ok": is_good, "problems": problems, "without_output_schema": tools }));
+        }
         Output::Text => {
             screen.problems(problems);
             if let Ok(loaded) = &loaded {
@@ -38,12 +44,32 @@ pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(
                 let path = arguments.config.config.display();
                 let last = parts.pop().unwrap_or_default();
                 screen.line(format!("{path}: {good}, {} and {last}", parts.join(", ")));
+                tell_of_schemas(loaded, screen);
             } else {
                 screen.line(summary(problems));
             }
         }
     }
     if is_good { Ok(()) } else { Err(Failure::Found) }
+}
+
+/// The tools that have no output schema, and why.
+fn without_schema(loaded: &Loaded) -> impl Iterator<Item = (&str, &str)> {
+    loaded.routes.iter().filter_map(|file| Some((file.name().as_str(), file.no_output_schema.as_deref()?)))
+}
+
+/// Says which tools promise nothing of their results: one line for each reason.
+fn tell_of_schemas(loaded: &Loaded, screen: &mut Screen) {
+    let mut by_reason = BTreeMap::<&str, Vec<&str>>::new();
+    for (tool, why) in without_schema(loaded) {
+        by_reason.entry(why).or_default().push(tool);
+    }
+    for (why, tools) in &by_reason {
+        screen.line(format!("no output schema: {}, because {why}", listed(tools.iter().copied())));
+    }
+    if !by_reason.is_empty() {
+        screen.line("A tool gets one from `output`, or from `fields` with types in each of its rules.");
+    }
 }
 
 fn count(number: usize, what: &str) -> String {

@@ -19,7 +19,7 @@ use crate::{
     route::{CommandRequest, RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest},
     rule::extract::MCP_MEDIA_TYPE,
     tool::{Arguments, Fault, ToolResult},
-    workbench::{example_arguments, explained, written},
+    workbench::{example_arguments, explained, made_up_arguments, written},
 };
 
 #[derive(Debug, Args)]
@@ -170,12 +170,18 @@ fn explain_reply(
     reply: Reply,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
+    let made_up = match given.is_empty() {
+        true => made_up_arguments(&file.route).into_value(),
+        false => Value::Null,
+    };
+    let made_up = made_up.as_object().filter(|made_up| !made_up.is_empty());
     let args = example_arguments(&file.route, given).map_err(Failure::told)?;
     let explained = explained(file, args, &Map::new(), &reply, None);
     if arguments.output == Output::Json {
         let rule = explained.rule.map(|index| index + 1);
         screen.json(&json!({ "rule": rule, "steps": explained.steps_to_json(), "notes": explained.notes,
-            "result": explained.result }));
+            "result": explained.result, "made_up_arguments": made_up,
+            "no_output_schema": file.no_output_schema }));
         return Ok(());
     }
     let bytes = reply.body.len();
@@ -186,11 +192,18 @@ fn explain_reply(
             format!("reply        {}, {media_type}, {bytes} bytes", reply.status)
         }
     });
+    if let Some(made_up) = made_up {
+        let made_up = serde_json::to_string(made_up).expect("a map of JSON has a text");
+        show_step(screen, "arguments", &format!("made up, as `--args` gives none: {made_up}"));
+    }
     for step in &explained.steps {
         show_step(screen, &step.what, &step.found);
     }
     for note in &explained.notes {
         show_step(screen, "log", note);
+    }
+    if let Some(why) = &file.no_output_schema {
+        show_step(screen, "schema", &format!("the tool has no output schema, because {why}"));
     }
     let outcome = if explained.is_error { Paint::Bad } else { Paint::Good };
     let title = screen.paint(outcome, if explained.is_error { "tool error" } else { "tool result" });

@@ -90,6 +90,7 @@ pub use prompts::PromptFile;
 pub use routes::RouteFile;
 pub use schema::schema;
 pub use secret::{Environment, process_variables};
+pub(crate) use suggest::listed;
 pub use telemetry::{MetricsFile, TelemetryFile, TracesFile};
 pub use upstreams::{ToolRules, UpstreamFile};
 pub use watched::Look;

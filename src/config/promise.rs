@@ -9,24 +9,48 @@ type Schema = Map<String, Value>;
 
 /// The schema that the fields of the rules promise, when all of them name their fields.
 ///
-/// `None` when some success may be of another shape: what can't be held is not promised.
-pub(super) fn derived(rules: &[Compiled], otherwise: Otherwise, wrap: Wrap) -> Option<OutputSchema> {
+/// # Errors
+///
+/// Why there is none: some success may be of another shape, and what can't be held is not promised.
+pub(super) fn derived(rules: &[Compiled], otherwise: Otherwise, wrap: Wrap) -> Result<OutputSchema, String> {
+    let successes = rules.iter().enumerate().filter_map(|(index, compiled)| match &compiled.rule.action {
+        Action::Error(_) => None,
+        Action::Success(rule) => Some((index + 1, rule)),
+    });
+    let mut promised: Option<Schema> = None;
+    for (number, rule) in successes {
+        let shape = shape_of(rule).map_err(|why| format!("rule {number} {why}"))?;
+        promised = Some(match promised {
+            None => shape,
+            Some(before) => join_values(before, shape)
+                .ok_or_else(|| format!("rule {number} gives another shape than those before it"))?,
+        });
+    }
+    let promised = promised.ok_or("no rule says what a success is like")?;
     if otherwise == Otherwise::Text {
-        return None;
+        return Err("a reply that no rule is for passes as it is (`otherwise: text`)".to_owned());
     }
-    let mut shapes = Vec::new();
-    for compiled in rules {
-        match &compiled.rule.action {
-            Action::Error(_) => {}
-            Action::Success(rule) => shapes.push(schema_of(rule)?),
-        }
+    if !promised.contains_key("type") {
+        return Err("the value may be of any type".to_owned());
     }
-    let mut shapes = shapes.into_iter();
-    let first = shapes.next()?;
-    let document = shapes.try_fold(first, join_values)?;
-    // What has no type is anything: there is nothing to promise.
-    document.get("type")?;
-    Some(OutputSchema::known(document, wrap))
+    Ok(OutputSchema::known(promised, wrap))
+}
+
+/// What a rule gives.
+///
+/// # Errors
+///
+/// Why that is not certain.
+fn shape_of(rule: &SuccessRule) -> Result<Schema, String> {
+    if rule.structured.is_some() {
+        return Err("reshapes the value with `structured`".to_owned());
+    }
+    let Some(extract) = &rule.extract else { return Err("has no extractor".to_owned()) };
+    let without_types = match extract.gives() {
+        Gives::Block => "gives bytes, and no value",
+        Gives::One | Gives::Many => "has an extractor without `fields`",
+    };
+    extract.found_schema().ok_or_else(|| without_types.to_owned())
 }
 
 /// Says that rules of `defaults.reply` keep a route from promising what its own rules would.
@@ -37,7 +61,7 @@ pub(super) fn warn_of_defaults(
     otherwise: Otherwise,
     wrap: Wrap,
 ) {
-    if derived(own, otherwise, wrap).is_some() {
+    if derived(own, otherwise, wrap).is_ok() {
         let help = "write `output`, or `default_reply: false`";
         let message =
             "this route promises no output schema: a rule of `defaults.reply` may give another shape";

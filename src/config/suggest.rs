@@ -166,7 +166,7 @@ pub(super) fn help<'a>(
 }
 
 /// Names in backticks; not all of very many.
-pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const MOST_LISTED: usize = 20;
     let mut names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
     let more = names.len().saturating_sub(MOST_LISTED);

@@ -19,7 +19,8 @@ pub fn example_arguments(route: &Route, given: Map<String, Value>) -> Result<Arg
     Ok(route.input.check(made_up.clone()).unwrap_or(made_up))
 }
 
-fn made_up_arguments(route: &Route) -> Arguments {
+/// The arguments that a route requires, with values that are made up.
+pub fn made_up_arguments(route: &Route) -> Arguments {
     let mut arguments = Arguments::default();
     let document = route.input.document();
     let properties = document.get("properties").and_then(Value::as_object);

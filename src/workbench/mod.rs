@@ -20,7 +20,7 @@ use crate::{
     tool::{Arguments, Shapes, ToolResult, result_to_json},
 };
 
-pub use arguments::example_arguments;
+pub use arguments::{example_arguments, made_up_arguments};
 
 /// How long a result may be that is told, in bytes.
 const RESULT_LIMIT_BYTES: usize = 1 << 20;

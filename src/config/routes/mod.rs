@@ -60,6 +60,8 @@ pub struct RouteFile {
     pub position: Position,
     /// For each rule of the route, the named rules that it comes from.
     pub rule_origins: Vec<Option<String>>,
+    /// Why its tool has no output schema, where it has none.
+    pub no_output_schema: Option<String>,
     pub(super) name_span: Span,
     pub(super) rest_span: Option<Span>,
     pub(super) resource_span: Option<Span>,
@@ -166,7 +168,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if rules.as_ref().is_some_and(Vec::is_empty) {
         idle::warn_of_otherwise(&section);
     }
-    let output = replies::output(&section, rules.as_deref(), own_count, otherwise, wrap);
+    let promised = replies::output(&section, rules.as_deref(), own_count, otherwise, wrap);
+    let output = promised.schema;
     let forward = shared::forwarded(&section, around.defaults);
     let redaction = around.defaults.redaction.clone().and(redaction(&section));
     let (title, description) = (section.text("title"), section.text("description"));
@@ -312,6 +315,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         tests,
         position: Position::of(report, entry.key.span),
         rule_origins,
+        no_output_schema: promised.why_none.filter(|_| is_tool),
         name_span: entry.key.span,
         rest_span: section.get("rest").map(|node| node.span),
         resource_span: section.get("resource").map(|node| node.span),

@@ -78,6 +78,14 @@ pub(super) fn otherwise(section: &Section<'_, '_>, own_count: usize, calls_a_too
     }
 }
 
+/// What a route promises of its results.
+#[derive(Default)]
+pub(super) struct Output {
+    pub(super) schema: Option<OutputSchema>,
+    /// Why there is no schema, where nothing is wrong with the file.
+    pub(super) why_none: Option<String>,
+}
+
 /// The schema of what the route gives: as written, or as the rules promise.
 pub(super) fn output(
     section: &Section<'_, '_>,
@@ -85,19 +93,21 @@ pub(super) fn output(
     own_count: usize,
     otherwise: Otherwise,
     wrap: Wrap,
-) -> Option<OutputSchema> {
+) -> Output {
     let report = section.report;
     let written = section.entry("output").map(|entry| (entry, schemas::output(report, &entry.value, wrap)));
-    let rules = rules?;
+    let Some(rules) = rules else { return Output::default() };
     let Some((entry, written)) = written else {
-        let derived = promise::derived(rules, otherwise, wrap);
-        if derived.is_none() {
-            promise::warn_of_defaults(report, section, &rules[..own_count], otherwise, wrap);
-        }
-        return derived;
+        return match promise::derived(rules, otherwise, wrap) {
+            Ok(derived) => Output { schema: Some(derived), why_none: None },
+            Err(why) => {
+                promise::warn_of_defaults(report, section, &rules[..own_count], otherwise, wrap);
+                Output { schema: None, why_none: Some(why) }
+            }
+        };
     };
-    let written = written?;
+    let Some(written) = written else { return Output::default() };
     promise::compare(report, &written, &entry.value, rules);
     short_lists::warn(report, &written, &entry.value, rules);
-    Some(written)
+    Output { schema: Some(written), why_none: None }
 }

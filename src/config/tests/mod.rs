@@ -239,6 +239,33 @@ fn where_tokens_are_given_comes_from_outside_too() {
 }
 
 #[test]
+fn what_selectors_find_makes_the_output_schema() {
+    let schema = |html: &str| {
+        let reply = format!("    reply: {{ extract: {{ html: {html} }} }}\n");
+        let schema = loaded(&format!("{MINIMAL}{reply}")).routes[0].route.definition.output_schema.clone();
+        schema.map(|schema| Value::from(&schema))
+    };
+    let select = "select: { name: h1, tags: { css: i, all: true }, of: { css: b, optional: true } }";
+    let record = json!({
+        "type": "object",
+        "properties": {
+            "name": { "type": "string" },
+            "tags": { "type": "array", "items": { "type": "string" } },
+            "of": { "type": "string" },
+        },
+        "required": ["name", "tags"],
+    });
+    assert_eq!(schema(&format!("{{ {select} }}")), Some(record.clone()));
+    let list = json!({
+        "type": "object",
+        "properties": { "result": { "type": "array", "items": record } },
+        "required": ["result"],
+    });
+    assert_eq!(schema(&format!("{{ each: tr, {select} }}")), Some(list));
+    assert_eq!(schema("{ table: true }"), None);
+}
+
+#[test]
 fn fields_make_the_output_schema() {
     let text = "upstreams: { a: http://127.0.0.1:1 }\nroutes:\n  t:\n    description: x\n    request: GET a/\n    reply:\n      \
         - { when: { status: 404 }, error: none }\n      \

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::{Extracted, Extractor, ExtractorKind, Gives, typing::list_of};
+use super::{
+    Extracted, Extractor, ExtractorKind, Gives,
+    typing::{Typing, list_of},
+};
 use crate::rule::{reading::Reading, why::Why};
 
 /// What reads a value from a reply.
@@ -43,6 +46,19 @@ impl Extract {
                 schemas.iter().any(Option::is_some).then(|| schema_of_parts(parts, schemas))
             }
         }
+    }
+
+    /// The same, and what an extractor gives that has no types but knows what it finds.
+    ///
+    /// Only for a schema that is derived: one that is written may have what was found converted.
+    pub fn found_schema(&self) -> Option<Map<String, Value>> {
+        self.schema().or_else(|| match self {
+            Self::One(extractor) => match (&extractor.kind, &extractor.typing) {
+                (ExtractorKind::Html(html), Typing::AsFound) => html.schema(),
+                _ => None,
+            },
+            Self::Parts(_) => None,
+        })
     }
 
     /// Reads a reply.

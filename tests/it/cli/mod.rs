@@ -219,7 +219,7 @@ fn check_says_which_tools_have_no_output_schema_and_why() {
         "A tool gets one from `output`, or from `fields` with types in each of its rules.",
     ];
     assert_eq!(lines, expected, "{out}");
-    let json: serde_json::Value =
+    let json: Value =
         serde_json::from_str(&succeeds(&["check", "--config", file.path(), "--output", "json"])).unwrap();
     let tools = json["without_output_schema"].as_array().unwrap();
     assert_eq!((tools.len(), &tools[2]["tool"]), (3, &"c".into()));

@@ -14,12 +14,12 @@ mod work;
 use std::collections::HashSet;
 
 use scraper::{Element, ElementRef, Html as Page};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 pub(in crate::rule) use self::message::message_of;
 pub use self::selector::{CssError, CssSelector};
 use self::{tree::NodeId, work::Work};
-use super::{Finds, RECORD_LIMIT};
+use super::{Finds, RECORD_LIMIT, typing::list_of};
 
 /// Reads a page as a browser does, whatever it is like.
 #[derive(Debug, Clone, Default)]
@@ -124,6 +124,15 @@ impl Html {
         }
     }
 
+    /// The JSON Schema of what selectors find, which is text; `None` where the page decides what there is.
+    pub(super) fn schema(&self) -> Option<Map<String, Value>> {
+        match &self.take {
+            Take::Select(select) => Some(schema_of(select)),
+            Take::Each(each) => Some(list_of(schema_of(&each.select))),
+            Take::Text | Take::TextOf(_) | Take::Table(_) => None,
+        }
+    }
+
     pub(super) fn extract(&self, text: &str) -> Result<Value, String> {
         if text.trim().is_empty() {
             return Err("expected a page, found an empty reply".to_owned());
@@ -151,6 +160,25 @@ impl Html {
             Take::Table(table) => table.extract(&page, &mut work),
         }
     }
+}
+
+fn schema_of(select: &[Selected]) -> Map<String, Value> {
+    let property = |selected: &Selected| {
+        let text = json!({ "type": "string" });
+        let kind = match selected.count {
+            Count::All => json!({ "type": "array", "items": text }),
+            Count::First | Count::FirstOrNone => text,
+        };
+        (selected.name.clone(), kind)
+    };
+    let always = select.iter().filter(|selected| selected.count != Count::FirstOrNone);
+    let required: Vec<&str> = always.map(|selected| selected.name.as_str()).collect();
+    let mut schema = Map::from_iter([("type".to_owned(), json!("object"))]);
+    schema.insert("properties".into(), Value::Object(select.iter().map(property).collect()));
+    if !required.is_empty() {
+        schema.insert("required".into(), json!(required));
+    }
+    schema
 }
 
 impl EachElement {
