@@ -12,7 +12,7 @@ use super::{
 use crate::{
     route::InputSchema,
     rule::{OutputSchema, OutputSchemaError, Template, Wrap},
-    tool::SchemaError,
+    tool::{CHECK_STEP_LIMIT, SchemaError},
 };
 
 /// What the parts of a request ask of the arguments, in order.
@@ -142,7 +142,24 @@ pub(super) fn input(
         return Some(InputSchema::known(inferred(asked, used)));
     };
     let document = written_input(report, entry, used)?;
-    InputSchema::new(&document).map_err(|error| report_schema(report, &entry.value, &error)).ok()
+    let input =
+        InputSchema::new(&document).map_err(|error| report_schema(report, &entry.value, &error)).ok()?;
+    warn_of_cost(report, "input", &entry.value, input.values_too_costly());
+    Some(input)
+}
+
+/// Warns of a schema that a call of ordinary size can't be checked against.
+fn warn_of_cost(report: &Report<'_>, name: &str, node: &Node, values_too_costly: Option<u64>) {
+    let Some(values) = values_too_costly else { return };
+    report.warning(
+        node.span,
+        format!(
+            "`{name}` may take more steps to check than the {CHECK_STEP_LIMIT} that a call has, from {values} value{} on",
+            if values == 1 { "" } else { "s" }
+        ),
+        "let fewer parts of it look at the same value: fewer forms under `anyOf`, `oneOf` and `allOf`, and fewer \
+         references in one another",
+    );
 }
 
 fn inferred(asked: &Asked, used: &Asked) -> Map<String, Value> {
@@ -244,7 +261,10 @@ fn refuse_unknown<'a>(
 pub(super) fn output(report: &Report<'_>, node: &Node, wrap: Wrap) -> Option<OutputSchema> {
     let document = document(report, "output", node)?;
     match OutputSchema::new(document, wrap) {
-        Ok(schema) => Some(schema),
+        Ok(schema) => {
+            warn_of_cost(report, "output", node, schema.values_too_costly());
+            Some(schema)
+        }
         Err(OutputSchemaError::Schema(error)) => {
             report_schema(report, node, &error);
             None

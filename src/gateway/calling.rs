@@ -64,6 +64,29 @@ impl Snapshot {
         finished(route, result, &request_id, record)
     }
 
+    /// Arguments that are right, with the defaults of those that are not there.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the model that says what is wrong with them.
+    pub async fn check_arguments(
+        &self,
+        route: &Arc<Route>,
+        arguments: Arguments,
+    ) -> Result<Arguments, String> {
+        let due = Due::after(route.deadline);
+        match self.workers.check(route, arguments, due.at).await {
+            Ok(checked) => checked,
+            Err(WorkError::DeadlineExceeded) => Err(sentences::ARGUMENTS_TOO_LATE.to_owned()),
+            Err(WorkError::Panicked) => Err(sentences::ARGUMENTS_UNCHECKED.to_owned()),
+        }
+    }
+
+    async fn checked(&self, route: &Arc<Route>, arguments: Arguments) -> Result<Arguments, Box<ToolResult>> {
+        let checked = self.check_arguments(route, arguments).await;
+        checked.map_err(|sentence| Box::new(ToolResult::error(Fault::Arguments, sentence)))
+    }
+
     /// A result either way; an `Err` is one that ended the call early, boxed because it is the seldom one. Takes what it
     /// needs out of `call`.
     pub(super) async fn answer(
@@ -76,11 +99,11 @@ impl Snapshot {
         head: Option<&mut Option<ReplyHead>>,
     ) -> Result<Answered, Box<ToolResult>> {
         allowed(route, call)?;
-        let mut arguments = check(route, std::mem::take(&mut call.arguments))?;
+        let mut arguments = self.checked(route, std::mem::take(&mut call.arguments).into()).await?;
         if !route.asking.is_empty() {
             arguments = Box::pin(ask_first(&route.asking, arguments, asker)).await?;
             // What was asked for is held to the schema as well.
-            arguments = checked(route, arguments)?;
+            arguments = self.checked(route, arguments).await?;
         }
         let patience = patience::of(call.headers);
         let patience = patience.map_err(|why| Box::new(ToolResult::error(Fault::Arguments, why)))?;
@@ -288,15 +311,6 @@ pub(super) fn allowed(route: &Route, call: &Call<'_>) -> Result<(), Box<ToolResu
         true => Ok(()),
         false => Err(Box::new(sentences::forbidden(&route.scopes))),
     }
-}
-
-fn check(route: &Route, arguments: Map<String, Value>) -> Result<Arguments, Box<ToolResult>> {
-    checked(route, arguments.into())
-}
-
-fn checked(route: &Route, arguments: Arguments) -> Result<Arguments, Box<ToolResult>> {
-    let checked = route.input.check(arguments);
-    checked.map_err(|sentence| Box::new(ToolResult::error(Fault::Arguments, sentence)))
 }
 
 fn build(

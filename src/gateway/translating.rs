@@ -62,6 +62,21 @@ impl WorkerPool {
         self.run_counted(route, deadline, is_short, ask).await
     }
 
+    /// Checks the arguments of a route, and fills in its defaults, until `deadline`.
+    pub(super) async fn check(
+        &self,
+        route: &Arc<Route>,
+        arguments: Arguments,
+        deadline: Instant,
+    ) -> Result<Result<Arguments, String>, WorkError> {
+        let arguments = match route.input.check_within(arguments, INLINE_STEPS * Stop::CHECK_STEPS) {
+            Ok(checked) => return Ok(checked),
+            Err(arguments) => *arguments,
+        };
+        let (name, route) = (&route.definition.name, Arc::clone(route));
+        Box::pin(self.run(name, deadline, move |_| route.input.check(arguments))).await
+    }
+
     /// Does work here, where that may take no more than [`INLINE_STEPS`], else in the pool; from the beginning.
     async fn run_counted<T: Send + 'static>(
         &self,

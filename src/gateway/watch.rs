@@ -268,7 +268,7 @@ impl Snapshot {
         let due = Due::after(route.deadline);
         let unfit =
             |words: String| Unseen { plain: "its URI has no arguments of the route".to_owned(), words };
-        let arguments = route.input.check(arguments.into()).map_err(unfit)?;
+        let arguments = self.check_arguments(route, arguments.into()).await.map_err(unfit)?;
         let request = route.request.build(&arguments, &HeaderMap::new());
         let mut request = request.map_err(|error| unfit(error.to_string()))?;
         let known = known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, route)));

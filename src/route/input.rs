@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{integers, texts};
-use crate::tool::{Arguments, Schema, SchemaDocument, SchemaError};
+use crate::tool::{Arguments, CHECK_STEP_LIMIT, Schema, SchemaDocument, SchemaError};
 
 /// The checked input schema of a route. Its root is an object.
 #[derive(Debug)]
@@ -11,6 +11,10 @@ pub struct InputSchema {
     schema: Schema,
     defaults: Vec<(String, Value)>,
 }
+
+/// What is said of arguments that take more than [`CHECK_STEP_LIMIT`].
+const TOO_COSTLY: &str =
+    "the arguments take more than 50,000,000 steps to check, which is the limit; give fewer or shorter ones";
 
 impl InputSchema {
     /// How many things wrong with one call's arguments are told.
@@ -33,6 +37,11 @@ impl InputSchema {
     /// The schema as clients see it.
     pub fn document(&self) -> &SchemaDocument {
         self.schema.document()
+    }
+
+    /// From how many values on arguments may take more to check than is allowed, where that is a number that a call may have.
+    pub fn values_too_costly(&self) -> Option<u64> {
+        self.schema.values_too_costly()
     }
 
     /// Texts, one or several, as the value that the schema asks for under this name. What can't be such a value stays
@@ -59,7 +68,20 @@ impl InputSchema {
     /// # Errors
     ///
     /// A sentence for the model that names each argument, what it must be and what was found.
-    pub fn check(&self, mut arguments: Arguments) -> Result<Arguments, String> {
+    pub fn check(&self, arguments: Arguments) -> Result<Arguments, String> {
+        self.check_within(arguments, CHECK_STEP_LIMIT).unwrap_or_else(|_| Err(TOO_COSTLY.to_owned()))
+    }
+
+    /// The same in at most so many steps.
+    ///
+    /// # Errors
+    ///
+    /// The arguments, when it takes more.
+    pub fn check_within(
+        &self,
+        mut arguments: Arguments,
+        step_limit: u64,
+    ) -> Result<Result<Arguments, String>, Box<Arguments>> {
         for (name, default) in &self.defaults {
             if arguments.get(name).is_none() {
                 arguments.insert(name.clone(), default.clone());
@@ -67,17 +89,22 @@ impl InputSchema {
         }
         let answers = arguments.answers().clone();
         let value = arguments.into_value();
-        let violations = self.schema.violations(&value, Self::MOST_VIOLATIONS);
+        let checked = self.schema.check(&value, Self::MOST_VIOLATIONS, step_limit);
+        let Ok(checked) = checked else {
+            let Value::Object(map) = value else { unreachable!("arguments are an object") };
+            return Err(Box::new(Arguments::from(map).with_answers(answers)));
+        };
+        let violations = checked.violations;
         if violations.is_empty() {
             let Value::Object(mut map) = value else { unreachable!("arguments are an object") };
             integers::write_plainly(self.document(), &mut map);
-            return Ok(Arguments::from(map).with_answers(answers));
+            return Ok(Ok(Arguments::from(map).with_answers(answers)));
         }
         let told = violations.iter().map(|violation| match violation.path.as_str() {
             "" => format!("the arguments object {}; {}", violation.what, self.known_names()),
             path => format!("argument `{path}` {}", violation.what),
         });
-        Err(told.collect::<Vec<_>>().join(". "))
+        Ok(Err(told.collect::<Vec<_>>().join(". ")))
     }
 
     fn known_names(&self) -> String {

@@ -3,16 +3,18 @@
 
 use serde_json::{Map, Number, Value};
 
+use crate::tool::check_number;
+
 /// Texts as the value that the schema asks for under this name. What can't be such a value stays a text, so that
 /// the check of the schema says what is wrong with it.
 pub(super) fn typed(schema: &Map<String, Value>, name: &str, mut texts: Vec<String>) -> Value {
     let property = schema.get("properties").and_then(|properties| properties.get(name));
-    let property = property.map(|property| Wanted::of(schema, property, Wanted::REFERENCES_FOLLOWED));
+    let property = property.map(|property| Wanted::of(schema, property));
     let property = property.unwrap_or_default();
     match texts.pop() {
         Some(only) if texts.is_empty() && (property.string || !property.array) => property.value(only),
         last => {
-            let items = property.items.map(|items| Wanted::of(schema, items, Wanted::REFERENCES_FOLLOWED));
+            let items = property.items.map(|items| Wanted::of(schema, items));
             let items = items.unwrap_or_default();
             texts.into_iter().chain(last).map(|text| items.value(text)).collect()
         }
@@ -24,7 +26,8 @@ pub(super) fn listed(schema: &Map<String, Value>, name: &str) -> Vec<String> {
     let property = schema.get("properties").and_then(|properties| properties.get(name));
     let mut found = Vec::new();
     if let Some(property) = property {
-        list(schema, property, Wanted::REFERENCES_FOLLOWED, &mut found);
+        let mut schemas_left = Wanted::MOST_SCHEMAS;
+        list(schema, property, Wanted::REFERENCES_FOLLOWED, &mut schemas_left, &mut found);
     }
     let as_text = |value: Value| match value {
         Value::String(text) => Some(text),
@@ -34,8 +37,15 @@ pub(super) fn listed(schema: &Map<String, Value>, name: &str) -> Vec<String> {
     found.into_iter().filter_map(as_text).collect()
 }
 
-fn list(root: &Map<String, Value>, schema: &Value, depth: u8, found: &mut Vec<Value>) {
-    let Some(schema) = schema.as_object() else { return };
+fn list(
+    root: &Map<String, Value>,
+    schema: &Value,
+    depth: u8,
+    schemas_left: &mut usize,
+    found: &mut Vec<Value>,
+) {
+    let (Some(schema), Some(left)) = (schema.as_object(), schemas_left.checked_sub(1)) else { return };
+    *schemas_left = left;
     match (schema.get("enum"), schema.get("const"), schema.get("type").and_then(Value::as_str)) {
         (Some(Value::Array(values)), _, _) => return found.extend(values.iter().cloned()),
         (_, Some(value), _) => return found.push(value.clone()),
@@ -45,11 +55,11 @@ fn list(root: &Map<String, Value>, schema: &Value, depth: u8, found: &mut Vec<Va
     let Some(depth) = depth.checked_sub(1) else { return };
     let target = schema.get("$ref").and_then(Value::as_str).and_then(|pointer| local(root, pointer));
     for part in target.into_iter().chain(schema.get("items")) {
-        list(root, part, depth, found);
+        list(root, part, depth, schemas_left, found);
     }
     for key in ["anyOf", "oneOf"] {
         for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
-            list(root, part, depth, found);
+            list(root, part, depth, schemas_left, found);
         }
     }
 }
@@ -70,15 +80,18 @@ struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     /// How many `$ref` and combinations are looked into, one inside the other; a schema may refer to itself.
     const REFERENCES_FOLLOWED: u8 = 8;
+    /// How many schemas are looked into in all: combinations may refer to combinations, again and again.
+    const MOST_SCHEMAS: usize = 256;
 
-    fn of(root: &'a Map<String, Value>, schema: &'a Value, depth: u8) -> Self {
-        let mut wanted = Self::default();
-        wanted.look(root, schema, depth);
+    fn of(root: &'a Map<String, Value>, schema: &'a Value) -> Self {
+        let (mut wanted, mut schemas_left) = (Self::default(), Self::MOST_SCHEMAS);
+        wanted.look(root, schema, Self::REFERENCES_FOLLOWED, &mut schemas_left);
         wanted
     }
 
-    fn look(&mut self, root: &'a Map<String, Value>, schema: &'a Value, depth: u8) {
-        let Some(schema) = schema.as_object() else { return };
+    fn look(&mut self, root: &'a Map<String, Value>, schema: &'a Value, depth: u8, schemas_left: &mut usize) {
+        let (Some(schema), Some(left)) = (schema.as_object(), schemas_left.checked_sub(1)) else { return };
+        *schemas_left = left;
         match schema.get("type") {
             Some(Value::String(kind)) => self.admit(kind),
             Some(Value::Array(kinds)) => {
@@ -94,11 +107,11 @@ impl<'a> Wanted<'a> {
         if let Some(target) =
             schema.get("$ref").and_then(Value::as_str).and_then(|pointer| local(root, pointer))
         {
-            self.look(root, target, depth);
+            self.look(root, target, depth, schemas_left);
         }
         for key in ["anyOf", "oneOf", "allOf"] {
             for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
-                self.look(root, part, depth);
+                self.look(root, part, depth, schemas_left);
             }
         }
     }
@@ -130,6 +143,7 @@ impl<'a> Wanted<'a> {
         }
         // The number keeps its text: `1.0` stays `1.0`.
         if self.number
+            && check_number(&text).is_ok()
             && let Ok(number) = text.parse::<Number>()
         {
             return Value::Number(number);

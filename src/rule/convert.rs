@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::tool::type_of;
+use crate::tool::{check_number, type_of};
 
 /// The words for true and false.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,12 +30,13 @@ impl fmt::Display for Booleans {
 }
 
 /// A decimal number as JSON, its digits kept: `5.0` stays `5.0`. `+5`, `.5`, `05` and `1.5E3` are read too,
-/// since servers write them; `1,000`, `5 %`, `0x10` and `NaN` are not numbers here.
+/// since servers write them; `1,000`, `5 %`, `0x10` and `NaN` are not numbers here, and neither is one that is out of bounds.
 pub(crate) fn to_number(text: &str) -> Option<Value> {
     let text = text.trim();
     if let Some(plain) = plain_integer(text) {
         return Some(plain);
     }
+    check_number(text).ok()?;
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => ("-", &text[1..]),
         b'+' => ("", &text[1..]),
@@ -165,8 +166,8 @@ fn resolve<'a>(reference: &str, root: &'a Map<String, Value>) -> Option<&'a Map<
 }
 
 fn string_as(text: &str, schema: &Map<String, Value>, root: &Map<String, Value>) -> Option<Value> {
-    let mut types = Vec::new();
-    types_of(schema, root, 0, &mut types);
+    let (mut types, mut schemas_left) = (Vec::new(), MOST_SCHEMAS);
+    types_of(schema, root, &mut schemas_left, 0, &mut types);
     if types.is_empty() || types.contains(&"string") {
         return None;
     }
@@ -179,14 +180,20 @@ fn string_as(text: &str, schema: &Map<String, Value>, root: &Map<String, Value>)
     })
 }
 
+/// How many schemas are looked into for the types of one value: alternatives may refer to alternatives, again and again.
+const MOST_SCHEMAS: usize = 256;
+
 /// The types that a schema admits: by `type`, else by those of its alternatives or of its listed values.
 fn types_of<'a>(
     schema: &'a Map<String, Value>,
     root: &'a Map<String, Value>,
+    schemas_left: &mut usize,
     depth: usize,
     types: &mut Vec<&'a str>,
 ) {
     const DEEPEST: usize = 8;
+    let Some(left) = schemas_left.checked_sub(1) else { return };
+    *schemas_left = left;
     if depth > DEEPEST {
         return;
     }
@@ -201,14 +208,14 @@ fn types_of<'a>(
     if let Some(target) =
         schema.get("$ref").and_then(Value::as_str).and_then(|reference| resolve(reference, root))
     {
-        types_of(target, root, depth + 1, types);
+        types_of(target, root, schemas_left, depth + 1, types);
     }
     for alternatives in ["anyOf", "oneOf"] {
         let mut found = Vec::new();
         for alternative in schema.get(alternatives).and_then(Value::as_array).into_iter().flatten() {
             if let Some(alternative) = alternative.as_object() {
                 let mut of_one = Vec::new();
-                types_of(alternative, root, depth + 1, &mut of_one);
+                types_of(alternative, root, schemas_left, depth + 1, &mut of_one);
                 found.extend(of_one);
             }
         }
@@ -238,7 +245,9 @@ mod tests {
         number("+007", Some("7"));
         number("12345678901234567890.10", Some("12345678901234567890.10"));
         number("1.5e3", Some("1.5e+3"));
-        for text in ["", "-", ".", "5.", "1,000", "5%", "0x10", "NaN", "--5", "+-5", "1e", "five", "１"] {
+        for text in
+            ["", "-", ".", "5.", "1,000", "5%", "0x10", "NaN", "--5", "+-5", "1e", "five", "１", "1e401"]
+        {
             number(text, None);
         }
     }
@@ -291,6 +300,12 @@ mod tests {
             !by_schema(&mut json!({"c": "yes"}), schema.as_object().unwrap()),
             "`yes` only where a rule says so"
         );
+        let alternatives = vec![json!({"$ref": "#/$defs/a"}); 30];
+        let doubling = json!({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": alternatives}}});
+        let (mut types, mut schemas_left) = (Vec::new(), MOST_SCHEMAS);
+        let (doubling, none) = (doubling.as_object().unwrap(), &mut types);
+        types_of(doubling, doubling, &mut schemas_left, 0, none);
+        assert_eq!((schemas_left, none.len()), (0, 0), "as many as are looked into, and no more");
         let circular = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}});
         assert!(!by_schema(&mut json!("1"), circular.as_object().unwrap()));
     }

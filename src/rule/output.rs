@@ -2,8 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{convert, why::Why};
-use crate::tool::{JsonText, Schema, SchemaDocument, SchemaError, Structured};
+use super::{
+    convert,
+    stop::{STOPPED, Stop},
+    why::Why,
+};
+use crate::tool::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaError, Structured, Violation};
 
 /// What a route promises of its `structuredContent`.
 ///
@@ -88,6 +92,11 @@ impl OutputSchema {
         self.schema.document()
     }
 
+    /// From how many values on a result may take more to check than is allowed, where that is a small number.
+    pub fn values_too_costly(&self) -> Option<u64> {
+        self.schema.values_too_costly()
+    }
+
     /// What clients that take objects only are told.
     pub fn advertised(&self) -> SchemaDocument {
         let document = self.schema.document();
@@ -105,19 +114,24 @@ impl OutputSchema {
     /// Types and checks a value.
     ///
     /// `source` is the JSON text that the value was read from, if it is still the same value: then that text
-    /// is what goes out.
+    /// is what goes out. A check that takes more than `stop` allows is not begun.
     ///
     /// # Errors
     ///
     /// A sentence that names the field, what was expected and what was found.
-    pub(crate) fn enforce(&self, mut value: Value, source: Option<&JsonText>) -> Result<Structured, Why> {
+    pub(crate) fn enforce(
+        &self,
+        mut value: Value,
+        source: Option<&JsonText>,
+        stop: Option<&Stop>,
+    ) -> Result<Structured, Why> {
         let mut changed = source.is_none();
         if self.root == Root::Object && !value.is_object() {
             value = json!({ "result": value });
             changed = true;
         }
         changed |= convert::by_schema(&mut value, self.schema.document());
-        let violations = self.schema.violations(&value, Self::MOST_VIOLATIONS);
+        let violations = self.violations(&value, stop)?;
         if !violations.is_empty() {
             let told: Vec<_> = violations
                 .iter()
@@ -139,6 +153,22 @@ impl OutputSchema {
             Root::Other => Structured::under_result(json),
         };
         Ok(self.wrap.apply(structured))
+    }
+}
+
+impl OutputSchema {
+    fn violations(&self, value: &Value, stop: Option<&Stop>) -> Result<Vec<Violation>, Why> {
+        let Some((stop, steps_left)) = stop.and_then(|stop| Some((stop, stop.steps_left()?))) else {
+            return Ok(self.schema.violations(value, Self::MOST_VIOLATIONS));
+        };
+        let step_limit = steps_left.saturating_mul(Stop::CHECK_STEPS).min(CHECK_STEP_LIMIT);
+        let checked = self.schema.check(value, Self::MOST_VIOLATIONS, step_limit);
+        let steps = checked.as_ref().map_or(u64::MAX, |checked| checked.steps / Stop::CHECK_STEPS);
+        if stop.allows(steps) {
+            Ok(checked.map_or_else(|_| Vec::new(), |checked| checked.violations))
+        } else {
+            Err(STOPPED.into())
+        }
     }
 }
 
@@ -198,11 +228,11 @@ mod tests {
         );
         let advertised = schema.advertised();
         assert_eq!(advertised["type"], "object");
-        let sent = schema.enforce(json!(["1", 2]), None).unwrap();
+        let sent = schema.enforce(json!(["1", 2]), None, None).unwrap();
         assert_eq!(sent.value(Shapes::ObjectsOnly).to_string(), r#"{"result":[1,2]}"#);
         assert_eq!(sent.value(Shapes::Any).to_string(), "[1,2]");
         assert!(Schema::compile(&advertised).unwrap().admits(&sent.value(Shapes::ObjectsOnly)));
-        assert!(schema.enforce(json!("x"), None).unwrap_err().to_string().contains("must be an array"));
+        assert!(schema.enforce(json!("x"), None, None).unwrap_err().to_string().contains("must be an array"));
     }
 
     #[test]
@@ -211,21 +241,27 @@ mod tests {
             json!({"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}),
             Wrap::Always,
         );
-        assert_eq!(schema.enforce(json!("10"), None).unwrap().json().as_str(), r#"{"result":10}"#);
+        assert_eq!(schema.enforce(json!("10"), None, None).unwrap().json().as_str(), r#"{"result":10}"#);
     }
 
     #[test]
     fn a_name_that_comes_twice_goes_out_as_it_was_checked() {
         let schema = output(json!({"properties": {"a": {"type": "number"}}}), Wrap::Always);
         let source = JsonText::check(&Bytes::from_static(br#"{"a": "x:y", "a": 1}"#)).unwrap();
-        assert_eq!(schema.enforce(source.parse(), Some(&source)).unwrap().json().as_str(), r#"{"a":1}"#);
+        assert_eq!(
+            schema.enforce(source.parse(), Some(&source), None).unwrap().json().as_str(),
+            r#"{"a":1}"#
+        );
     }
 
     #[test]
     fn a_value_that_needs_no_change_goes_out_as_the_upstream_wrote_it() {
         let schema = output(json!({"properties": {"a": {"type": "number"}}}), Wrap::Always);
         let source = JsonText::check(&Bytes::from_static(b"{ \"b\": 1.0,  \"a\": 2.50 }")).unwrap();
-        assert_eq!(schema.enforce(source.parse(), Some(&source)).unwrap().json().as_str(), source.as_str());
+        assert_eq!(
+            schema.enforce(source.parse(), Some(&source), None).unwrap().json().as_str(),
+            source.as_str()
+        );
         assert_eq!(schema.advertised()["type"], "object");
     }
 }

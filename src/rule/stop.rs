@@ -21,6 +21,9 @@ struct State {
 pub(crate) const STOPPED: &str = "the call had ended before its reply was read";
 
 impl Stop {
+    /// How many steps of a check against a schema are as long as one of a rule.
+    pub const CHECK_STEPS: u64 = 10;
+
     /// One that asks by itself after so many steps: whoever began the work does it again elsewhere, from the beginning.
     pub fn after(steps: u64) -> Self {
         Self(Arc::new(State { asked: AtomicBool::new(false), steps_left: Some(AtomicU64::new(steps)) }))
@@ -46,6 +49,11 @@ impl Stop {
             }
         }
         !self.0.asked.load(Ordering::Relaxed)
+    }
+
+    /// How many steps may be taken; `None` where they are not counted.
+    pub(crate) fn steps_left(&self) -> Option<u64> {
+        self.0.steps_left.as_ref().map(|left| left.load(Ordering::Relaxed))
     }
 
     /// Whether it asked by itself, as there were more steps to take than it allows.

@@ -213,7 +213,7 @@ impl Job<'_> {
         structured: Structured,
         whole_text: Option<ByteString>,
     ) -> Result<Limited, Failed> {
-        let output = self.translator.output.as_ref();
+        let output = self.translator.output.as_ref().map(|output| (output, reading.stop()));
         let (structured, cut) = limit
             .structure(structured, output, reading.facts.args, rule.content.is_pretty())
             .map_err(Failed::TooLong)?;
@@ -318,7 +318,7 @@ impl Job<'_> {
         let structured = match output {
             Some(output) => {
                 let structured = output
-                    .enforce(value, source.as_ref())
+                    .enforce(value, source.as_ref(), reading.stop())
                     .map_err(|why| why.under("the result does not meet the output schema"))?;
                 self.trace.step(|| {
                     (

@@ -31,7 +31,9 @@ pub use number::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, NumberOutOfBounds, 
 pub use result::{
     Annotations, Block, Content, ErrorFormat, Outcome, ResourceBody, SentBlock, Structured, Text, ToolResult,
 };
-pub use schema::{Schema, SchemaDocument, SchemaError, kind_of, type_of};
+pub use schema::{
+    CHECK_STEP_LIMIT, Checked, Schema, SchemaDocument, SchemaError, TooCostly, kind_of, type_of,
+};
 pub use violation::Violation;
 pub use write::{
     Shapes, result_to_json, write_block, write_escaped, write_result, write_result_fields,

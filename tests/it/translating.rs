@@ -58,3 +58,73 @@ async fn work_that_nobody_waits_for_any_more_gives_its_place_back() {
     let response = call(&proxy, "rows").await;
     assert_eq!(response.status, 200, "{}", response.text());
 }
+
+/// Schemas that took a thread of the runtime seconds, or hours, for a value of some kilobytes.
+const COSTLY: &str = r"
+upstreams: { old: http://UPSTREAM }
+routes:
+  numbers:
+    description: Looks at numbers.
+    request: POST old/numbers
+    input: { properties: { n: { items: { type: integer } } } }
+  listed:
+    description: Compares items.
+    request: POST old/list
+    input: { properties: { n: { uniqueItems: true } } }
+    output: { properties: { n: { uniqueItems: true } } }
+  doubled:
+    description: Each reference leads to two others.
+    request: POST old/list
+    input:
+      properties: { n: { items: { $ref: '#/$defs/a' } } }
+      $defs:
+DEFINITIONS
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_that_takes_too_much_is_an_error_and_one_that_takes_much_is_done_aside() {
+    let unique = |last: &str| {
+        let items: Vec<String> = (0..6_000).map(|number| format!("1.{number:020}")).collect();
+        format!(r#"{{"n":[{},{last}]}}"#, items.join(","))
+    };
+    let upstream = {
+        let twice = unique("1.0");
+        Scripted::start(move |_| vec![Step::Send(reply("200 OK", "application/json", &twice))]).await
+    };
+    let letters: Vec<char> = ('a'..='z').collect();
+    let definitions: Vec<String> = letters
+        .windows(2)
+        .map(|pair| {
+            let next = format!("{{ $ref: '#/$defs/{}' }}", pair[1]);
+            format!("        {}: {{ allOf: [{next}, {next}, {next}] }}", pair[0])
+        })
+        .chain(["        z: { type: integer, minimum: 0 }".to_owned()])
+        .collect();
+    let file = COSTLY.replace("UPSTREAM", &upstream.address.to_string());
+    let file = file.replace("DEFINITIONS", &definitions.join("\n"));
+    let loaded = config::load(&Sources::of_text("routes.yaml", &file)).unwrap();
+    assert_eq!(
+        loaded.warnings.iter().filter(|warning| warning.to_string().contains("`input` may take")).count(),
+        1
+    );
+    let proxy = Loaded::start(&loaded).await;
+    let mut client: Client = proxy.connect().await;
+    let mut told = async |tool: &str, arguments: &str| {
+        let response = client.ask(&format!("POST /tools/{tool}"), &[], arguments).await;
+        (response.status, response.text().to_owned())
+    };
+
+    let numbers = format!(r#"{{"n":[1,{}1e-9998]}}"#, "1e-9998,".repeat(2_000));
+    let (status, text) = told("numbers", &numbers).await;
+    assert_eq!(status, 400, "{text}");
+    assert!(text.contains("`n[1]` must have at most 400 digits and an exponent from -400 to 400"), "{text}");
+
+    // The arguments are right, and the reply has an item twice.
+    let (status, text) = told("listed", &unique("2")).await;
+    assert!(status == 502 && text.contains("must have no item twice"), "{status} {text}");
+    let (status, text) = told("listed", &unique("1.0")).await;
+    assert!(status == 400 && text.contains("must have no item twice"), "{status} {text}");
+
+    let (status, text) = told("doubled", r#"{"n":[1]}"#).await;
+    assert!(status == 400 && text.contains("more than 50,000,000 steps"), "{status} {text}");
+}

@@ -34,7 +34,9 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
         Era::Handshake => false,
         Era::PerRequest => tasks::may_be(route, client, &arguments)?,
     };
-    if may_be_task && let Some(answer) = Box::pin(tasks::asking(protocol, client, route, &arguments)).await {
+    if may_be_task
+        && let Some(answer) = Box::pin(tasks::asking(protocol, client, (&snapshot, route), &arguments)).await
+    {
         return Ok(answer);
     }
     let mut questioner = Questioner::new(client, &route.asking, &tool, &arguments)?;

@@ -27,6 +27,13 @@ const WHEN_BUSY: Duration = Duration::from_secs(2);
 pub(super) const UNREADABLE: &str =
     "The service's reply could not be read. Other arguments may give a reply that can be.";
 
+/// Of arguments that could not be checked before the deadline.
+pub(super) const ARGUMENTS_TOO_LATE: &str = "The arguments took too long to check, so nothing was sent. Give fewer or shorter ones, or try again later.";
+
+/// Of arguments that could not be checked at all.
+pub(super) const ARGUMENTS_UNCHECKED: &str =
+    "The arguments could not be checked, so nothing was sent. Give other ones.";
+
 /// What may have come of a request that failed; the one who repeats it should know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {

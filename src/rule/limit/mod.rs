@@ -15,6 +15,7 @@ pub use self::{
 use super::{
     content::{Shown, TextKind},
     output::OutputSchema,
+    stop::Stop,
     template::Template,
 };
 use crate::tool::{Block, Content, JsonText, Shapes, Structured, Text};
@@ -53,7 +54,7 @@ impl Limit {
     pub(super) fn structure(
         &self,
         structured: Structured,
-        output: Option<&OutputSchema>,
+        output: Option<(&OutputSchema, Option<&Stop>)>,
         args: &Value,
         pretty: bool,
     ) -> Result<(Structured, Option<Cut>), String> {
@@ -131,7 +132,7 @@ impl Limit {
         };
         let cut = match output {
             None => cut,
-            Some(output) => output.enforce(cut.json().parse(), None).map_err(|why| {
+            Some((output, stop)) => output.enforce(cut.json().parse(), None, stop).map_err(|why| {
                 format!(
                     "The result is too long, and can't be cut to {shown} of {total} {}: {why}. Ask for less.",
                     rows.unit()

@@ -1,7 +1,10 @@
 //! JSON Schema: known to be one before it is used, with violations told in the words of a person.
 
+mod cost;
 mod document;
+mod exact;
 mod plain;
+mod plan;
 mod well_formed;
 
 use std::{fmt, sync::OnceLock};
@@ -10,19 +13,55 @@ use jsonschema::{ValidationError, error::ValidationErrorKind};
 use serde_json::{Map, Value};
 
 pub use self::document::SchemaDocument;
-use super::violation::{Violation, shown};
+use self::{cost::NoCost, plan::Plan};
+use super::{
+    number::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, check_number},
+    violation::{Violation, shown},
+};
+
+/// How many steps a check may take: about half a second, as the validator can't be stopped. A value that takes more is not checked,
+/// and does not pass.
+pub const CHECK_STEP_LIMIT: u64 = 50_000_000;
+
+/// How many steps it may take to find out what is wrong with a value, once it is known that something is.
+const ERROR_STEP_LIMIT: u64 = 1_000_000;
+
+/// What is said of a value that takes more than [`CHECK_STEP_LIMIT`].
+const TOO_COSTLY: &str =
+    "takes more than 50,000,000 steps to check, which is the limit; found too much for that";
+
+/// What is said of a value of which nobody can say in time what is wrong.
+const SOMEHOW_WRONG: &str = "must be as the schema says; found a value too large to say where it is not";
 
 /// One JSON Schema, 2020-12 unless its `$schema` says otherwise.
 ///
 /// It reads no file and no network: a `$ref` to another document does not compile. Patterns run on an engine
-/// of linear time, so a hostile value can't make it slow.
+/// of linear time, and what a check costs is known before it is done, so a hostile value can't make it slow.
 pub struct Schema {
     document: SchemaDocument,
     formats: Formats,
     /// Made of the document by the first value that is not seen to meet it: some kilobytes, and most tools of a large catalog
     /// are never called.
-    validator: OnceLock<Box<jsonschema::Validator>>,
+    checker: OnceLock<Box<Checker>>,
 }
+
+struct Checker {
+    plan: Plan,
+    validator: jsonschema::Validator,
+}
+
+/// What a check found, and what it took.
+#[derive(Debug)]
+pub struct Checked {
+    /// What is wrong; nothing, where the value meets the schema.
+    pub violations: Vec<Violation>,
+    /// How many steps it took; one is about ten nanoseconds.
+    pub steps: u64,
+}
+
+/// A check takes more steps than it may where it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooCostly;
 
 /// What `format` is.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +83,7 @@ pub struct SchemaError {
 impl Schema {
     /// A schema that this program has written: nobody need ask whether it is one.
     pub fn known(document: Map<String, Value>) -> Self {
-        let schema = Self { document: document.into(), formats: Formats::Hints, validator: OnceLock::new() };
+        let schema = Self { document: document.into(), formats: Formats::Hints, checker: OnceLock::new() };
         debug_assert!(validator_of(&(&schema.document).into(), schema.formats).is_ok(), "{schema:?} is none");
         schema
     }
@@ -53,8 +92,8 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// [`SchemaError`] when the document is not a valid JSON Schema, names another document, or has a pattern
-    /// that can't be run in linear time.
+    /// [`SchemaError`] when the document is not a valid JSON Schema, names another document, has a pattern
+    /// that can't be run in linear time, or a number that is not read.
     pub fn compile(document: &Map<String, Value>) -> Result<Self, SchemaError> {
         Self::compile_with(document, Formats::Hints)
     }
@@ -70,12 +109,15 @@ impl Schema {
 
     fn compile_with(document: &Map<String, Value>, formats: Formats) -> Result<Self, SchemaError> {
         let is_seen = matches!(formats, Formats::Hints) && well_formed::is_schema(document);
+        if let Some(pointer) = number_out_of_bounds(document.iter()) {
+            return Err(SchemaError { message: super::NumberOutOfBounds.to_string(), pointer });
+        }
         let document = SchemaDocument::from(document.clone());
         if is_seen {
-            return Ok(Self { document, formats, validator: OnceLock::new() });
+            return Ok(Self { document, formats, checker: OnceLock::new() });
         }
         match validator_of(&(&document).into(), formats) {
-            Ok(_) => Ok(Self { document, formats, validator: OnceLock::new() }),
+            Ok(_) => Ok(Self { document, formats, checker: OnceLock::new() }),
             Err(error) => Err(SchemaError {
                 message: SchemaMessage(&error).to_string(),
                 pointer: error.instance_path().to_string(),
@@ -83,10 +125,11 @@ impl Schema {
         }
     }
 
-    fn validator(&self) -> &jsonschema::Validator {
-        self.validator.get_or_init(|| {
+    fn checker(&self) -> &Checker {
+        self.checker.get_or_init(|| {
             let validator = validator_of(&(&self.document).into(), self.formats);
-            Box::new(validator.expect("it is known to be a schema"))
+            let validator = validator.expect("it is known to be a schema");
+            Box::new(Checker { plan: Plan::of(&self.document), validator })
         })
     }
 
@@ -95,22 +138,86 @@ impl Schema {
         &self.document
     }
 
-    /// Checks a value; at most `limit` violations are told.
-    pub fn violations(&self, value: &Value, limit: usize) -> Vec<Violation> {
-        if self.admits(value) {
-            return Vec::new();
+    /// Checks a value; at most `most` violations are told. One that takes too much to check has one.
+    pub fn violations(&self, value: &Value, most: usize) -> Vec<Violation> {
+        match self.check(value, most, CHECK_STEP_LIMIT) {
+            Ok(checked) => checked.violations,
+            Err(TooCostly) => vec![Violation::of_whole(TOO_COSTLY)],
         }
-        self.validator().iter_errors(value).take(limit).map(|error| Violation::of(&error)).collect()
+    }
+
+    /// The same in at most so many steps.
+    ///
+    /// # Errors
+    ///
+    /// [`TooCostly`] when it takes more.
+    pub fn check(&self, value: &Value, most: usize, step_limit: u64) -> Result<Checked, TooCostly> {
+        let mut steps_left = step_limit;
+        if matches!(self.formats, Formats::Hints) && plain::meets(&self.document, value, &mut steps_left) {
+            return Ok(Checked { violations: Vec::new(), steps: step_limit - steps_left });
+        }
+        let Checker { plan, validator } = self.checker();
+        let cost = match cost::cost(plan, value, step_limit) {
+            Ok(cost) => cost,
+            Err(NoCost::OverLimit) => return Err(TooCostly),
+            Err(NoCost::Number { path, digits }) => {
+                let what = format!(
+                    "must have at most {NUMBER_DIGITS_LIMIT} digits and an exponent from -{NUMBER_EXPONENT_LIMIT} to \
+                     {NUMBER_EXPONENT_LIMIT}; found a number of {digits} characters"
+                );
+                let plain = format!("a number {what}");
+                return Ok(Checked { violations: vec![Violation { path, what, plain }], steps: 0 });
+            }
+        };
+        if validator.is_valid(value) {
+            return Ok(Checked { violations: Vec::new(), steps: cost.valid });
+        }
+        let steps_left = step_limit - cost.valid;
+        let may_take = |steps: u64| steps <= steps_left.min(ERROR_STEP_LIMIT);
+        let (violations, steps) = if may_take(cost.errors) {
+            let errors = validator.iter_errors(value).take(most);
+            (errors.map(|error| Violation::of(&error)).collect(), cost.errors)
+        } else if may_take(cost.first_error.saturating_add(cost.valid)) {
+            let error = validator.validate(value).err();
+            (error.iter().map(Violation::of).collect(), cost.first_error + cost.valid)
+        } else if steps_left < ERROR_STEP_LIMIT {
+            return Err(TooCostly);
+        } else {
+            (vec![Violation::of_whole(SOMEHOW_WRONG)], 0)
+        };
+        Ok(Checked { violations, steps: cost.valid + steps })
     }
 
     /// Whether a value meets the schema.
     pub fn admits(&self, value: &Value) -> bool {
-        let is_seen = match self.formats {
-            Formats::Hints => plain::meets(&self.document, value),
-            Formats::Conditions => false,
-        };
-        is_seen || self.validator().is_valid(value)
+        self.violations(value, 1).is_empty()
     }
+
+    /// From how many values on a check may take more than [`CHECK_STEP_LIMIT`], where that is a number that a call may have.
+    pub fn values_too_costly(&self) -> Option<u64> {
+        /// As many as arguments may have.
+        const MANY: u64 = super::ARGUMENT_VALUE_LIMIT as u64;
+        let values = CHECK_STEP_LIMIT / Plan::of(&self.document).steps_per_value().max(1);
+        (values < MANY).then_some(values.max(1))
+    }
+}
+
+/// Where in a document the first number is that nobody reads.
+fn number_out_of_bounds<'v>(members: impl IntoIterator<Item = (&'v String, &'v Value)>) -> Option<String> {
+    fn within(value: &Value) -> Option<String> {
+        match value {
+            Value::Number(number) => check_number(number.as_str()).is_err().then(String::new),
+            Value::Array(items) => {
+                let mut found = items.iter().enumerate();
+                found.find_map(|(index, item)| within(item).map(|rest| format!("/{index}{rest}")))
+            }
+            Value::Object(members) => number_out_of_bounds(members),
+            Value::Null | Value::Bool(_) | Value::String(_) => None,
+        }
+    }
+    members.into_iter().find_map(|(name, member)| {
+        within(member).map(|rest| format!("/{}{rest}", name.replace('~', "~0").replace('/', "~1")))
+    })
 }
 
 fn validator_of(
@@ -121,7 +228,7 @@ fn validator_of(
         Formats::Hints => jsonschema::options(),
         Formats::Conditions => jsonschema::options().should_validate_formats(true),
     };
-    options
+    exact::with_exact_keywords(options)
         .with_draft(jsonschema::Draft::Draft202012)
         .with_pattern_options(jsonschema::PatternOptions::regex())
         .offline()

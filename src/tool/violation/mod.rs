@@ -32,6 +32,11 @@ struct Words {
 }
 
 impl Violation {
+    /// Of a value as a whole, in words that are none of its own.
+    pub(super) fn of_whole(what: &str) -> Self {
+        Self { path: String::new(), what: what.to_owned(), plain: format!("the value {what}") }
+    }
+
     pub(super) fn of(error: &ValidationError<'_>) -> Self {
         let what = match words(error) {
             Words { expected, found: Some(found) } => format!("{expected}; found {found}"),
@@ -125,11 +130,13 @@ fn words(error: &ValidationError<'_>) -> Words {
             "must fit one form of `oneOf` and no other".to_owned(),
             format!("{}, which fits several", shown(value)),
         ),
+        // Keywords of ours bring their words.
+        Kind::Custom { keyword, message } if keyword == "uniqueItems" => (message.clone(), repeated(value)),
+        Kind::Custom { message, .. } => (message.clone(), shown(value)),
         // Nothing that our schemas are compiled with gives these.
-        Kind::Custom { .. }
-        | Kind::RegexEngineFailure { .. }
-        | Kind::BacktrackLimitExceeded { .. }
-        | Kind::Referencing(_) => ("must be as the schema says".to_owned(), shown(value)),
+        Kind::RegexEngineFailure { .. } | Kind::BacktrackLimitExceeded { .. } | Kind::Referencing(_) => {
+            ("must be as the schema says".to_owned(), shown(value))
+        }
     };
     Words { expected, found: Some(found) }
 }
@@ -244,7 +251,7 @@ fn could_be_other(text: &str) -> bool {
     text.trim().is_empty() || serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-fn listed(options: &Value) -> String {
+pub(super) fn listed(options: &Value) -> String {
     const MOST_LISTED: usize = 20;
     let Some(options) = options.as_array() else { return shown(options) };
     let mut names: Vec<_> = options.iter().take(MOST_LISTED).map(shown).collect();

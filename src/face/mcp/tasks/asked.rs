@@ -87,7 +87,9 @@ impl Asked {
         let stand = task.stand().await;
         let (place, arguments, answers) = match &*stand {
             Stand::Asking(answered) => {
-                let (left, _) = task.left(&self.route, &self.task.arguments, answered, Map::new()).await;
+                let (left, _) = task
+                    .left((&self.snapshot, &self.route), &self.task.arguments, answered, Map::new())
+                    .await;
                 return Ok(match left {
                     Left::Questions(questions) => Standing::Asking(questions),
                     Left::Result(result) => Standing::Done(*result),

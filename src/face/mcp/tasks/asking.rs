@@ -160,13 +160,13 @@ impl AskingTask {
     /// What is left to ask of this task, and all answers after these responses.
     pub(super) async fn left(
         &self,
-        route: &Route,
+        (snapshot, route): (&Snapshot, &Arc<Route>),
         arguments: &Map<String, Value>,
         answered: &Map<String, Value>,
         responses: Map<String, Value>,
     ) -> (Left, Map<String, Value>) {
         let (left, answers) =
-            left(route, arguments, Round::new(self.abilities, answered.clone(), responses)).await;
+            left((snapshot, route), arguments, Round::new(self.abilities, answered.clone(), responses)).await;
         if serde_json::to_vec(&answers).is_ok_and(|json| json.len() <= ANSWERS_LIMIT_BYTES) {
             return (left, answers);
         }
@@ -219,18 +219,22 @@ impl Work {
 
 /// What is asked first of a client that is able to do this; `None` where the call is not one that asks.
 pub(super) async fn first_questions(
-    route: &Route,
+    of: (&Snapshot, &Arc<Route>),
     arguments: &Map<String, Value>,
     abilities: Abilities,
 ) -> Option<Vec<Question>> {
-    match left(route, arguments, Round::new(abilities, Map::new(), Map::new())).await.0 {
+    match left(of, arguments, Round::new(abilities, Map::new(), Map::new())).await.0 {
         Left::Questions(questions) => Some(questions),
         Left::Nothing | Left::Result(_) | Left::Wrong(_) => None,
     }
 }
 
-async fn left(route: &Route, arguments: &Map<String, Value>, mut round: Round) -> (Left, Map<String, Value>) {
-    let arguments = match route.input.check(arguments.clone().into()) {
+async fn left(
+    (snapshot, route): (&Snapshot, &Arc<Route>),
+    arguments: &Map<String, Value>,
+    mut round: Round,
+) -> (Left, Map<String, Value>) {
+    let arguments = match snapshot.check_arguments(route, arguments.clone().into()).await {
         Ok(arguments) => arguments,
         Err(sentence) => return (Left::Wrong(sentence), round.answered),
     };

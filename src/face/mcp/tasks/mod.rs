@@ -82,12 +82,12 @@ pub(super) fn created(protocol: &Protocol, client: &Client<'_>, tool: &str, job:
 pub(super) async fn asking(
     protocol: &Protocol,
     client: &Client<'_>,
-    route: &Route,
+    (snapshot, route): (&Snapshot, &Arc<Route>),
     arguments: &Map<String, Value>,
 ) -> Option<Answer> {
     let job = route.job.as_ref().filter(|job| job.task.asks)?;
     let abilities = client.revision.abilities(&client.capabilities());
-    let questions = asking::first_questions(route, arguments, abilities).await?;
+    let questions = asking::first_questions((snapshot, route), arguments, abilities).await?;
     let name = protocol.asking_tasks.begin(abilities, job.task.life)?;
     let address = protocol.questions.peers().and_then(Peers::own).map(str::to_owned);
     let (tool, at) = (route.definition.name.as_str(), At::Replica { name, address });
@@ -143,7 +143,8 @@ pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<A
     let responses = client.request.params.input_responses()?.unwrap_or_default();
     let mut stand = task.stand().await;
     let Stand::Asking(answered) = &mut *stand else { return acknowledged(protocol, client) };
-    let (left, answers) = task.left(&asked.route, &asked.task.arguments, answered, responses).await;
+    let (left, answers) =
+        task.left((&asked.snapshot, &asked.route), &asked.task.arguments, answered, responses).await;
     match left {
         Left::Questions(_) => *answered = answers,
         Left::Wrong(why) => return Err(Refusal::Params(why.into())),

@@ -1,0 +1,589 @@
+//! What it costs to check a value against a schema, found out before it is done: the validator has no stop. A step is about ten
+//! nanoseconds; finding out takes no more than a few times what it allows.
+
+use std::{
+    collections::HashMap,
+    ops::{Add, AddAssign},
+};
+
+use serde_json::{Map, Number, Value};
+
+use super::plan::{Part, Plan, Way};
+use crate::tool::number::{NUMBER_EXPONENT_LIMIT, check_number};
+
+/// How deep schemas may look into each other for one check: each takes a step down the stack.
+// Frames of a debug build are several times as large.
+const DEPTH_LIMIT: u32 = if cfg!(debug_assertions) { 250 } else { 700 };
+
+/// What it costs to note one error, where whether there is one costs one step.
+const ERROR_STEPS: u64 = 25;
+
+/// How often a reference has to have been followed within a check for the validator to keep its result.
+const KEPT_VISITS: u64 = 16;
+
+/// Why there is no cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NoCost {
+    /// It is more than the limit.
+    OverLimit,
+    /// Somebody would compute with a number that is out of bounds, under this path.
+    Number { path: String, digits: usize },
+}
+
+/// What a check costs, in steps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// Whether the value is valid.
+    pub(super) valid: u64,
+    /// All its errors, once it is not.
+    pub(super) errors: u64,
+    /// The first of them, and what belongs to it.
+    pub(super) first_error: u64,
+    /// What is left over by parts that look at the same value.
+    leftovers: u64,
+    /// References that the validator may keep the result of.
+    visits: u64,
+}
+
+impl Add for Cost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            valid: self.valid.saturating_add(other.valid),
+            errors: self.errors.saturating_add(other.errors),
+            // One error is followed.
+            first_error: self.first_error.max(other.first_error),
+            leftovers: self.leftovers.saturating_add(other.leftovers),
+            visits: self.visits.saturating_add(other.visits),
+        }
+    }
+}
+
+impl AddAssign for Cost {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+/// Where a value stands.
+#[derive(Debug, Clone, Copy)]
+enum Step<'v> {
+    Member(&'v str),
+    Item(usize),
+}
+
+/// What a check of a value costs, when it is no more than `limit`.
+pub(super) fn cost(plan: &Plan, value: &Value, limit: u64) -> Result<Cost, NoCost> {
+    let mut counting = Counting { plan, left: limit, depth: 0, path: Vec::new(), known: HashMap::new() };
+    let cost = counting.visit(0, value)?;
+    if cost.valid <= limit { Ok(cost) } else { Err(NoCost::OverLimit) }
+}
+
+struct Counting<'p, 'v> {
+    plan: &'p Plan,
+    left: u64,
+    depth: u32,
+    path: Vec<Step<'v>>,
+    /// By part and the address of the value; `None` while it is found out.
+    known: HashMap<(usize, usize), Option<Cost>>,
+}
+
+impl<'p, 'v> Counting<'p, 'v> {
+    /// Counts the work of counting, which is never more than that of the check.
+    fn spend(&mut self, steps: u64) -> Result<(), NoCost> {
+        self.left = self.left.checked_sub(steps).ok_or(NoCost::OverLimit)?;
+        Ok(())
+    }
+
+    fn visit(&mut self, index: usize, value: &'v Value) -> Result<Cost, NoCost> {
+        if self.depth >= DEPTH_LIMIT {
+            return Err(NoCost::OverLimit);
+        }
+        self.depth += 1;
+        let cost = self.visit_within(index, value);
+        self.depth -= 1;
+        cost
+    }
+
+    fn visit_within(&mut self, index: usize, value: &'v Value) -> Result<Cost, NoCost> {
+        let plan = self.plan;
+        let part = &plan.parts[index];
+        let own = self.own(part, value)?;
+        self.spend(own)?;
+        let mut cost = Cost {
+            valid: own,
+            errors: own.saturating_mul(2).saturating_add(ERROR_STEPS),
+            first_error: own.saturating_mul(2).saturating_add(ERROR_STEPS),
+            ..Cost::default()
+        };
+        let mut of_any: u64 = 0;
+        for (way, same) in &part.same {
+            let of_same = same_cost(*way, self.visit(*same, value)?, plan.looks_at_leftovers);
+            if *way == Way::Any {
+                of_any = of_any.saturating_add(of_same.errors);
+            }
+            cost += of_same;
+        }
+        cost.first_error = cost.first_error.max(of_any);
+        for target in &part.targets {
+            let of_target = self.follow(*target, value)?;
+            cost += same_cost(Way::All, of_target, plan.looks_at_leftovers);
+        }
+        if part.leads_elsewhere {
+            let unknown = self.size(value)?.saturating_mul(1000);
+            cost += Cost { valid: unknown, errors: unknown, ..Cost::default() };
+        }
+        match value {
+            Value::Array(items) => cost += self.items(part, items)?,
+            Value::Object(members) => cost += self.members(part, members)?,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+        if part.looks_at_leftovers {
+            cost.valid = cost.valid.saturating_add(cost.leftovers);
+            cost.errors = cost.errors.saturating_add(cost.leftovers);
+        }
+        Ok(cost)
+    }
+
+    /// What a part costs by itself.
+    fn own(&mut self, part: &Part, value: &'v Value) -> Result<u64, NoCost> {
+        let mut own = part.keywords;
+        match value {
+            Value::Number(number) if part.looks => own += self.number(number)?,
+            Value::String(text) => own += (text.len() as u64).saturating_mul(part.text) / 16,
+            Value::Array(_) | Value::Object(_) if part.compares => own += self.size(value)?,
+            _ => {}
+        }
+        Ok(own)
+    }
+
+    /// What a number costs: one that is no plain decimal is turned into a fraction.
+    fn number(&self, number: &Number) -> Result<u64, NoCost> {
+        const PLAIN_DIGITS: usize = 18;
+        let text = number.as_str();
+        check_number(text).map_err(|_| NoCost::Number { path: written(&self.path), digits: text.len() })?;
+        let exponent =
+            text.find(['e', 'E']).map(|position| text[position + 1..].trim_start_matches(['+', '-']));
+        let length = text.len() as u64;
+        Ok(match exponent {
+            None if text.len() <= PLAIN_DIGITS => 2,
+            None => length * length / 8,
+            Some(exponent) => {
+                let digits = length + exponent.parse().unwrap_or_else(|_| u64::from(NUMBER_EXPONENT_LIMIT));
+                8 + digits * digits / 8
+            }
+        })
+    }
+
+    /// What it costs to write a value anew.
+    fn size(&mut self, value: &'v Value) -> Result<u64, NoCost> {
+        self.spend(1)?;
+        Ok(match value {
+            Value::Null | Value::Bool(_) => 16,
+            Value::Number(number) => {
+                self.number(number)?;
+                32 + number.as_str().len() as u64 / 4
+            }
+            Value::String(text) => 24 + text.len() as u64 / 8,
+            Value::Array(items) => {
+                let mut size = 16;
+                for (index, item) in items.iter().enumerate() {
+                    self.path.push(Step::Item(index));
+                    size += self.size(item)?;
+                    self.path.pop();
+                }
+                size
+            }
+            Value::Object(members) => {
+                let mut size = 16;
+                for (name, member) in members {
+                    self.path.push(Step::Member(name));
+                    size += 32 + name.len() as u64 / 8 + self.size(member)?;
+                    self.path.pop();
+                }
+                size
+            }
+        })
+    }
+
+    /// A part that is found by a reference, for which it is kept what it costs.
+    fn follow(&mut self, target: usize, value: &'v Value) -> Result<Cost, NoCost> {
+        const REFERENCE_STEPS: u64 = 4;
+        self.spend(REFERENCE_STEPS)?;
+        let is_recursive = self.plan.parts[target].is_recursive;
+        let visits = u64::from(is_recursive);
+        let followed = Cost { valid: REFERENCE_STEPS, errors: REFERENCE_STEPS, visits, ..Cost::default() };
+        let key = (target, std::ptr::from_ref(value) as usize);
+        match self.known.get(&key) {
+            // It is being looked at, and leads back to itself: how far the validator goes is not known then.
+            Some(None) => Err(NoCost::OverLimit),
+            Some(Some(known)) => {
+                let is_kept = is_recursive
+                    && known.visits >= KEPT_VISITS
+                    && matches!(value, Value::Array(_) | Value::Object(_));
+                let known = if is_kept { Cost { valid: 0, visits: 0, ..*known } } else { *known };
+                Ok(followed + known)
+            }
+            None => {
+                self.known.insert(key, None);
+                let cost = self.visit(target, value)?;
+                self.known.insert(key, Some(cost));
+                Ok(followed + cost)
+            }
+        }
+    }
+
+    fn items(&mut self, part: &'p Part, items: &'v [Value]) -> Result<Cost, NoCost> {
+        let mut cost = Cost::default();
+        for (index, item) in items.iter().enumerate() {
+            let first = part.first_items.get(index).into_iter();
+            self.path.push(Step::Item(index));
+            for each in first.chain(&part.items) {
+                cost += child(self.visit(*each, item)?);
+            }
+            if let Some(contains) = part.contains {
+                cost += tested(self.visit(contains, item)?);
+            }
+            self.path.pop();
+        }
+        if self.plan.looks_at_leftovers {
+            cost.leftovers = items.len() as u64;
+        }
+        Ok(cost)
+    }
+
+    fn members(&mut self, part: &'p Part, members: &'v Map<String, Value>) -> Result<Cost, NoCost> {
+        let mut cost = Cost::default();
+        let looks = !part.members.is_empty()
+            || !part.patterned.is_empty()
+            || !part.other_members.is_empty()
+            || part.names.is_some();
+        if !looks {
+            return Ok(Cost { leftovers: members.len() as u64, ..cost });
+        }
+        self.spend(members.len() as u64)?;
+        cost.valid = members.len() as u64;
+        for (name, member) in members {
+            self.path.push(Step::Member(name));
+            let named = part.members.get(name);
+            if let Some(named) = named {
+                cost += child(self.visit(*named, member)?);
+            }
+            // Which patterns fit is not known here: all of them may.
+            for (pattern, each) in &part.patterned {
+                cost.valid = cost.valid.saturating_add(pattern.saturating_mul(name.len() as u64) / 16);
+                cost += child(self.visit(*each, member)?);
+            }
+            for each in part.other_members.iter().filter(|_| named.is_none()) {
+                cost += child(self.visit(*each, member)?);
+            }
+            if let Some(names) = part.names {
+                let name = Value::from(name.as_str());
+                let mut of_name = Counting {
+                    plan: self.plan,
+                    left: self.left,
+                    depth: self.depth,
+                    path: Vec::new(),
+                    known: HashMap::new(),
+                };
+                cost += child(of_name.visit(names, &name)?);
+                self.left = of_name.left;
+            }
+            self.path.pop();
+        }
+        cost.leftovers = members.len() as u64;
+        Ok(cost)
+    }
+}
+
+/// What a part costs that looks at the same value.
+fn same_cost(way: Way, cost: Cost, looks_at_leftovers: bool) -> Cost {
+    let leftovers =
+        if looks_at_leftovers { cost.valid.saturating_add(cost.leftovers) } else { cost.leftovers };
+    let cost = Cost { leftovers, ..cost };
+    match way {
+        Way::All => cost,
+        // Whether one of them is met is found out first, and then all that is wrong with each.
+        Way::Any => Cost { errors: cost.errors.saturating_add(cost.valid), first_error: 0, ..cost },
+        Way::Test => tested(cost),
+    }
+}
+
+fn tested(cost: Cost) -> Cost {
+    Cost { errors: cost.valid, first_error: 0, ..cost }
+}
+
+/// What a part costs that looks at a value inside.
+fn child(cost: Cost) -> Cost {
+    Cost { leftovers: 0, ..cost }
+}
+
+/// `items[2].price`
+fn written(path: &[Step<'_>]) -> String {
+    let mut text = String::new();
+    for step in path {
+        match step {
+            Step::Item(index) => text.push_str(&format!("[{index}]")),
+            Step::Member(name) => {
+                if !text.is_empty() {
+                    text.push('.');
+                }
+                text.push_str(name);
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    };
+
+    use jsonschema::{Keyword, ValidationError};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::{super::*, *};
+
+    /// A keyword that counts how often the validator looks at it.
+    struct Counted(Arc<AtomicU64>);
+
+    impl<'i> Keyword<'i> for Counted {
+        fn validate(&self, value: &'i Value) -> Result<(), ValidationError<'i>> {
+            self.is_valid(value);
+            Ok(())
+        }
+
+        fn is_valid(&self, _: &'i Value) -> bool {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            true
+        }
+    }
+
+    /// How often the validator looks at a part of a schema: to see whether a value is valid, and to say all that is wrong with it.
+    fn looks(schema: &Value, value: &Value) -> (u64, u64) {
+        let count = Arc::new(AtomicU64::new(0));
+        let counts = Arc::clone(&count);
+        let options = jsonschema::options()
+            .with_keyword("x-counted", move |_, _, _| Ok(Box::new(Counted(Arc::clone(&counts)))));
+        let validator = exact::with_exact_keywords(options).offline().build(schema).unwrap();
+        let _ = validator.is_valid(value);
+        let valid = count.swap(0, Ordering::Relaxed);
+        validator.iter_errors(value).count();
+        (valid, count.load(Ordering::Relaxed))
+    }
+
+    fn counted(mut schema: Value) -> Value {
+        schema.as_object_mut().unwrap().shift_insert(0, "x-counted".into(), true.into());
+        schema
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let plain = prop_oneof![Just(json!(1)), Just(json!("a")), Just(json!([])), Just(json!({}))];
+        plain.prop_recursive(6, 24, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::vec(("[ab]", inner), 0..3)
+                    .prop_map(|members| Value::from(Map::from_iter(members))),
+            ]
+        })
+    }
+
+    fn any_schema() -> impl Strategy<Value = Value> {
+        let reference = || prop::sample::select(vec!["#", "#/$defs/x", "#/$defs/y", "#/$defs/z"]);
+        let plain = prop_oneof![
+            prop::sample::select(vec!["integer", "string", "array", "object"])
+                .prop_map(|kind| json!({ "type": kind })),
+            reference().prop_map(|reference| json!({ "$ref": reference })),
+            reference().prop_map(|reference| json!({ "$ref": reference })),
+        ];
+        plain.prop_recursive(3, 10, 3, |inner| {
+            let several = || prop::collection::vec(inner.clone().prop_map(counted), 1..3);
+            let one = || inner.clone().prop_map(counted);
+            prop_oneof![
+                several().prop_map(|schemas| json!({ "anyOf": schemas })),
+                several().prop_map(|schemas| json!({ "allOf": schemas })),
+                several().prop_map(|schemas| json!({ "oneOf": schemas })),
+                one().prop_map(|schema| json!({ "not": schema })),
+                one().prop_map(|schema| json!({ "items": schema })),
+                one().prop_map(|schema| json!({ "contains": schema })),
+                one().prop_map(|schema| json!({ "additionalProperties": schema })),
+                (one(), one()).prop_map(
+                    |(named, others)| json!({ "properties": { "a": named }, "unevaluatedProperties": others })
+                ),
+                (one(), one()).prop_map(|(all, left)| json!({ "allOf": [all], "unevaluatedItems": left })),
+                (one(), one(), one())
+                    .prop_map(|(test, then, other)| json!({ "if": test, "then": then, "else": other })),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1500))]
+
+        /// The validator's own keeping of what it has found is counted as it is, or it would look at more than is expected.
+        #[test]
+        fn a_check_does_no_more_than_was_expected(
+            root in any_schema(), x in any_schema(), y in any_schema(), z in any_schema(), value in any_value(),
+        ) {
+            let mut schema = counted(root);
+            schema["$defs"] = json!({ "x": counted(x), "y": counted(y), "z": counted(z) });
+            let plan = Plan::of(schema.as_object().unwrap());
+            let expected = match cost(&plan, &value, 200_000) {
+                Ok(cost) if cost.errors < 200_000 => cost,
+                _ => return Ok(()),
+            };
+            let (valid, errors) = looks(&schema, &value);
+            prop_assert!(valid <= expected.valid, "{valid} {expected:?} {schema} {value}");
+            prop_assert!(errors <= expected.valid + expected.errors, "{errors} {expected:?} {schema} {value}");
+        }
+    }
+
+    fn schema(document: Value) -> Schema {
+        Schema::compile(document.as_object().unwrap()).unwrap()
+    }
+
+    #[track_caller]
+    fn told(schema: &Schema, value: &Value, expected: &str) {
+        let violations = schema.violations(value, 3);
+        let told: Vec<_> = violations.iter().map(|found| format!("{}: {}", found.path, found.what)).collect();
+        assert_eq!(told.join(" | "), expected);
+    }
+
+    #[test]
+    fn numbers_of_thousands_of_digits_are_not_read() {
+        let numbers = format!(r#"{{"n": [{}1e-9998]}}"#, "1e-9998,".repeat(2_000));
+        let numbers: Value = serde_json::from_str(&numbers).unwrap();
+        let refused = "n[0]: must have at most 400 digits and an exponent from -400 to 400; found a number of 7 characters";
+        for items in [
+            json!({ "type": "integer" }),
+            json!({ "type": "number" }),
+            json!({ "multipleOf": 0.01 }),
+            json!({ "enum": [0.5, 1.25] }),
+            json!({ "const": [0.5] }),
+            json!({ "exclusiveMinimum": 0 }),
+        ] {
+            let looks = schema(json!({ "properties": { "n": { "items": items } } }));
+            told(&looks, &numbers, refused);
+        }
+        told(&schema(json!({ "properties": { "n": { "uniqueItems": true } } })), &numbers, refused);
+        // Nobody looks into them.
+        told(&schema(json!({ "properties": { "n": { "minItems": 1 }, "m": {} } })), &numbers, "");
+        let error = Schema::compile(
+            json!({ "properties": { "a": { "maximum": numbers["n"][0] } } }).as_object().unwrap(),
+        );
+        assert_eq!(error.unwrap_err().pointer, "/properties/a/maximum");
+    }
+
+    #[test]
+    fn numbers_within_the_bounds_are_weighed() {
+        let plan = Plan::of(json!({ "items": { "type": "integer" } }).as_object().unwrap());
+        let steps = |number: &str| {
+            let numbers =
+                serde_json::from_str(&format!("[{}{number}]", format!("{number},").repeat(99))).unwrap();
+            cost(&plan, &numbers, 100_000_000).unwrap().valid
+        };
+        assert!(steps("12.5") < 1_000);
+        assert!(steps("1e-400") > 1_000_000, "a fraction of 400 digits, a hundred times");
+    }
+
+    #[test]
+    fn items_are_told_apart_that_round_to_one_double() {
+        let unique = schema(json!({ "uniqueItems": true }));
+        let numbers: Vec<String> = (0..5_000).map(|number| format!("1.{number:020}")).collect();
+        let list = |numbers: &[String]| serde_json::from_str(&format!("[{}]", numbers.join(","))).unwrap();
+        told(&unique, &list(&numbers), "");
+        let twice = [&numbers[..], &["1.0".to_owned()]].concat();
+        told(&unique, &list(&twice), ": must have no item twice; found two that are the same");
+        let plan = Plan::of(json!({ "uniqueItems": true }).as_object().unwrap());
+        assert!(cost(&plan, &list(&numbers), CHECK_STEP_LIMIT).unwrap().valid < 5_000 * 60, "not by pairs");
+    }
+
+    #[test]
+    fn errors_that_double_with_every_level_are_not_collected() {
+        let document = json!({ "anyOf": [
+            { "type": "integer" },
+            { "items": { "$ref": "#" }, "type": "array" },
+            { "type": "array", "items": { "$ref": "#" } },
+        ] });
+        let nested = |depth: usize| (0..depth).fold(json!("x"), |inner, _| json!([inner]));
+        let plan = Plan::of(document.as_object().unwrap());
+        let of_deep = cost(&plan, &nested(40), CHECK_STEP_LIMIT).unwrap();
+        assert!(of_deep.valid < 10_000 && of_deep.errors > 1 << 40, "{of_deep:?}");
+        let schema = schema(document);
+        told(
+            &schema,
+            &nested(2),
+            ": must be an integer, or its `[0]` must be an integer, or its `[0]` must be an integer, or must be an array; found an array",
+        );
+        told(
+            &schema,
+            &nested(40),
+            ": must be as the schema says; found a value too large to say where it is not",
+        );
+        assert_eq!(schema.values_too_costly(), None, "whether it is valid is found out quickly");
+    }
+
+    #[test]
+    fn references_that_double_with_each_other_are_refused() {
+        let mut parts: Map<String, Value> = (0..40)
+            .map(|level| {
+                let next = json!({ "$ref": format!("#/$defs/a{}", level + 1) });
+                (format!("a{level}"), json!({ "allOf": [next, next] }))
+            })
+            .collect();
+        parts.insert("a40".into(), json!({ "pattern": "a" }));
+        let schema = schema(json!({ "items": { "$ref": "#/$defs/a0" }, "$defs": parts }));
+        told(&schema, &json!([]), "");
+        told(&schema, &json!([1]), &format!(": {TOO_COSTLY}"));
+        assert_eq!(schema.check(&json!([1]), 1, 1_000).unwrap_err(), TooCostly);
+        assert_eq!(schema.values_too_costly(), Some(1));
+        let circle = json!({ "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/a" }], "$defs": { "a": { "allOf": [{ "$ref": "#" }] } } });
+        let circle = self::schema(circle);
+        told(&circle, &json!(1), &format!(": {TOO_COSTLY}"));
+        assert_eq!(
+            circle.values_too_costly(),
+            Some(1),
+            "it looks at a value to see whether it may look at it"
+        );
+    }
+
+    #[test]
+    fn what_looks_deep_is_checked_to_the_depth_of_any_value() {
+        // Each level is looked at by four parts, and those of a release build see all 127.
+        let deep = (0..DEPTH_LIMIT / 4 - 1).take(127).fold(json!(1), |inner, _| json!([inner]));
+        let list = json!({ "anyOf": [{ "type": "integer" }, { "$ref": "#/$defs/list" }],
+            "$defs": { "list": { "type": "array", "items": { "$ref": "#" } } } });
+        told(&schema(list), &deep, "");
+        let mut chain: Map<String, Value> = (0..2_000)
+            .map(|level| (format!("a{level}"), json!({ "$ref": format!("#/$defs/a{}", level + 1) })))
+            .collect();
+        chain.insert("a2000".into(), json!({ "type": "integer" }));
+        told(&schema(json!({ "$ref": "#/$defs/a0", "$defs": chain })), &json!(1), &format!(": {TOO_COSTLY}"));
+    }
+
+    #[test]
+    fn a_long_text_costs_what_its_pattern_may_have_to_follow() {
+        let steps = |pattern: &str| {
+            let plan = Plan::of(json!({ "pattern": pattern }).as_object().unwrap());
+            cost(&plan, &"a".repeat(16_000).into(), u64::MAX).unwrap().valid
+        };
+        assert!(steps("^a+$") < 20_000);
+        assert!(steps("(a|b)(a|b){400}c") > 100_000);
+    }
+
+    #[test]
+    fn a_schema_for_which_few_values_are_too_many_is_known() {
+        let wide = |forms: usize| {
+            let forms: Vec<_> =
+                (0..forms).map(|form| json!({ "type": "object", "required": [form.to_string()] })).collect();
+            schema(json!({ "items": { "anyOf": forms } })).values_too_costly()
+        };
+        assert_eq!(wide(20), None);
+        assert!(wide(400).is_some_and(|values| (10_000..100_000).contains(&values)));
+    }
+}

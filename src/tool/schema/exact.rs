@@ -1,0 +1,266 @@
+//! Keywords that compare values, checked here and not by the validator's own means: those work with fractions of any size, which
+//! takes 10,000 times as long as reading the number, and compare items of a list in pairs where their numbers round to one double.
+//! Here a value has one canonical text, and equal values are those with the same text.
+
+use std::collections::HashSet;
+
+use jsonschema::{Keyword, ValidationError, ValidationOptions};
+use serde_json::Value;
+
+use super::super::violation::{listed, shown};
+
+/// Options of a validator that leaves these keywords to us.
+pub(super) fn with_exact_keywords(options: ValidationOptions<'static>) -> ValidationOptions<'static> {
+    options
+        .with_keyword("uniqueItems", |_, wanted, _| {
+            Ok(Box::new(UniqueItems { is_asked: wanted == &Value::Bool(true) }))
+        })
+        .with_keyword("enum", |_, options, _| {
+            let values = options.as_array().map(Vec::as_slice).unwrap_or_default();
+            Ok(Box::new(OneOf::new(values, format!("must be one of {}", listed(options)))))
+        })
+        .with_keyword("const", |_, value, _| {
+            Ok(Box::new(OneOf::new(std::slice::from_ref(value), format!("must be {}", shown(value)))))
+        })
+        .with_keyword("multipleOf", |_, divisor, _| match MultipleOf::new(divisor) {
+            Some(keyword) => Ok(Box::new(keyword)),
+            None => Err(ValidationError::schema(format!(
+                "`multipleOf` takes a number above 0 with at most {} digits",
+                MultipleOf::MOST_DIGITS
+            ))),
+        })
+}
+
+/// A decimal number in the one form that all its texts have in common: `digits × 10^exponent`, without zeros at either end of the
+/// digits; no digits for zero.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Decimal {
+    is_negative: bool,
+    digits: String,
+    exponent: i64,
+}
+
+impl Decimal {
+    /// Of the text of a JSON number.
+    fn of(text: &str) -> Self {
+        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let (is_negative, mantissa) =
+            mantissa.strip_prefix('-').map_or((false, mantissa), |rest| (true, rest));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits = format!("{whole}{fraction}");
+        let without_end = digits.trim_end_matches('0');
+        if without_end.is_empty() {
+            return Self { is_negative: false, digits: String::new(), exponent: 0 };
+        }
+        let written: i64 = exponent.parse().unwrap_or(0);
+        let zeros_left_out = (digits.len() - without_end.len()) as i64;
+        Self {
+            is_negative,
+            digits: without_end.trim_start_matches('0').to_owned(),
+            exponent: written.saturating_add(zeros_left_out).saturating_sub(fraction.len() as i64),
+        }
+    }
+
+    fn write(&self, text: &mut String) {
+        text.push_str(if self.is_negative { "-" } else { "" });
+        text.push_str(&self.digits);
+        text.push('e');
+        text.push_str(&self.exponent.to_string());
+    }
+}
+
+/// The text that a value has in common with all values that JSON Schema calls equal to it, and with no other.
+fn canonical(value: &Value) -> String {
+    let mut text = String::new();
+    write_canonical(value, &mut text);
+    text
+}
+
+fn write_canonical(value: &Value, text: &mut String) {
+    match value {
+        Value::Null => text.push('n'),
+        Value::Bool(true) => text.push('t'),
+        Value::Bool(false) => text.push('f'),
+        Value::Number(number) => Decimal::of(number.as_str()).write(text),
+        Value::String(string) => write_string(string, text),
+        Value::Array(items) => {
+            text.push('[');
+            for item in items {
+                write_canonical(item, text);
+                text.push(',');
+            }
+            text.push(']');
+        }
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_unstable_by_key(|(name, _)| *name);
+            text.push('{');
+            for (name, member) in members {
+                write_string(name, text);
+                write_canonical(member, text);
+                text.push(',');
+            }
+            text.push('}');
+        }
+    }
+}
+
+/// With its length before it, so that nothing in it has to be escaped.
+fn write_string(string: &str, text: &mut String) {
+    text.push('"');
+    text.push_str(&string.len().to_string());
+    text.push(':');
+    text.push_str(string);
+}
+
+struct UniqueItems {
+    is_asked: bool,
+}
+
+impl UniqueItems {
+    fn admits(&self, value: &Value) -> bool {
+        let mut known = HashSet::new();
+        let items = value.as_array().filter(|_| self.is_asked);
+        items.into_iter().flatten().all(|item| known.insert(canonical(item)))
+    }
+}
+
+struct OneOf {
+    texts: HashSet<String>,
+    /// Whether one of the values is a list or an object: else none that is one needs to be looked through.
+    has_containers: bool,
+    message: String,
+}
+
+impl OneOf {
+    fn new(values: &[Value], message: String) -> Self {
+        Self {
+            texts: values.iter().map(canonical).collect(),
+            has_containers: values.iter().any(is_container),
+            message,
+        }
+    }
+
+    fn admits(&self, value: &Value) -> bool {
+        (self.has_containers || !is_container(value)) && self.texts.contains(&canonical(value))
+    }
+}
+
+fn is_container(value: &Value) -> bool {
+    value.is_array() || value.is_object()
+}
+
+struct MultipleOf {
+    digits: u128,
+    exponent: i64,
+    message: String,
+}
+
+impl MultipleOf {
+    /// Ten times a remainder by such a divisor, and one digit more, fits 128 bits.
+    const MOST_DIGITS: usize = 36;
+
+    fn new(divisor: &Value) -> Option<Self> {
+        let Decimal { is_negative, digits, exponent } = Decimal::of(divisor.as_number()?.as_str());
+        if is_negative || digits.is_empty() || digits.len() > Self::MOST_DIGITS {
+            return None;
+        }
+        let message = format!("must be a multiple of {divisor}");
+        Some(Self { digits: digits.parse().ok()?, exponent, message })
+    }
+
+    fn admits(&self, value: &Value) -> bool {
+        let Value::Number(number) = value else { return true };
+        let Decimal { digits, exponent, .. } = Decimal::of(number.as_str());
+        let Ok(zeros) = usize::try_from(exponent.saturating_sub(self.exponent)) else {
+            // The last digit of the value is none of any multiple.
+            return digits.is_empty();
+        };
+        let digits = digits.bytes().map(|digit| u128::from(digit - b'0'));
+        let all = digits.chain(std::iter::repeat_n(0, zeros));
+        all.fold(0, |rest, digit| (rest * 10 + digit) % self.digits) == 0
+    }
+}
+
+macro_rules! keyword {
+    ($($name:ident: $message:expr;)*) => {$(
+        impl<'i> Keyword<'i> for $name {
+            fn validate(&self, value: &'i Value) -> Result<(), ValidationError<'i>> {
+                match self.admits(value) {
+                    true => Ok(()),
+                    false => Err(ValidationError::custom($message(self))),
+                }
+            }
+
+            fn is_valid(&self, value: &'i Value) -> bool {
+                self.admits(value)
+            }
+        }
+    )*};
+}
+
+keyword! {
+    UniqueItems: |_: &UniqueItems| "must have no item twice".to_owned();
+    OneOf: |one_of: &OneOf| one_of.message.clone();
+    MultipleOf: |multiple_of: &MultipleOf| multiple_of.message.clone();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(json: &str) -> Value {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn equal_values_have_one_text_and_others_another() {
+        for (one, other, are_equal) in [
+            ("1", "1.0", true),
+            ("100", "1e2", true),
+            ("0", "-0.0", true),
+            ("0", "0e7", true),
+            ("-1.50", "-15e-1", true),
+            ("9007199254740993", "9007199254740992", false),
+            ("1e-400", "1e-399", false),
+            ("1", "-1", false),
+            ("1", "\"1\"", false),
+            ("[1]", "[1.0]", true),
+            ("[1, 2]", "[2, 1]", false),
+            ("[[1], 2]", "[1, [2]]", false),
+            (r#"{"a": 1, "b": 2}"#, r#"{"b": 2.0, "a": 1}"#, true),
+            (r#"{"a": 1}"#, r#"{"a": 1, "b": 2}"#, false),
+            (r#"["a", "b"]"#, r#"["a,\"1:b"]"#, false),
+            ("null", "false", false),
+            ("{}", "[]", false),
+        ] {
+            assert_eq!(canonical(&value(one)) == canonical(&value(other)), are_equal, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_multiple_is_one_in_decimal() {
+        for (number, divisor, is_multiple) in [
+            ("1070468.14", "0.01", true),
+            ("1070468.145", "0.01", false),
+            ("0.3", "0.1", true),
+            ("7", "0.7", true),
+            ("7.5", "2.5", true),
+            ("-9", "3", true),
+            ("10", "3", false),
+            ("0", "3", true),
+            ("1e300", "1e-300", true),
+            ("1e-300", "1", false),
+            ("1e400", "3", false),
+            ("3e400", "3", true),
+            ("12345678901234567890123456789012345678901", "7", false),
+            ("25", "1e1", false),
+            ("20", "1e1", true),
+        ] {
+            let keyword = MultipleOf::new(&value(divisor)).unwrap();
+            assert_eq!(keyword.admits(&value(number)), is_multiple, "{number} {divisor}");
+        }
+        assert!(MultipleOf::new(&value(&"7".repeat(37))).is_none());
+        assert!(MultipleOf::new(&value("0")).is_none() && MultipleOf::new(&value("-1")).is_none());
+    }
+}

@@ -1,0 +1,416 @@
+//! A schema as far as it matters for what a check costs: which part looks at which value, and how much it does there.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use regex_syntax::hir::{Hir, HirKind};
+use serde_json::{Map, Value};
+
+/// All parts of a schema; the first is the whole.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) parts: Vec<Part>,
+    /// Whether a part looks at what others have left over, so that they are all looked at twice.
+    pub(super) looks_at_leftovers: bool,
+}
+
+/// One schema of those that are in a schema. Others are named by their place in the plan.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    /// How many keywords it has, and names that it wants.
+    pub(super) keywords: u64,
+    /// Whether any of them looks at a number.
+    pub(super) looks: bool,
+    /// Whether the value is compared as a whole: with others of its list, or with a list or an object.
+    pub(super) compares: bool,
+    /// What is held against the same value.
+    pub(super) same: Vec<(Way, usize)>,
+    /// The same, and found by a reference.
+    pub(super) targets: Vec<usize>,
+    /// Whether a reference leads to where nobody knows how much there is, such as the schema of schemas.
+    pub(super) leads_elsewhere: bool,
+    pub(super) members: HashMap<String, usize>,
+    /// By pattern, with what that costs a byte, in sixteenths.
+    pub(super) patterned: Vec<(u64, usize)>,
+    pub(super) other_members: Vec<usize>,
+    pub(super) names: Option<usize>,
+    pub(super) first_items: Vec<usize>,
+    pub(super) items: Vec<usize>,
+    pub(super) contains: Option<usize>,
+    pub(super) looks_at_leftovers: bool,
+    /// What a text costs a byte, in sixteenths.
+    pub(super) text: u64,
+    /// Whether references lead from here to here: the validator keeps what it finds of those.
+    pub(super) is_recursive: bool,
+}
+
+/// What becomes of the errors of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// They are the errors of the whole.
+    All,
+    /// They are told where none of several parts is met.
+    Any,
+    /// Nobody hears of them.
+    Test,
+}
+
+impl Plan {
+    pub(super) fn of(document: &Map<String, Value>) -> Self {
+        let mut builder = Builder::default();
+        builder.add_map(document);
+        builder.resolve(document);
+        let mut parts = builder.parts;
+        let recursive = in_circles(&parts.iter().map(|part| part.next().collect()).collect::<Vec<_>>());
+        parts.iter_mut().zip(recursive).for_each(|(part, is_recursive)| part.is_recursive = is_recursive);
+        let looks_at_leftovers = parts.iter().any(|part| part.looks_at_leftovers);
+        Self { parts, looks_at_leftovers }
+    }
+}
+
+/// Which JSON value a part is made of, by its address: the document does not move meanwhile.
+type Address = usize;
+
+#[derive(Default)]
+struct Builder<'s> {
+    parts: Vec<Part>,
+    known: HashMap<Address, usize>,
+    references: Vec<(usize, &'static str, &'s str)>,
+    /// Parts with an `$id`, which references count from.
+    resources: Vec<&'s Value>,
+    anchors: HashMap<&'s str, Vec<usize>>,
+    recursive_anchors: Vec<usize>,
+}
+
+impl<'s> Builder<'s> {
+    fn add(&mut self, schema: &'s Value) -> usize {
+        let address = std::ptr::from_ref(schema) as Address;
+        if let Some(known) = self.known.get(&address) {
+            return *known;
+        }
+        let index = match schema {
+            Value::Object(document) => {
+                let index = self.add_map(document);
+                if document.get("$id").is_some() {
+                    self.resources.push(schema);
+                }
+                index
+            }
+            _ => {
+                self.parts.push(Part { keywords: 1, ..Part::default() });
+                self.parts.len() - 1
+            }
+        };
+        self.known.insert(address, index);
+        index
+    }
+
+    fn add_map(&mut self, document: &'s Map<String, Value>) -> usize {
+        let index = self.parts.len();
+        self.parts.push(Part::default());
+        let mut part = Part { keywords: 1, ..Part::default() };
+        for (keyword, value) in document {
+            part.keywords += 1;
+            self.read(index, keyword, value, &mut part);
+        }
+        self.parts[index] = part;
+        index
+    }
+
+    fn read(&mut self, index: usize, keyword: &'s str, value: &'s Value, part: &mut Part) {
+        match keyword {
+            "allOf" | "anyOf" | "oneOf" => {
+                let way = if keyword == "allOf" { Way::All } else { Way::Any };
+                for schema in value.as_array().into_iter().flatten() {
+                    part.same.push((way, self.add(schema)));
+                }
+            }
+            "not" | "if" => part.same.push((Way::Test, self.add(value))),
+            "then" | "else" => part.same.push((Way::All, self.add(value))),
+            "dependentSchemas" | "dependencies" => {
+                for schema in value.as_object().into_iter().flat_map(Map::values) {
+                    match schema {
+                        Value::Array(names) => part.keywords += names.len() as u64,
+                        schema => part.same.push((Way::All, self.add(schema))),
+                    }
+                }
+            }
+            "$ref" | "$dynamicRef" | "$recursiveRef" => {
+                let keyword = match keyword {
+                    "$ref" => "$ref",
+                    "$dynamicRef" => "$dynamicRef",
+                    _ => "$recursiveRef",
+                };
+                self.references.extend(value.as_str().map(|reference| (index, keyword, reference)));
+            }
+            "$anchor" | "$dynamicAnchor" => {
+                if let Some(name) = value.as_str() {
+                    self.anchors.entry(name).or_default().push(index);
+                }
+            }
+            "$id" | "id" => {
+                // The anchors of older drafts.
+                if let Some(name) = value.as_str().and_then(|id| id.strip_prefix('#')) {
+                    self.anchors.entry(name).or_default().push(index);
+                }
+            }
+            "$recursiveAnchor" => self.recursive_anchors.push(index),
+            "$defs" | "definitions" => {
+                for schema in value.as_object().into_iter().flat_map(Map::values) {
+                    self.add(schema);
+                }
+            }
+            "properties" => {
+                for (name, schema) in value.as_object().into_iter().flatten() {
+                    part.members.insert(name.clone(), self.add(schema));
+                }
+            }
+            "patternProperties" => {
+                for (pattern, schema) in value.as_object().into_iter().flatten() {
+                    part.patterned.push((pattern_cost(pattern), self.add(schema)));
+                }
+            }
+            "additionalProperties" => part.other_members.push(self.add(value)),
+            "unevaluatedProperties" => {
+                part.other_members.push(self.add(value));
+                part.looks_at_leftovers = true;
+            }
+            "propertyNames" => part.names = Some(self.add(value)),
+            "prefixItems" => {
+                part.first_items =
+                    value.as_array().into_iter().flatten().map(|item| self.add(item)).collect();
+            }
+            "items" => match value {
+                Value::Array(items) => part.first_items = items.iter().map(|item| self.add(item)).collect(),
+                value => part.items.push(self.add(value)),
+            },
+            "additionalItems" => part.items.push(self.add(value)),
+            "unevaluatedItems" => {
+                part.items.push(self.add(value));
+                part.looks_at_leftovers = true;
+            }
+            "contains" => {
+                part.contains = Some(self.add(value));
+                part.looks = true;
+            }
+            "required" => part.keywords += value.as_array().map_or(0, Vec::len) as u64,
+            "dependentRequired" => {
+                let names = value.as_object().into_iter().flat_map(Map::values);
+                part.keywords += names.map(|names| names.as_array().map_or(0, Vec::len) as u64).sum::<u64>();
+            }
+            "enum" => {
+                part.looks = true;
+                let values = value.as_array().into_iter().flatten();
+                part.compares |= values.into_iter().any(|value| value.is_array() || value.is_object());
+                // Its text is written anew.
+                part.text += 4;
+            }
+            "const" => {
+                part.looks = true;
+                part.compares |= value.is_array() || value.is_object();
+                part.text += 4;
+            }
+            "uniqueItems" => part.compares |= value == &Value::Bool(true),
+            "type" | "multipleOf" | "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
+                part.looks = true;
+            }
+            "minLength" | "maxLength" => part.text += 2,
+            "pattern" => part.text += value.as_str().map_or(0, pattern_cost),
+            "format" | "contentEncoding" | "contentMediaType" => part.text += 16,
+            _ => {}
+        }
+    }
+
+    /// Finds what references lead to. Where several parts may be meant, it counts all of them.
+    fn resolve(&mut self, root: &'s Map<String, Value>) {
+        // Parts that are reached by a reference alone may have references of their own.
+        let mut done = 0;
+        while done < self.references.len() {
+            let (from, keyword, reference) = self.references[done];
+            done += 1;
+            let found = self.found(root, keyword, reference);
+            let part = &mut self.parts[from];
+            part.leads_elsewhere |= found.is_empty();
+            part.targets.extend(found);
+        }
+    }
+
+    fn found(&mut self, root: &'s Map<String, Value>, keyword: &str, reference: &'s str) -> Vec<usize> {
+        if keyword == "$recursiveRef" {
+            return std::iter::once(0).chain(self.recursive_anchors.iter().copied()).collect();
+        }
+        let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        if !fragment.is_empty() && !fragment.starts_with('/') {
+            return self.anchors.get(fragment).cloned().unwrap_or_default();
+        }
+        let pointer = percent_encoding::percent_decode_str(fragment).decode_utf8_lossy().into_owned();
+        let mut found = Vec::new();
+        if base.is_empty() || root.get("$id").is_some() {
+            if pointer.is_empty() {
+                found.push(0);
+            } else if let Some(schema) = in_root(root, &pointer) {
+                found.push(self.add(schema));
+            }
+        }
+        for resource in self.resources.clone() {
+            if let Some(schema) = resource.pointer(&pointer) {
+                found.push(self.add(schema));
+            }
+        }
+        found
+    }
+}
+
+fn in_root<'s>(root: &'s Map<String, Value>, pointer: &str) -> Option<&'s Value> {
+    let rest = pointer.strip_prefix('/')?;
+    let (first, rest) = rest.find('/').map_or((rest, ""), |end| rest.split_at(end));
+    root.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
+}
+
+/// What it costs to look for a pattern in a byte of text, in sixteenths: an engine of linear time follows every place in the
+/// pattern where it may be, in the worst case.
+fn pattern_cost(pattern: &str) -> u64 {
+    let Ok(hir) = regex_syntax::parse(pattern) else { return 16 };
+    16 + places(&hir) / 4
+}
+
+fn places(hir: &Hir) -> u64 {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => 0,
+        HirKind::Literal(literal) => literal.0.len() as u64,
+        HirKind::Class(_) => 1,
+        HirKind::Repetition(repeated) => {
+            let times = u64::from(repeated.max.unwrap_or(repeated.min).max(1));
+            places(&repeated.sub).saturating_mul(times)
+        }
+        HirKind::Capture(capture) => places(&capture.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().fold(0, |sum, part| sum.saturating_add(places(part)))
+        }
+    }
+}
+
+impl Plan {
+    /// How many steps a check may take for each value of a large one, counted as far as that goes: references that lead to the same
+    /// part again and again multiply, and where they lead back to the same value there is no number.
+    pub(super) fn steps_per_value(&self) -> u64 {
+        /// How many different groups of parts are looked at, each of which may be for one and the same value.
+        const MOST_GROUPS: usize = 2_000;
+        let same =
+            |part: &Part| part.same.iter().map(|(_, same)| *same).chain(part.targets.clone()).collect();
+        if in_circles(&self.parts.iter().map(same).collect::<Vec<_>>()).contains(&true) {
+            return u64::MAX;
+        }
+        let mut most = 0;
+        let mut open = vec![BTreeMap::from([(0, 1)])];
+        let mut known: HashSet<BTreeMap<usize, u64>> = open.iter().cloned().collect();
+        while let Some(group) = open.pop() {
+            let Some(group) = self.with_same(group) else { return u64::MAX };
+            let steps = group.iter().map(|(part, times)| self.parts[*part].keywords.saturating_mul(*times));
+            most = most.max(steps.fold(0, u64::saturating_add));
+            for next in self.inside(&group) {
+                if known.len() < MOST_GROUPS && known.insert(next.clone()) {
+                    open.push(next);
+                }
+            }
+        }
+        most
+    }
+
+    /// All parts that are held against a value when these are, and how often. `None` where that is too often to count.
+    fn with_same(&self, group: BTreeMap<usize, u64>) -> Option<BTreeMap<usize, u64>> {
+        const MOST: usize = 20_000;
+        let mut all: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut open: Vec<(usize, u64)> = group.into_iter().collect();
+        for _ in 0..MOST {
+            let Some((index, times)) = open.pop() else { return Some(all) };
+            let part = &self.parts[index];
+            let is_known = all.contains_key(&index);
+            *all.entry(index).or_default() += times;
+            // What the validator keeps, it finds once.
+            if !(is_known && part.is_recursive) {
+                let same = part.same.iter().map(|(_, same)| *same).chain(part.targets.iter().copied());
+                open.extend(same.map(|same| (same, times)));
+            }
+        }
+        None
+    }
+
+    /// The groups that are held against values inside.
+    fn inside(&self, group: &BTreeMap<usize, u64>) -> Vec<BTreeMap<usize, u64>> {
+        let mut named: BTreeMap<&str, BTreeMap<usize, u64>> = BTreeMap::new();
+        let (mut others, mut items) = (BTreeMap::new(), BTreeMap::new());
+        for (index, times) in group {
+            let part = &self.parts[*index];
+            for (name, member) in &part.members {
+                *named.entry(name).or_default().entry(*member).or_default() += times;
+            }
+            let patterned = part.patterned.iter().map(|(_, member)| member);
+            for other in patterned.chain(&part.other_members) {
+                *others.entry(*other).or_default() += times;
+            }
+            for item in part.first_items.iter().chain(&part.items).chain(&part.contains) {
+                *items.entry(*item).or_default() += times;
+            }
+        }
+        let named = named.into_values().map(|mut member| {
+            for (other, times) in &others {
+                *member.entry(*other).or_default() += times;
+            }
+            member
+        });
+        named.chain([others.clone(), items]).filter(|group| !group.is_empty()).collect()
+    }
+}
+
+impl Part {
+    /// Every other part that this one leads to.
+    fn next(&self) -> impl Iterator<Item = usize> {
+        let members = self.members.values().chain(self.patterned.iter().map(|(_, part)| part));
+        let same = self.same.iter().map(|(_, part)| part).chain(&self.targets);
+        let others = self.other_members.iter().chain(&self.names).chain(&self.first_items).chain(&self.items);
+        members.chain(same).chain(others).chain(&self.contains).copied()
+    }
+}
+
+/// Which parts lead back to themselves: those of a strongly connected component with an edge in it (Tarjan's algorithm, with
+/// a stack of its own, as chains of references may be long).
+fn in_circles(edges: &[Vec<usize>]) -> Vec<bool> {
+    const UNSEEN: usize = usize::MAX;
+    let count = edges.len();
+    let (mut order, mut low, mut is_open) = (vec![UNSEEN; count], vec![0; count], vec![false; count]);
+    let (mut open, mut walk, mut seen, mut found) = (Vec::new(), Vec::new(), 0, vec![false; count]);
+    for start in 0..count {
+        if order[start] != UNSEEN {
+            continue;
+        }
+        walk.push((start, 0));
+        while let Some((part, edge)) = walk.pop() {
+            if edge == 0 {
+                (order[part], low[part], is_open[part]) = (seen, seen, true);
+                seen += 1;
+                open.push(part);
+            }
+            if let Some(next) = edges[part].get(edge).copied() {
+                walk.push((part, edge + 1));
+                if order[next] == UNSEEN {
+                    walk.push((next, 0));
+                } else if is_open[next] {
+                    low[part] = low[part].min(order[next]);
+                }
+                continue;
+            }
+            if let Some((parent, _)) = walk.last() {
+                low[*parent] = low[*parent].min(low[part]);
+            }
+            if low[part] == order[part] {
+                let first = open.iter().rposition(|other| *other == part).unwrap_or(0);
+                let component = open.split_off(first);
+                let is_circle = component.len() > 1 || edges[part].contains(&part);
+                for other in component {
+                    (is_open[other], found[other]) = (false, is_circle);
+                }
+            }
+        }
+    }
+    found
+}
