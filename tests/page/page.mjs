@@ -73,7 +73,7 @@ await call("list_stations", {});
 await call("get_weather", { city: "Paris" }, "no-such-city");
 await call("get_weather", { city: "Broken" }, HOSTILE);
 await call("get_weather", {}, "no-arguments");
-for (let number = 0; number < 4; number += 1) await call("get_tides", {});
+for (let number = 0; number < 5; number += 1) await call("get_tides", {});
 
 const page = await open(`${OPEN_OPERATORS}/`);
 
@@ -83,8 +83,17 @@ await check("the page shows the routes and how they are called", async () => {
   const row = page.locator("#routes-table tbody tr", { hasText: "get_weather" });
   equal((await row.locator("td").allTextContents()).slice(0, 1), ["station"]);
   equal((await row.locator("td").allTextContents()).slice(3, 5), ["23", "3 (13 %)"]);
-  holds((await page.textContent("#plot-rate")).includes("28 calls in the hour"), await page.textContent("#plot-rate"));
+  holds((await page.textContent("#plot-rate")).includes("29 calls in the hour"), await page.textContent("#plot-rate"));
   holds((await page.textContent("#standing")).startsWith("ready, up"), await page.textContent("#standing"));
+});
+
+await check("a few calls are seen in the plot of times, and no percentile of fewer calls than it needs", async () => {
+  holds((await page.$$("#plot-times .dot")).length > 0 || (await page.getAttribute("#plot-times path.s1", "d")).includes("L"), "nothing is drawn");
+  holds((await page.textContent("#plot-times .read")).includes("of 29 calls"), await page.textContent("#plot-times .read"));
+  const percentiles = async (route) =>
+    (await page.locator("#routes-table tbody tr", { hasText: route }).locator("td").allTextContents()).slice(5).map((text) => text === "–");
+  equal(await percentiles("list_stations"), [false, true, true]);
+  equal(await percentiles("get_weather"), [false, false, true]);
 });
 
 await check("the table sorts and filters, and keeps the focus while it is brought up to date", async () => {
@@ -127,12 +136,19 @@ await check("a plot is read with the arrow keys", async () => {
 
 await check("failures tell rule and reason, and markup in them stays text", async () => {
   await section(page, "failures");
-  await until("all of them", async () => (await page.$$("#failures-table tbody tr")).length === 7);
+  const total = async () =>
+    (await page.$$eval("#failures-table tbody tr", (rows) => rows.map((row) => Number(row.cells[8].textContent)))).reduce((all, one) => all + one, 0);
+  await until("all of them", async () => (await total()) === 8);
+  // Those that failed alike are one row.
+  equal(await page.locator("#failures-table tbody tr", { hasText: "could not connect to upstream `gone`" }).count(), 1);
+  const rejected = page.locator("#failures-table tbody tr", { hasText: "the circuit breaker of upstream `gone`" });
+  equal([await rejected.count(), await rejected.locator("td").nth(8).textContent()], [1, "2"]);
+  equal(await page.locator("#failures-table tbody tr", { hasText: "no-such-city" }).locator("td:nth-child(5) a").getAttribute("href"), "#workbench/get_weather");
   const broken = page.locator("#failures-table tbody tr", { hasText: HOSTILE });
   equal(await broken.count(), 1);
   const cells = await broken.locator("td").allTextContents();
   equal([cells[3], cells[4], cells[6]], ["unreadable", "2", "200"]);
-  holds(cells[7].includes("expected lines of `key: value`"), cells[7]);
+  holds(cells[7].includes("the reply could not be read: pairs"), cells[7]);
   holds((await page.textContent("#failures-table")).includes("could not connect to upstream `gone`"), "no reason");
 });
 

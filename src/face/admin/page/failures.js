@@ -4,18 +4,44 @@ import { at, count, el, get, many, moment, rows, took, write } from "./common.js
 
 let last = [];
 
-const fill = rows(at("failures-table").tBodies[0], (failure) => {
-  const id = el("button", { class: "plain mono", type: "button", title: "Follow this request id", onclick: () => follow(failure.request_id) }, failure.request_id);
+const fill = rows(at("failures-table").tBodies[0], (group) => {
+  const { latest: failure } = group;
+  const id = el("button", { class: "plain mono", type: "button", title: "Follow this request id", onclick: () => follow(id.textContent) });
   const route = el("a", { href: `#routes/${failure.route}` }, failure.route);
-  const time = el("time", { datetime: new Date(failure.at).toISOString() }, moment(failure.at / 1000));
-  const rule = failure.rule === undefined ? "–" : String(failure.rule);
+  const [time, reason] = [el("time"), el("td", { class: "reason" })];
+  const [times, duration] = [el("td", { class: "number" }), el("td", { class: "number" })];
+  const rule = failure.rule === undefined ? "–"
+    : el("a", { href: `#workbench/${encodeURIComponent(failure.route)}`, title: "Open the rules of this route in the workbench" }, String(failure.rule));
   return {
     element: el("tr", {},
       el("td", { class: "nowrap" }, time), el("td", {}, route), el("td", { class: "muted" }, failure.face), el("td", { class: failure.outcome === "error" ? "bad" : "muted" }, failure.fault ?? failure.outcome),
       el("td", {}, rule), el("td", {}, failure.upstream), el("td", {}, failure.upstream_status === undefined ? "–" : String(failure.upstream_status)),
-      el("td", { class: "reason" }, failure.reason), el("td", { class: "number" }, took(failure.duration_ms)), el("td", {}, id)),
+      reason, times, duration, el("td", {}, id)),
+    update({ latest, number }) {
+      time.dateTime = new Date(latest.at).toISOString();
+      write(time, moment(latest.at / 1000));
+      write(reason, latest.reason);
+      write(times, count(number));
+      write(duration, took(latest.duration_ms));
+      write(id, latest.request_id);
+    },
   };
 });
+
+/** What is the same about failures that are told together; numbers in a reason are times and sizes, and differ each time. */
+const kind = ({ route, face, outcome, fault, rule, upstream, upstream_status, reason }) =>
+  JSON.stringify([route, face, outcome, fault, rule, upstream, upstream_status, reason.replace(/\d+(\.\d+)?/g, "0")]);
+
+/** Failures of the same kind together, each kind with its latest one; the kind that failed last first. */
+function grouped(failures) {
+  const groups = new Map();
+  for (const failure of failures) {
+    const group = groups.get(kind(failure));
+    if (group) group.number += 1;
+    else groups.set(kind(failure), { latest: failure, number: 1 });
+  }
+  return [...groups.values()];
+}
 
 function follow(id) {
   at("failures-id").value = id;
@@ -25,7 +51,7 @@ function follow(id) {
 function show() {
   const filter = at("failures-filter").value.trim().toLowerCase();
   const wanted = last.filter((failure) => `${failure.fault} ${failure.reason} ${failure.route}`.toLowerCase().includes(filter));
-  fill(wanted, (failure) => `${failure.request_id} ${failure.at}`);
+  fill(grouped(wanted), (group) => kind(group.latest));
   const id = at("failures-id").value.trim();
   const none = id !== ""
     ? "No failure with this request id is kept here: the call succeeded, came to another replica, or is older than the last 500 failures."

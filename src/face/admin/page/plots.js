@@ -7,7 +7,9 @@ const HEIGHT = 132;
 const LEFT = 50;
 const BOTTOM = 18;
 const TOP = 8;
-const RIGHT = 2;
+const RIGHT = 5;
+/** How large a value without neighbours is drawn: a line would be too short to be seen. */
+const DOT = 2.5;
 // A process that has just begun has little to show: an hour of it would be a line at the margin.
 const WINDOWS = [300, 900, 1800, 3600];
 
@@ -27,7 +29,8 @@ function ceiling(most) {
 
 /**
  * A plot in a figure. `series` are `{ name, values, kind: "area" | "line" | "bars", style }` over the same times, `show`
- * writes a value, `axis` one at the axis. Called again, it draws the new numbers in the place of the old.
+ * writes a value, `axis` one at the axis. Called again, it draws the new numbers in the place of the old; `basis` says of how
+ * many calls the values are, of a time or of the whole hour.
  */
 export function plot(figure, what, show, axis = show) {
   const title = el("span", { class: "what" }, what);
@@ -56,7 +59,8 @@ export function plot(figure, what, show, axis = show) {
     const words = values(index).join(", ");
     const time = clock(drawn.ended[index]);
     // Of several lines the values stand beside their keys.
-    write(read, chosen === null ? (isOne() ? drawn.summary : "") : isOne() ? `${time}: ${words}` : time);
+    const several = [chosen === null ? "" : time, drawn.basis?.(chosen) ?? ""].filter(Boolean).join(", ");
+    write(read, isOne() ? (chosen === null ? drawn.summary : `${time}: ${words}`) : several);
     if (!isOne()) {
       drawn.series.forEach((one, place) => write(keys.children[place].lastChild, `${one.name} ${show(chosen === null ? one.hour : one.values[index])}`));
     }
@@ -88,12 +92,12 @@ export function plot(figure, what, show, axis = show) {
     choose(to);
   });
 
-  function draw(series, ended, summary) {
+  function draw(series, ended, summary, basis) {
     width = Math.max(200, drawing.clientWidth || width);
     drawing.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
     const now = ended.at(-1);
     const window = WINDOWS.find((length) => length >= now - ended[0]) ?? WINDOWS.at(-1);
-    drawn = { series, ended, now, window, summary };
+    drawn = { series, ended, now, window, summary, basis };
     const most = ceiling(Math.max(0, ...series.flatMap((one) => one.values.filter((value) => value !== null))));
     const y = (value) => HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value / most);
     const parts = [];
@@ -116,16 +120,12 @@ export function plot(figure, what, show, axis = show) {
       }
       // Where there is no value, there is no line; a value alone is a dot.
       let path = "";
-      let open = false;
+      const has = (index) => (one.values[index] ?? null) !== null;
       one.values.forEach((value, index) => {
-        if (value === null) {
-          open = false;
-          return;
-        }
-        const point = `${x(index).toFixed(1)},${y(value).toFixed(1)}`;
-        path += open ? `L${point}` : `M${point}h.01`;
-        if (!open) path += `M${point}`;
-        open = true;
+        if (value === null) return;
+        const place = [x(index).toFixed(1), y(value).toFixed(1)];
+        if (has(index - 1) || has(index + 1)) path += `${has(index - 1) ? "L" : "M"}${place}`;
+        else parts.push(shape("circle", { class: `dot ${one.style}`, cx: place[0], cy: place[1], r: DOT }));
       });
       if (one.kind === "area" && one.values.length > 1) {
         const top = one.values.map((value, index) => `L${x(index).toFixed(1)},${y(value ?? 0).toFixed(1)}`).join("");
@@ -145,7 +145,7 @@ export function plot(figure, what, show, axis = show) {
     tell();
   }
   new ResizeObserver(() => {
-    if (drawn && drawing.clientWidth && Math.abs(drawing.clientWidth - width) > 1) draw(drawn.series, drawn.ended, drawn.summary);
+    if (drawn && drawing.clientWidth && Math.abs(drawing.clientWidth - width) > 1) draw(drawn.series, drawn.ended, drawn.summary, drawn.basis);
   }).observe(drawing);
   return draw;
 }

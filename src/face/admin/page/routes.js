@@ -28,7 +28,11 @@ const fill = rows(at("routes-table").tBodies[0], (route) => {
       write(cells.calls, count(route.calls));
       write(cells.errors, route.errors ? `${count(route.errors)} (${share(route.errors, route.calls)})` : count(route.errors));
       cells.errors.classList.toggle("bad", route.errors > 0);
-      for (const key of ["p50_ms", "p95_ms", "p99_ms"]) write(cells[key], took(route[key]));
+      for (const key of ["p50_ms", "p95_ms", "p99_ms"]) {
+        write(cells[key], took(percentile(key, route)));
+        const isTooFew = route.calls > 0 && route.calls < CALLS_FOR[key];
+        cells[key].title = isTooFew ? `Of fewer than ${CALLS_FOR[key]} calls` : "";
+      }
     },
   };
 });
@@ -61,15 +65,27 @@ for (const header of at("routes-table").tHead.querySelectorAll("[data-sort]")) {
 at("routes-table").tHead.querySelector("[data-sort=name]").setAttribute("aria-sort", "ascending");
 at("routes-filter").addEventListener("input", show);
 
+/** How many calls it takes until the slowest 5 or 1 of 100 of them are more than a single one. */
+const CALLS_FOR = { p50_ms: 1, p95_ms: 20, p99_ms: 100 };
+
+/** A percentile, where there were enough calls for it to mean something. */
+const percentile = (key, past) => (past.calls >= CALLS_FOR[key] ? past[key] : null);
+
 function draw(past) {
   const perSecond = past.calls.map((calls, index) => (past.seconds[index] > 0 ? calls / past.seconds[index] : 0));
   // What began a moment ago says nothing of a second yet.
   if (past.seconds.at(-1) < 3 && perSecond.length > 1) perSecond[perSecond.length - 1] = perSecond.at(-2);
-  const { calls, errors, p50_ms, p95_ms, p99_ms } = past.hour;
+  const { calls, errors } = past.hour;
+  const [p50_ms, p95_ms, p99_ms] = ["p50_ms", "p95_ms", "p99_ms"].map((key) => percentile(key, past.hour));
+  // A line with gaps says less than one that is a little too high.
+  const isEnough = (key, calls) => calls >= Math.min(CALLS_FOR[key], CALLS_FOR.p95_ms);
+  const slots = (key) => past[key].map((value, index) => (isEnough(key, past.calls[index]) ? value : null));
+  const ofFew = (calls) => (calls > 0 && calls < CALLS_FOR.p99_ms ? `of ${many(calls, "call")}` : "");
   ratePlot([{ name: "calls", values: perSecond, kind: "area", style: "s1" }], past.ended, `${many(calls, "call")} in the hour`);
   const line = (name, values, style, hour) => ({ name, values, kind: "line", style, hour });
-  timesPlot([line("p50", past.p50_ms, "s1", p50_ms), line("p95", past.p95_ms, "s2", p95_ms), line("p99", past.p99_ms, "s3", p99_ms)], past.ended,
-    `In the hour: p50 ${took(p50_ms)}, p95 ${took(p95_ms)}, p99 ${took(p99_ms)}`);
+  timesPlot([line("p50", slots("p50_ms"), "s1", p50_ms), line("p95", slots("p95_ms"), "s2", p95_ms), line("p99", slots("p99_ms"), "s3", p99_ms)], past.ended,
+    `In the hour: p50 ${took(p50_ms)}, p95 ${took(p95_ms)}, p99 ${took(p99_ms)} of ${many(calls, "call")}`,
+    (index) => ofFew(index === null ? calls : past.calls[index]));
   errorsPlot([{ name: "errors", values: past.errors, kind: "bars" }], past.ended, errors ? `${count(errors)}, ${share(errors, calls)} of calls` : "none");
 }
 
