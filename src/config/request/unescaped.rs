@@ -32,6 +32,7 @@ pub(in crate::config) fn warn(report: &Report<'_>, request: &Node, schema: &Map<
             Kind::Map(_) => {
                 value_of(&body, "text").into_iter().for_each(|text| warn_of_text(report, &text, schema));
                 value_of(&body, "json").into_iter().for_each(|json| warn_of_json(report, &json));
+                value_of(&body, "xml").into_iter().for_each(|xml| warn_of_cdata(report, &xml));
             }
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {}
         }
@@ -67,6 +68,16 @@ fn warn_of_json(report: &Report<'_>, node: &Node) {
     if node.as_text().and_then(syntax_of) == Some(Syntax::Json) {
         let message = "this text is sent as one JSON string, not as the JSON that it looks like";
         report.warning(node.span, message, "write it as a map: `json: { id: \"{{ args.id }}\" }`");
+    }
+}
+
+/// In a section of CDATA nothing is unescaped: a server would read `&amp;` where a caller wrote `&`.
+fn warn_of_cdata(report: &Report<'_>, node: &Node) {
+    const BEGIN: &str = "<![CDATA[";
+    let mut sections = node.as_text().unwrap_or_default().split(BEGIN).skip(1);
+    if sections.any(|section| section.split("]]>").next().is_some_and(|inside| inside.contains("{{"))) {
+        let message = "what is put into CDATA is escaped, and a server reads it with its escapes";
+        report.warning(node.span, message, "leave `<![CDATA[` and `]]>` out: it is text without them");
     }
 }
 
