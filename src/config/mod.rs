@@ -76,6 +76,7 @@ use crate::{
     observe::log::LogSettings,
     policy::PassthroughSettings,
     route::{Scopes, UpstreamName},
+    rule::on_a_deep_stack,
     shared::StoreSettings,
     tls::ServerTls,
 };
@@ -192,6 +193,11 @@ impl Sources {
 ///
 /// [`Problems`]: everything that is wrong with all of its files, found in one run.
 pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
+    // All filters on one thread. Where there is none, each may find one, or says so.
+    on_a_deep_stack(|| load_here(sources)).unwrap_or_else(|| load_here(sources))
+}
+
+fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     let (mut files, unread) = match &sources.origin {
         Origin::Path(path) => folder::read(path),
         Origin::Text { name, text } => folder::of_text(name, text),

@@ -58,7 +58,7 @@ pub use fields::{
     Count, DurationForm, Field, FieldKind, FieldType, Fields, Kilo, Missing, NumberForm, Path, PathError,
     ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, Values, Zone,
 };
-pub use jq::{Jq, JqError, JqNames};
+pub use jq::{Jq, JqError, JqNames, on_a_deep_stack};
 pub use limit::{LIMIT_META_KEY, Limit, ListPath, ListPathError, More};
 pub use look::{Look, look};
 pub use matcher::{Matcher, MediaPattern, Pattern, PatternError, StatusPattern};

@@ -12,7 +12,7 @@ mod recursion;
 mod steps;
 mod values;
 
-use std::{fmt, sync::Arc};
+use std::{cell::Cell, fmt, sync::Arc};
 
 use bounds::{Bounded, Spent};
 use jaq_core::{
@@ -92,10 +92,34 @@ pub struct JqNames<'a> {
 /// How many operators a filter may have, words such as `if` counted twice. Parser and evaluator take a step down
 /// the stack for each, and the stack has an end.
 const OPERATOR_LIMIT: usize = 400;
-const COMPILER_STACK_BYTES: usize = 64 << 20;
+/// As much as threads have that run filters. Untouched, it is address space only.
+const COMPILER_STACK_BYTES: usize = 128 << 20;
 /// The written filter's name among the definitions.
 const MAIN: &str = "written";
 const VARIABLES: [&str; 6] = ["$args", "$status", "$exit", "$stderr", "$headers", "$answers"];
+
+thread_local! {
+    static IS_DEEP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does work that compiles filters where the stack is deep enough: the parser takes some kilobytes for every operator.
+/// `None` where that has panicked, or the system gives no thread.
+///
+/// A thread is begun for it, unless this is in such work already. Who compiles many filters does so in one call of this:
+/// each thread has a heap of its own, of which what lives on keeps some hundred kilobytes.
+pub fn on_a_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    if IS_DEEP.get() {
+        return Some(work());
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(COMPILER_STACK_BYTES);
+        let working = thread.spawn_scoped(scope, || {
+            IS_DEEP.set(true);
+            work()
+        });
+        working.ok().and_then(|thread| thread.join().ok())
+    })
+}
 
 impl Jq {
     /// Compiles a filter.
@@ -114,13 +138,8 @@ impl Jq {
     /// As [`compile`](Self::compile).
     pub fn compile_with(source: &str, captures: &[String]) -> Result<Self, JqError> {
         refuse_too_deep(source)?;
-        // The parser takes some kilobytes of stack for every operator.
-        std::thread::scope(|scope| {
-            let compiler = std::thread::Builder::new().stack_size(COMPILER_STACK_BYTES);
-            let compiled = compiler.spawn_scoped(scope, || Self::compile_here(source, captures));
-            compiled.ok().and_then(|thread| thread.join().ok())
-        })
-        .unwrap_or_else(|| Err(JqError::new("the filter can't be compiled")))
+        let compiled = on_a_deep_stack(|| Self::compile_here(source, captures));
+        compiled.unwrap_or_else(|| Err(JqError::new("the filter can't be compiled")))
     }
 
     fn compile_here(source: &str, captures: &[String]) -> Result<Self, JqError> {
