@@ -8,7 +8,7 @@ use super::{
     report::Report,
     secret::{self, Environment},
     section::{self, Section},
-    upstreams::tls,
+    upstreams::{auth, tls},
 };
 use crate::{
     seal::Secret,
@@ -37,7 +37,11 @@ pub(super) fn read(
         else {
             return Some(None);
         };
-        secret::expand_secret(report, environment, node.span, text).map(|expanded| Some(expanded.text))
+        let expanded = secret::expand_secret(report, environment, node.span, text)?;
+        if name == "password" {
+            auth::warn_of_inline(report, node, name, &expanded);
+        }
+        Some(Some(expanded.text))
     };
     let (user, password, prefix) = (text("user"), text("password"), text("prefix"));
     let prefix = prefix.and_then(|prefix| match prefix {

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    node::{Kind, Node},
-    secret::is_only_references,
+    node::{Entry, Kind, Node},
+    secret::{is_only_references, is_secret_name},
 };
 
 /// In the place of a secret that stands in the file itself.
@@ -20,10 +20,104 @@ pub(super) fn shown(node: &Node) -> Value {
                 None => HIDDEN.into(),
             }
         }
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => node.to_json(),
+        Kind::Text(text) => without_secrets(&text.text).into(),
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => node.to_json(),
         Kind::List(items) => items.iter().map(shown).collect(),
-        Kind::Map(entries) => Value::Object(
-            entries.iter().map(|entry| (entry.key.text.clone(), shown(&entry.value))).collect::<Map<_, _>>(),
-        ),
+        Kind::Map(entries) => Value::Object(entries.iter().map(entry_shown).collect::<Map<_, _>>()),
+    }
+}
+
+fn entry_shown(Entry { key, value }: &Entry) -> (String, Value) {
+    let value = match &value.kind {
+        // Programs take secrets as words of any form: the program is shown, and the names of its options.
+        Kind::List(words) if key.text == "command" => words
+            .iter()
+            .enumerate()
+            .map(|(index, word)| if index == 0 || is_no_secret(word) { shown(word) } else { HIDDEN.into() })
+            .collect(),
+        _ => shown(value),
+    };
+    (key.text.clone(), value)
+}
+
+/// Whether a word of a command is the name of an option, or stands for a value that is somewhere else.
+fn is_no_secret(word: &Node) -> bool {
+    let Some(text) = word.as_text() else { return false };
+    let is_name =
+        |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
+    let is_option = match (text.strip_prefix("--"), text.strip_prefix('-')) {
+        (Some(name), _) => is_name(name),
+        // More letters may be a value: `-psecret`.
+        (None, Some(name)) => name.len() == 1 && is_name(name),
+        (None, None) => false,
+    };
+    is_option || is_only_references(text)
+}
+
+/// A text without the defaults of its variables, which stand in for secrets, the credentials of an address, and the values
+/// of a query whose names say that they are secret.
+fn without_secrets(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, reference)) = rest.split_once("${") {
+        shown.push_str(before);
+        shown.push_str("${");
+        let Some((inside, after)) = reference.split_once('}') else {
+            rest = reference;
+            break;
+        };
+        match inside.split_once(":-") {
+            Some((name, default)) if !default.is_empty() => {
+                shown.push_str(name);
+                shown.push_str(":-");
+                shown.push_str(HIDDEN);
+            }
+            Some(_) | None => shown.push_str(inside),
+        }
+        shown.push('}');
+        rest = after;
+    }
+    shown.push_str(rest);
+    if let Some((scheme, rest)) = shown.split_once("://")
+        && let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
+        && let Some((_, host)) = authority.rsplit_once('@')
+    {
+        shown = format!("{scheme}://{HIDDEN}@{host}{path}");
+    }
+    let Some((before, query)) = shown.split_once('?') else { return shown };
+    let pairs: Vec<String> = query
+        .split('&')
+        .map(|pair| match pair.split_once('=') {
+            Some((name, value))
+                if is_secret_name(name) && !value.is_empty() && !is_only_references(value) =>
+            {
+                format!("{name}={HIDDEN}")
+            }
+            Some(_) | None => pair.to_owned(),
+        })
+        .collect();
+    format!("{before}?{}", pairs.join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(without_secrets(text), expected);
+    }
+
+    #[test]
+    fn what_may_be_a_secret_is_not_shown_and_the_rest_is() {
+        check("http://a.test/b?c=d&e", "http://a.test/b?c=d&e");
+        check("${URL:-http://me:word@a.test}/x", "${URL:-(hidden)}/x");
+        check("${URL}/x${EMPTY:-}", "${URL}/x${EMPTY:-}");
+        check("http://me:word@a.test/b@c", "http://(hidden)@a.test/b@c");
+        check(
+            "GET old/x?page=1&access_token=word&api_key=${KEY}",
+            "GET old/x?page=1&access_token=(hidden)&api_key=${KEY}",
+        );
+        check("unclosed ${A:-word", "unclosed ${A:-word");
     }
 }

@@ -110,11 +110,28 @@ fn read_node(
         }
         // `listen: 8080` is a number to YAML, and an address without a host to us.
         _ if key.name == "listen" && node.scalar().is_some() => node.scalar()?.into(),
-        _ => section.text(key.name)?.into(),
+        _ => {
+            let text = section.text(key.name)?;
+            warn_of_inline(report, key, node, text);
+            text.into()
+        }
     };
     match check(key, &value) {
         Ok(()) => Some(value),
         Err(error) => refuse(report, node, error),
+    }
+}
+
+/// A secret that everybody knows who can read the file.
+fn warn_of_inline(report: &Report<'_>, key: &Key, node: &Node, text: &str) {
+    if matches!(key.name, "secret" | "token") && !text.is_empty() {
+        let message =
+            format!("the value of `{}` stands in the file itself, for everyone who can read it", key.name);
+        report.warning(
+            node.span,
+            message,
+            "write `${NAME}` for an environment variable, or `${file:/path}` for a file",
+        );
     }
 }
 
@@ -130,6 +147,13 @@ pub(super) fn read_variables(report: &Report<'_>, environment: &Environment) -> 
         .iter()
         .flat_map(|(section, keys)| settings_of(keys).map(move |key| variable(section, key.name)))
         .collect();
+    let single = |name: &str| name.replace("__", "_");
+    for (name, _) in environment.iter().filter(|(name, _)| !name.starts_with(PREFIX)) {
+        if let Some(meant) = known.iter().find(|known| single(known) == *name) {
+            let help = format!("write `{meant}`, with two underscores each time");
+            report.add(Problem::of_whole(name, "this variable sets nothing", Some(help)));
+        }
+    }
     for (name, value) in environment.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
         let found = SECTIONS.iter().find_map(|(section, keys)| {
             let key = settings_of(keys).find(|key| variable(section, key.name) == name)?;

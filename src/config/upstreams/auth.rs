@@ -206,7 +206,7 @@ fn required_secret(
 }
 
 /// Who can read the file can read what stands in it.
-pub(super) fn warn_of_inline(report: &Report<'_>, node: &Node, name: &str, expanded: &Expanded) {
+pub(in crate::config) fn warn_of_inline(report: &Report<'_>, node: &Node, name: &str, expanded: &Expanded) {
     if !expanded.foreign && !expanded.text.is_empty() {
         let message =
             format!("the value of `{name}` stands in the file itself, for everyone who can read it");
