@@ -71,29 +71,61 @@ fn came_by(parts: &Parts, own: Face) -> Face {
     parts.extensions.get().copied().unwrap_or(own)
 }
 
+/// How far the end of the server has come, for what waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shutdown {
+    /// It serves.
+    Serving,
+    /// It serves one request, and then ends.
+    OneRequest,
+    /// It finishes what is in flight. What would never end by itself ends.
+    Begun,
+    /// The shutdown timeout is over: what is in flight is answered with an error.
+    Overdue,
+}
+
 /// That the server is about to end. What would never end by itself ends then.
 #[derive(Debug, Clone)]
-pub struct Ending(watch::Receiver<bool>);
+pub struct Ending(watch::Receiver<Shutdown>);
 
 impl Ending {
-    /// It is about to end when `true` is sent, or nothing can be any more.
-    pub fn new(ending: watch::Receiver<bool>) -> Self {
-        Self(ending)
+    /// As is sent, or, when nothing can be any more, at its end.
+    pub fn new(shutdown: watch::Receiver<Shutdown>) -> Self {
+        Self(shutdown)
     }
 
     /// For what serves one request, and then ends: nothing is worth waiting for.
     pub fn at_once() -> Self {
-        Self(watch::channel(true).1)
+        Self(watch::channel(Shutdown::OneRequest).1)
     }
 
-    /// Whether it is now.
-    pub fn has_come(&self) -> bool {
+    /// How far it has come.
+    pub fn now(&self) -> Shutdown {
         *self.0.borrow()
     }
 
-    /// Waits for it.
+    /// Waits for the end to begin.
     pub async fn come(mut self) {
-        let _ = self.0.wait_for(|ending| *ending).await;
+        let _ = self.0.wait_for(|shutdown| *shutdown > Shutdown::Serving).await;
+    }
+
+    /// Waits until requests in flight are answered with an error. A server that is gone can't say so.
+    pub async fn overdue(mut self) {
+        if self.0.wait_for(|shutdown| *shutdown == Shutdown::Overdue).await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+/// What a client reads of a request that the end of the server cut off.
+const SHUTTING_DOWN: &str = "the server is shutting down and could not finish this request in time; whether it took effect \
+                             is not known: check, then send it again";
+
+/// Ready when a request that came by this connection is to be answered with an error, since the server ends.
+async fn overdue(extensions: &Extensions) {
+    match Arrival::of(extensions).ending.clone() {
+        Some(ending) => ending.overdue().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -25,7 +25,11 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 #[cfg(target_os = "linux")]
 use socket2::SockRef;
-use tokio::{net::TcpStream, sync::watch, time::timeout};
+use tokio::{
+    net::TcpStream,
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tracing::debug;
 
 use super::{
@@ -58,15 +62,21 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 128 << 10;
 
+/// How long a connection without a request is kept when the server ends: its client may have one on its way, as whoever
+/// connects while others are still served has.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// What the server is about to do with its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     /// Keep them.
     Serving,
-    /// Let each finish its request.
+    /// Answer whatever comes, and have clients make other ones: each is closed with its next answer.
+    Closing,
+    /// Let each finish its request, and close those that have none.
     Draining,
-    /// Close them.
-    Cut,
+    /// Nothing is waited for any more.
+    Closed,
 }
 
 /// How many requests one HTTP/2 connection may have open; the next waits.
@@ -122,7 +132,7 @@ impl Serving {
                 Err(_) => return debug!(%peer, "no handshake in time"),
             },
             // Nothing was asked yet.
-            () = reached(&mut self.phases, Phase::Draining) => return,
+            () = drained(&mut self.phases, FIRST_REQUEST_TIMEOUT) => return,
         };
         let is_h2 = ServerTls::agreed_on_h2(&stream);
         let mut arrival = self.arrival(peer, tls.shown_by(&stream).map(Arc::new));
@@ -150,7 +160,7 @@ impl Serving {
         let peer = arrival.peer;
         let service = service_fn({
             let asked = asked.clone();
-            let answerer = self.answerer.clone();
+            let (answerer, phases) = (self.answerer.clone(), self.phases.clone());
             move |request: Request<Incoming>| {
                 asked.store(true, Ordering::Relaxed);
                 activity.asked();
@@ -159,12 +169,16 @@ impl Serving {
                 request.extensions_mut().insert(Arc::clone(&arrival));
                 let is_clear = !ends_unclearly(request.headers());
                 let answering = is_clear.then(|| answer(&answerer, request)).ok_or_else(refuse_unclear_end);
-                let activity = activity.clone();
+                let (activity, phases) = (activity.clone(), phases.clone());
                 async move {
-                    let answer = match answering {
+                    let mut answer = match answering {
                         Ok(answering) => answering.await,
                         Err(refused) => refused,
                     };
+                    if *phases.borrow() > Phase::Serving {
+                        // A client, or a balancer, connects anew for its next request, and finds who serves then.
+                        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                    }
                     // One that the system takes as a whole is gone once it is written. Of a longer one, or one without an
                     // end, it is not known when it is: the next request tells.
                     if answer.body().size_hint().exact().is_some_and(|length| length <= SHORT_BYTES as u64) {
@@ -186,15 +200,22 @@ impl Serving {
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => ended,
-            () = reached(&mut self.phases, Phase::Draining) => {
-                if !asked.load(Ordering::Relaxed) {
-                    // Opened beforehand, as browsers do, and never used: there is nothing to finish.
-                    return;
+            () = drained(&mut self.phases, Duration::ZERO) => {
+                if asked.load(Ordering::Relaxed) {
+                    connection.as_mut().graceful_shutdown();
                 }
-                connection.as_mut().graceful_shutdown();
+                // Opened beforehand, as browsers do, and never used: there is nothing to finish.
+                let unused = async {
+                    sleep(FIRST_REQUEST_TIMEOUT).await;
+                    if asked.load(Ordering::Relaxed) {
+                        std::future::pending::<()>().await;
+                    }
+                };
                 tokio::select! {
+                    biased;
                     ended = connection => ended,
-                    () = reached(&mut self.phases, Phase::Cut) => return,
+                    () = unused => return,
+                    () = reached(&mut self.phases, Phase::Closed) => return,
                 }
             }
         };
@@ -229,6 +250,8 @@ impl Serving {
             .max_concurrent_streams(STREAM_LIMIT)
             .serve_connection(stream, service);
         let mut connection = pin!(connection);
+        // Who has connected since has a request on its way.
+        let is_late = *self.phases.borrow() >= Phase::Draining;
         let (idle, untaken) = (self.settings.header_timeout, self.settings.write_timeout);
         let ended = tokio::select! {
             biased;
@@ -242,11 +265,11 @@ impl Serving {
                     Err(_) => return,
                 }
             }
-            () = reached(&mut self.phases, Phase::Draining) => {
+            () = drained(&mut self.phases, if is_late { FIRST_REQUEST_TIMEOUT } else { Duration::ZERO }) => {
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {
                     ended = connection => ended,
-                    () = reached(&mut self.phases, Phase::Cut) => return,
+                    () = reached(&mut self.phases, Phase::Closed) => return,
                 }
             }
         };
@@ -278,6 +301,14 @@ fn name_host(request: &mut Request<Body>) {
     let path = request.uri().path_and_query().cloned();
     if let Some(path) = path {
         *request.uri_mut() = path.into();
+    }
+}
+
+/// Waits until connections are drained, and so long beyond.
+async fn drained(phases: &mut watch::Receiver<Phase>, grace: Duration) {
+    reached(phases, Phase::Draining).await;
+    if !grace.is_zero() {
+        sleep(grace).await;
     }
 }
 

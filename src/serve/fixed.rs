@@ -42,6 +42,7 @@ impl Fixed {
             ("server.write_timeout", now.write_timeout != then.write_timeout),
             ("server.answers_limit", now.answers_limit_bytes != then.answers_limit_bytes),
             ("server.drain", now.drain != then.drain),
+            ("server.shutdown_delay", now.shutdown_delay != then.shutdown_delay),
             ("server.name", self.mcp.server_name != loaded.mcp.server_name),
             ("server.title", self.mcp.server_title != loaded.mcp.server_title),
             ("server.instructions", self.mcp.instructions != loaded.mcp.instructions),

@@ -33,19 +33,22 @@ mod telemetry;
 mod untaken;
 mod ways;
 
-use std::{future::Future, io, net::SocketAddr, pin::pin, time::Duration};
+use std::{convert::Infallible, future::Future, io, net::SocketAddr, pin::pin, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::watch,
+    sync::{mpsc, watch},
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 use tracing::{debug, info, warn};
 
-use crate::{config::ListenerSettings, face::Ending};
+use crate::{
+    config::ListenerSettings,
+    face::{Ending, Shutdown},
+};
 use connection::{Phase, Serving};
-use crowd::Crowd;
+use crowd::{Crowd, Place};
 
 pub use answerer::Answerer;
 pub use assemble::{Assembled, Swap, assemble};
@@ -69,6 +72,9 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
+    /// What was passed in `LISTEN_FDS` can't be listened at.
+    #[error("can't listen at the socket that `LISTEN_FDS` passes")]
+    Inherited(#[source] io::Error),
     /// The signals that stop the program can't be received.
     #[error("can't receive signals")]
     Signals(#[source] io::Error),
@@ -80,7 +86,7 @@ pub enum ServeError {
 pub enum Drained {
     /// Every request in flight was answered.
     All,
-    /// The drain timeout was over first, and connections were cut.
+    /// The drain timeout was over first, and what was in flight got an error.
     CutOff {
         /// How many.
         connections: usize,
@@ -90,7 +96,7 @@ pub enum Drained {
 /// How long accepting pauses after the system refused, at first and at most.
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// How long connections that are cut off may take to end.
+/// How long connections whose requests are cut off may take to write that, and then to end.
 pub const CUT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Takes the port.
@@ -102,8 +108,31 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
     TcpListener::bind(address).await.map_err(|source| ServeError::Bind { address, source })
 }
 
-/// Serves until `stop` is ready, then accepts no more, finishes what is in flight within the drain timeout, and
-/// returns.
+/// The port that the process which started us has opened and listens at: systemd's socket activation, `LISTEN_FDS`. `None`
+/// where it has none.
+///
+/// # Errors
+///
+/// [`ServeError::Inherited`], when it is no such port.
+pub fn inherited() -> Result<Option<TcpListener>, ServeError> {
+    let mut passed = listenfd::ListenFd::from_env();
+    if passed.len() > 1 {
+        return Err(ServeError::Inherited(io::Error::other("there is more than one")));
+    }
+    let Some(listener) = passed.take_tcp_listener(0).map_err(ServeError::Inherited)? else { return Ok(None) };
+    listener.set_nonblocking(true).map_err(ServeError::Inherited)?;
+    TcpListener::from_std(listener).map(Some).map_err(ServeError::Inherited)
+}
+
+/// Serves until `stop` is ready, then ends without refusing or breaking off what it can finish, and returns:
+///
+/// 1. For [`ListenerSettings::shutdown_delay`] it serves as before, so that balancers see that it is not ready any more.
+///    Each HTTP/1.1 connection is closed with its next response.
+/// 2. Connections without a request are closed. New ones are still accepted, for one request each, as long as requests of
+///    the connections before are in flight: where the next process takes the port only when this one has left it, nobody
+///    is refused meanwhile.
+/// 3. The port is closed, and the last requests are finished. What is still in flight when [`ListenerSettings::drain`] is
+///    over, counted from step 2, is answered with an error.
 pub async fn serve(
     listener: impl Into<Listener>,
     settings: ListenerSettings,
@@ -118,49 +147,102 @@ pub async fn serve(
         let crowd = crowd.clone();
         async move { crowd.keep_room(settings.taken_within()).await }
     });
-    let mut told = None;
     let (phase, phases) = watch::channel(Phase::Serving);
-    let (ending, is_ending) = watch::channel(false);
+    let (shutdown, is_ending) = watch::channel(Shutdown::Serving);
     let tls = tls.map(|certificate| certificate.0);
     let serving = Serving { settings, tls, answerer, phases, ending: Ending::new(is_ending) };
-    let mut stop = pin!(stop);
-    loop {
-        let accepted = async {
-            let (stream, peer) = accept(&port, &crowd).await;
-            (crowd.place(&mut told).await, stream, peer)
-        };
-        tokio::select! {
-            biased;
-            () = &mut stop => break,
-            (place, stream, peer) = accepted => {
-                // Boxed, as a task would have room for it twice.
-                let served = Box::pin(serving.clone().serve(stream, peer, place.activity.clone()));
-                tokio::spawn(async move {
-                    tokio::select! {
-                        biased;
-                        () = served => {}
-                        why = place.is_wanted() => debug!(%peer, why, "connection makes room"),
-                    }
-                    drop(place);
-                });
-            }
-        }
+    let mut accepting = Accepting { crowd: crowd.clone(), serving, told: None };
+    // Nothing is sent: it is over when every connection that has a sender has gone.
+    let (before, mut all_before) = mpsc::channel::<Infallible>(1);
+    accepting.accept_until(&port, &before, stop).await;
+    info!(connections = crowd.open(), delay = ?settings.shutdown_delay, "stopping: requests in flight are finished");
+    if !settings.shutdown_delay.is_zero() {
+        phase.send_replace(Phase::Closing);
+        accepting.accept_until(&port, &before, sleep(settings.shutdown_delay)).await;
     }
-    drop(port);
-    drop(serving);
-    info!(connections = crowd.open(), "stopping: no new connections, requests in flight are finished");
     phase.send_replace(Phase::Draining);
-    ending.send_replace(true);
-    if timeout(settings.drain, crowd.gone()).await.is_ok() {
+    shutdown.send_replace(Shutdown::Begun);
+    drop(before);
+    let deadline = Instant::now() + settings.drain;
+    let (late, _) = mpsc::channel(1);
+    let _ = timeout_at(
+        deadline,
+        accepting.accept_until(&port, &late, async { while all_before.recv().await.is_some() {} }),
+    )
+    .await;
+    accepting.accept_queued(port, &late).await;
+    drop(accepting);
+    if timeout_at(deadline, crowd.gone()).await.is_ok() {
         return Drained::All;
     }
     let connections = crowd.open();
     warn!(connections, after = ?settings.drain, "requests still in flight are cut off");
-    phase.send_replace(Phase::Cut);
-    // A connection that is cut ends at its next pause. One that never pauses, since what it runs does not, is
-    // left to the end of the runtime.
-    let _ = timeout(CUT_TIMEOUT, crowd.gone()).await;
+    shutdown.send_replace(Shutdown::Overdue);
+    // The errors are written.
+    if timeout(CUT_TIMEOUT, crowd.gone()).await.is_err() {
+        phase.send_replace(Phase::Closed);
+        // A connection that is closed ends at its next pause. One that never pauses, since what it runs does not, is
+        // left to the end of the runtime.
+        let _ = timeout(CUT_TIMEOUT, crowd.gone()).await;
+    }
     Drained::CutOff { connections }
+}
+
+/// What new connections are served with.
+struct Accepting {
+    crowd: Crowd,
+    serving: Serving,
+    told: Option<Instant>,
+}
+
+impl Accepting {
+    /// Accepts and serves connections until `end` is ready. Each has a clone of `member` as long as it is open.
+    async fn accept_until(
+        &mut self,
+        port: &TcpListener,
+        member: &mpsc::Sender<Infallible>,
+        end: impl Future<Output = ()>,
+    ) {
+        let mut end = pin!(end);
+        loop {
+            let accepted = async {
+                let (stream, peer) = accept(port, &self.crowd).await;
+                (self.crowd.place(&mut self.told).await, stream, peer)
+            };
+            tokio::select! {
+                biased;
+                () = &mut end => return,
+                (place, stream, peer) = accepted => self.spawn(place, stream, peer, member),
+            }
+        }
+    }
+
+    /// Serves those that the system has connected already, and closes the port: they would be reset with it.
+    async fn accept_queued(&mut self, port: TcpListener, member: &mpsc::Sender<Infallible>) {
+        // Not tokio's: what that has not heard of yet it does not look for.
+        let Ok(port) = port.into_std() else { return };
+        while let Ok((stream, peer)) = port.accept() {
+            let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+            let place = timeout(ACCEPT_PAUSE.1, self.crowd.place(&mut self.told)).await;
+            if let (Ok(stream), Ok(place)) = (stream, place) {
+                self.spawn(place, stream, peer, member);
+            }
+        }
+    }
+
+    fn spawn(&self, place: Place, stream: TcpStream, peer: SocketAddr, member: &mpsc::Sender<Infallible>) {
+        // Boxed, as a task would have room for it twice.
+        let served = Box::pin(self.serving.clone().serve(stream, peer, place.activity.clone()));
+        let member = member.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = served => {}
+                why = place.is_wanted() => debug!(%peer, why, "connection makes room"),
+            }
+            drop((place, member));
+        });
+    }
 }
 
 /// The next client. What one client did wrong is not worth a word; what the system can't do (no more file

@@ -32,7 +32,10 @@ pub struct Hangups {
 }
 
 impl Hangups {
-    /// Receives them from now on, in place of being ended by them.
+    /// Receives them from now on, in place of being ended by them. SIGUSR1 and SIGUSR2 end the process no longer either.
+    ///
+    /// Needs no runtime, so that it can come before everything else: a hangup while the program starts is answered with a
+    /// reload once it serves.
     ///
     /// # Errors
     ///
@@ -44,6 +47,10 @@ impl Hangups {
     #[cfg(unix)]
     fn of_system() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
+        // Handlers are the process's, not the runtime's, and stay when this one is gone.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let _inside = runtime.enter();
+        super::stop::ignore_user_signals()?;
         Ok(Self { signal: signal(SignalKind::hangup())? })
     }
 

@@ -30,13 +30,13 @@ pub fn stop_signal(patience: Duration) -> Result<impl Future<Output = ()>, Serve
     };
     let (tell, told) = oneshot::channel();
     let watch = async move {
-        signals.next().await;
+        let mut last = signals.next().await;
         // Nobody who serves is left to be told: the process is about to end anyway.
         let _ = tell.send(());
         let first = Instant::now();
         let second = async {
             loop {
-                signals.next().await;
+                last = signals.next().await;
                 if first.elapsed() >= TOGETHER {
                     break;
                 }
@@ -46,7 +46,7 @@ pub fn stop_signal(patience: Duration) -> Result<impl Future<Output = ()>, Serve
             Ok(()) => warn!("told to stop twice: requests in flight are cut off"),
             Err(_) => warn!(after = ?patience, "something does not let the process end: it is ended"),
         }
-        end();
+        end(last);
     };
     let watching = thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(watch));
     watching.map_err(ServeError::Signals)?;
@@ -61,13 +61,26 @@ pub fn stop_signal(patience: Duration) -> Result<impl Future<Output = ()>, Serve
 /// Supervisors and wrappers hand on a signal that the process has got with its group already: `timeout`, `npx` on Ctrl-C.
 const TOGETHER: Duration = Duration::from_millis(500);
 
-/// As shells count a process that a signal ended: 128 and the number of SIGTERM.
-const ENDED_BY_SIGNAL: i32 = 128 + 15;
-
+/// Ends the process with the status that shells give one which a signal ended: 128 and the signal's number.
 #[expect(clippy::exit, clippy::disallowed_methods, reason = "whatever is still running is what this ends")]
-fn end() -> ! {
+fn end(signal: i32) -> ! {
     log::flush();
-    process::exit(ENDED_BY_SIGNAL)
+    process::exit(128 + signal)
+}
+
+const SIGINT: i32 = 2;
+#[cfg(unix)]
+const SIGTERM: i32 = 15;
+
+/// Keeps SIGUSR1 and SIGUSR2, which mean nothing here, from ending the process, as they do by default.
+#[cfg(unix)]
+pub(super) fn ignore_user_signals() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    // The handler stays when the receiver is gone.
+    for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
+        drop(signal(kind)?);
+    }
+    Ok(())
 }
 
 #[cfg(unix)]
@@ -83,10 +96,11 @@ impl Signals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    async fn next(&mut self) {
+    /// Waits for the next, and gives its number.
+    async fn next(&mut self) -> i32 {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => SIGTERM,
+            _ = self.interrupt.recv() => SIGINT,
         }
     }
 }
@@ -100,10 +114,11 @@ impl Signals {
         Ok(Self)
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> i32 {
         // Without the signal there is no way to be told, so serving goes on.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
+        SIGINT
     }
 }

@@ -10,7 +10,7 @@ mod together;
 use std::cell::RefCell;
 
 pub(in crate::config) use self::merge::merge;
-use self::together::{check_needs, read_unused, refuse_conflicts, warn_unused};
+use self::together::{check_needs, read_unused, refuse_conflicts, warn_of_calls_cut_off, warn_unused};
 use super::{
     Loaded,
     calls::Routes,
@@ -130,6 +130,10 @@ pub(in crate::config) fn compile(
     let place = server.as_ref().and_then(|server| server.get("listen")).or_else(|| file.get("clients"));
     let is_behind = tls.is_some() || !door.trusted_proxies.is_empty();
     clients.warn_of_open_port(report, place.map_or(root.span, |node| node.span), &listener, is_behind);
+    let drain = server.as_ref().and_then(|server| server.get("drain"));
+    let default_deadline = default_section.as_ref().and_then(|section| section.get("deadline"));
+    let elsewhere = default_deadline.or(drain).map_or(root.span, |node| node.span);
+    warn_of_calls_cut_off(report, listener.drain, &routes, (written, entries), elsewhere);
     let telemetry = telemetry?;
     check_needs(report, &names, &admin.settings.ready_needs, needs_place);
     (report.errors() == 0).then(|| Loaded {

@@ -1,11 +1,11 @@
 //! What is told of several parts together: of names that nobody has, of what nobody uses, of routes that get in each other's way.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     config::{
         node::Entry, problem::Problem, reply, report::Report, routes::RouteFile, rules::RuleSets,
-        schemas::Asked, source::Span, suggest, upstreams::UpstreamFile,
+        schemas::Asked, source::Span, suggest, units, upstreams::UpstreamFile,
     },
     route::{Conflict, RouteTable, UpstreamName},
 };
@@ -27,6 +27,37 @@ pub(super) fn check_needs(
             Some(span) => report.error(span, message, help),
             None => report.add(Problem::of_whole("admin.ready_needs", message, help)),
         }
+    }
+}
+
+/// Calls that may take longer than the process waits for them when it stops.
+pub(super) fn warn_of_calls_cut_off(
+    report: &Report<'_>,
+    drain: Duration,
+    routes: &[RouteFile],
+    (written, upstreams): (&[Entry], &[Entry]),
+    elsewhere: Span,
+) {
+    let deadline_of = |entries: &[Entry], name: &str| {
+        let entry = entries.iter().find(|entry| entry.key.text == name);
+        entry.and_then(|entry| entry.value.get("deadline")).map(|node| node.span)
+    };
+    let mut told: Vec<Span> = Vec::new();
+    for RouteFile { route, .. } in routes.iter().filter(|file| file.route.deadline > drain) {
+        let place = deadline_of(written, route.definition.name.as_str())
+            .or_else(|| deadline_of(upstreams, route.upstream.as_str()))
+            .unwrap_or(elsewhere);
+        if told.contains(&place) {
+            continue;
+        }
+        told.push(place);
+        let [deadline, waits] = [route.deadline, drain]
+            .map(|time| units::show_duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
+        let message = format!(
+            "a call may take {deadline}, and `server.drain` waits {waits}: a restart cuts it off with an error"
+        );
+        let help = format!("write `drain: {deadline}` under `server`, or a shorter `deadline`");
+        report.warning(place, message, help);
     }
 }
 

@@ -96,7 +96,13 @@ pub(in crate::config) static SERVER: Keys = Keys {
         key(
             "drain",
             Duration(0, HOUR),
-            "How long calls in flight may take to end when the process stops. Default `20s`.",
+            "How long calls in flight may take to end when the process stops; then they get an error. Default `35s`.",
+        ),
+        key(
+            "shutdown_delay",
+            Duration(0, HOUR),
+            "How long everything is still served after SIGTERM while `/readyz` says 503, so that a load balancer hears of it \
+             before connections are refused; `drain` begins after it. Default `0ms`.",
         ),
         key(
             "connections",

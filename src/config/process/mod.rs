@@ -49,6 +49,8 @@ pub struct ListenerSettings {
     pub answers_limit_bytes: usize,
     /// How long requests in flight are waited for when the server stops.
     pub drain: Duration,
+    /// How long it goes on to serve before that, while it says that it is not ready.
+    pub shutdown_delay: Duration,
     /// How often the files of the configuration are looked at; never where this is zero.
     pub watch: Duration,
 }
@@ -81,8 +83,9 @@ impl Default for ListenerSettings {
             write_timeout: Duration::from_secs(30),
             // Eight of the longest: a reply of `reply_limit`, as text and as structure.
             answers_limit_bytes: 128 << 20,
-            // Less than the 30 s that Kubernetes gives a pod.
-            drain: Duration::from_secs(20),
+            // More than the default `deadline`: a call that has begun ends by its own.
+            drain: Duration::from_secs(35),
+            shutdown_delay: Duration::ZERO,
             watch: Duration::from_secs(1),
         }
     }
@@ -140,6 +143,7 @@ struct Server {
     trusted_proxies: Vec<String>,
     cache_limit: usize,
     drain: u64,
+    shutdown_delay: u64,
     connections: usize,
     streams: usize,
     caller_streams: Option<usize>,
@@ -281,7 +285,7 @@ fn defaults() -> Layer {
     let (listener, door, mcp) =
         (ListenerSettings::default(), DoorSettings::default(), McpSettings::default());
     let origins = door.allowed_origins.into_iter().map(Value::from).collect();
-    let values: [(&str, ValueKind); 20] = [
+    let values: [(&str, ValueKind); 21] = [
         (LISTEN, listener.listen.to_string().into()),
         ("server.allowed_origins", ValueKind::Array(origins)),
         ("server.cache_limit", integer(Store::LIMIT_BYTES_DEFAULT as u128)),
@@ -290,6 +294,7 @@ fn defaults() -> Layer {
         ("server.bodies_limit", integer(door.bodies_limit_bytes as u128)),
         ("server.body_timeout", integer(door.body_timeout.as_millis())),
         ("server.drain", integer(listener.drain.as_millis())),
+        ("server.shutdown_delay", integer(listener.shutdown_delay.as_millis())),
         ("server.connections", integer(listener.connection_limit as u128)),
         ("server.streams", integer(mcp.stream_limit as u128)),
         ("server.header_timeout", integer(listener.header_timeout.as_millis())),
@@ -320,6 +325,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             write_timeout: Duration::from_millis(server.write_timeout),
             answers_limit_bytes: server.answers_limit,
             drain: Duration::from_millis(server.drain),
+            shutdown_delay: Duration::from_millis(server.shutdown_delay),
             watch: Duration::from_millis(server.watch),
         },
         admin,

@@ -32,6 +32,7 @@ fn loaded(text: &str) -> Loaded {
     let (certificate, key) = identity();
     let variables = [
         ("TOKEN", "s3cr3t"),
+        ("SECRET", "s3cr3t-0123456789"),
         ("PORT", "9000"),
         ("CLIENT_CERTIFICATE", certificate),
         ("CLIENT_KEY", key),
@@ -181,6 +182,7 @@ fn defaults_are_those_that_the_table_names() {
         (&keys::SERVER, "bodies_limit", format!("`{}`", units::show_size(door.bodies_limit_bytes as u64))),
         (&keys::SERVER, "body_timeout", format!("`{}`", millis(door.body_timeout))),
         (&keys::SERVER, "drain", format!("`{}`", millis(listener.drain))),
+        (&keys::SERVER, "shutdown_delay", format!("`{}`", millis(listener.shutdown_delay))),
         (&keys::SERVER, "connections", listener.connection_limit.to_string()),
         (&keys::SERVER, "header_timeout", format!("`{}`", millis(listener.header_timeout))),
         (

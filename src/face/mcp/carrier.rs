@@ -180,6 +180,11 @@ impl<'a> Carrier<'a> {
         }
     }
 
+    /// Ready when the message is to be answered with an error, since the server ends.
+    pub(super) async fn overdue(self) {
+        crate::face::overdue(&self.head().extensions).await;
+    }
+
     /// Ready when who sent the message may not have a stream open any more. At a pipe nobody is asked.
     pub(super) async fn fallen(self, guard: &Guard) {
         match self {

@@ -70,7 +70,7 @@ use self::{
     stream::Answering,
     vouched::Vouched,
 };
-use super::{Arrival, Ending, door::Door};
+use super::{Arrival, Ending, Shutdown, door::Door};
 use crate::{boxed::boxed, gateway::Gateway};
 
 pub use peer::PeerAddress;
@@ -189,8 +189,13 @@ impl Mcp {
             (Err(refusal), _) | (_, Err(refusal)) => return refuse(refusal),
         };
         let ending = Arrival::of(&head.extensions).ending.clone();
-        if ending.as_ref().is_some_and(Ending::has_come) {
-            return answer::wrong_method(METHODS_WITHOUT_STREAM);
+        match ending.as_ref().map_or(Shutdown::Serving, Ending::now) {
+            Shutdown::Serving => {}
+            Shutdown::OneRequest => return answer::wrong_method(METHODS_WITHOUT_STREAM),
+            // Not "there are no streams": a client would never try again.
+            Shutdown::Begun | Shutdown::Overdue => {
+                return answer::turned_away(head, StatusCode::SERVICE_UNAVAILABLE, &Refusal::ShuttingDown);
+            }
         }
         let protocol = Arc::clone(&self.protocol);
         if let Err(refusal) = protocol.sessions.check(Some(session), carrier.owner()) {

@@ -251,7 +251,12 @@ impl Protocol {
         };
         let request_id = carrier.request_id();
         let client = Client { revision, request, carrier, request_id, outbox, seal: &self.seal };
-        self.result(&client).await.unwrap_or_else(|refusal| refuse(revision, &refusal))
+        let result = tokio::select! {
+            biased;
+            result = self.result(&client) => result,
+            () = carrier.overdue() => Err(Refusal::ShuttingDown),
+        };
+        result.unwrap_or_else(|refusal| refuse(revision, &refusal))
     }
 
     /// Whether there is something that a method is for: what is not promised is not answered.

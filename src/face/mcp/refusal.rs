@@ -87,6 +87,9 @@ pub(super) enum Refusal {
         "you wait for changes {limit} times, which is as often as one caller may; end one of these streams first"
     )]
     TooManyStreamsOfCaller { limit: usize },
+    /// The server ends, and does not finish the request.
+    #[error("{}", crate::face::SHUTTING_DOWN)]
+    ShuttingDown,
 }
 
 impl Refusal {
@@ -108,7 +111,9 @@ impl Refusal {
                 ErrorCode::INTERNAL_ERROR
             }
             Self::Headers(_) => ErrorCode::HEADER_MISMATCH,
-            Self::TooManyStreams | Self::TooManyStreamsOfCaller { .. } => ErrorCode::INTERNAL_ERROR,
+            Self::TooManyStreams | Self::TooManyStreamsOfCaller { .. } | Self::ShuttingDown => {
+                ErrorCode::INTERNAL_ERROR
+            }
             Self::NeedsTasks | Self::Capability { .. } => ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
             Self::Version { .. } => ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
         };

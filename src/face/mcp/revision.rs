@@ -275,6 +275,7 @@ impl Revision {
             | Refusal::Failed(_)
             | Refusal::UnknownCursor
             | Refusal::TooManyRequests { .. }
+            | Refusal::ShuttingDown
             | Refusal::NoResource { .. }
             | Refusal::ResourceArguments { .. }
             | Refusal::ResourceFailed { .. } => StatusCode::OK,

@@ -35,7 +35,7 @@ use super::{
     subscriptions,
 };
 use crate::{
-    face::{Arrival, Ending},
+    face::{Arrival, Ending, Shutdown},
     gateway::Face,
     observe::RequestId,
     upstream::Caller,
@@ -107,7 +107,7 @@ impl Mcp {
                 }
             }
         }
-        conversation.ending.send_replace(true);
+        conversation.ending.send_replace(Shutdown::Begun);
         let all_answered = async { while conversation.running.join_next().await.is_some() {} };
         let ended = tokio::select! {
             biased;
@@ -128,7 +128,7 @@ struct Conversation {
     out: mpsc::Sender<Bytes>,
     said: Arc<Said>,
     /// Told when the client says nothing more: what would never end by itself ends then.
-    ending: watch::Sender<bool>,
+    ending: watch::Sender<Shutdown>,
     running: JoinSet<()>,
     /// The requests in flight that have an id, by that.
     cancellable: HashMap<String, AbortHandle>,
@@ -150,7 +150,7 @@ struct Handshake {
 impl Conversation {
     fn new(protocol: Arc<Protocol>, out: mpsc::Sender<Bytes>) -> Self {
         let (said, running) = (Arc::default(), JoinSet::new());
-        let (ending, _) = watch::channel(false);
+        let (ending, _) = watch::channel(Shutdown::Serving);
         Self {
             protocol,
             out,

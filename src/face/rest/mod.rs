@@ -31,7 +31,7 @@ use http::{Method, Request, Response, StatusCode, header, request::Parts};
 use serde_json::json;
 
 use super::{
-    MCP_PATHS, caller_of, came_by, cgi,
+    Arrival, MCP_PATHS, SHUTTING_DOWN, caller_of, came_by, cgi,
     door::{Door, Refused},
     guard::{self, TurnedAway},
     log_refusal, span_of,
@@ -89,6 +89,21 @@ impl Rest {
 
     /// Answers one request. Dropping the future cancels what was asked of an upstream.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
+        let ending = Arrival::of(request.extensions()).ending.clone();
+        let Some(ending) = ending else { return self.respond(request).await };
+        let request_id = request.extensions().get().cloned();
+        let face = request.extensions().get().copied().unwrap_or(Face::Rest);
+        tokio::select! {
+            biased;
+            response = self.respond(request) => response,
+            () = ending.overdue() => {
+                let request_id = request_id.unwrap_or_else(RequestId::next);
+                refuse(face, &request_id, StatusCode::SERVICE_UNAVAILABLE, SHUTTING_DOWN)
+            }
+        }
+    }
+
+    async fn respond(&self, request: Request<Body>) -> Response<Body> {
         let (mut parts, body) = request.into_parts();
         let snapshot = self.gateway.snapshot();
         let request_id = RequestId::of_request(&parts);
