@@ -39,7 +39,7 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
     let (request, own): (Vec<_>, Vec<_>) =
         config::process_variables().partition(|(name, _)| cgi::is_of_request(name));
     let sources = Sources {
-        origin: Origin::Path(arguments.config.config.clone()),
+        origin: Origin::Path(arguments.config.path()?),
         // Without what a client has a say in, or one could set what a file names.
         environment: Environment::of(own),
         flags: arguments.log.flags(),
@@ -55,7 +55,7 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
             return Ok(());
         }
     };
-    let told = |error: &dyn std::error::Error| Failure::told(Chain(error).to_string());
+    let told = |error: &dyn std::error::Error| Failure::runtime(Chain(error).to_string());
     let assembled = serve::assemble(&loaded).map_err(|error| told(&error))?;
     // One request has no use for more threads.
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -21,7 +21,7 @@ pub(super) struct CheckArguments {
 }
 
 pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(), Failure> {
-    let loaded = crate::config::load(&arguments.config.sources(Vec::new()));
+    let loaded = crate::config::load(&arguments.config.sources(Vec::new())?);
     let (problems, is_good) = match &loaded {
         Ok(loaded) => (loaded.warnings.as_slice(), true),
         Err(problems) => (problems.as_slice(), false),
@@ -41,7 +41,8 @@ pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(
                     parts.insert(1, count(loaded.prompts.len(), "prompt"));
                 }
                 let good = screen.paint(Paint::Good, "good");
-                let path = arguments.config.config.display();
+                let path = arguments.config.path()?;
+                let path = path.display();
                 let last = parts.pop().unwrap_or_default();
                 screen.line(format!("{path}: {good}, {} and {last}", parts.join(", ")));
                 tell_of_schemas(loaded, screen);

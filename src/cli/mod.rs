@@ -1,11 +1,13 @@
 //! The command line. One file a command; each is thin, since what it does lives in the rooms below.
 //!
-//! Exit status: 0, 1 (problems were found, a test failed), 2 (used wrongly, or something outside is in the way).
+//! Exit status: 0; 1 when `check` or `test` found something, or when running failed (the port is in use); 2 for wrong
+//! usage; 78 for a configuration that is not good (`EX_CONFIG` of sysexits.h), which a supervisor need not try again.
 
 mod cgi;
 mod check;
 mod demo;
 mod explain;
+mod health;
 mod import;
 mod infer;
 mod key;
@@ -54,10 +56,11 @@ enum Command {
     /// Show step by step how one reply becomes a result
     Explain(explain::ExplainArguments),
     /// Propose a route from recorded replies
-    #[command(visible_alias = "init")]
     Infer(infer::InferArguments),
     /// Write routes for an API from its description
     Import(import::ImportArguments),
+    /// Report whether the process on this machine is ready, for health checks of containers
+    Health(health::HealthArguments),
     /// Make a key for a client, and its hash for the configuration
     Key(key::KeyArguments),
     /// Print the JSON Schema of the configuration file, for editors
@@ -67,10 +70,14 @@ enum Command {
 /// Which configuration a command reads.
 #[derive(Debug, Args)]
 struct ConfigArgument {
-    /// The configuration: a YAML file, or a folder of them
-    #[arg(long, short, value_name = "PATH", default_value = "config/glossator.yaml")]
-    config: PathBuf,
+    /// The configuration: a YAML file, or a folder of them [default: ./glossator.yaml, or else
+    /// /etc/glossator/glossator.yaml]
+    #[arg(long, short, value_name = "PATH")]
+    config: Option<PathBuf>,
 }
+
+/// Where the configuration is looked for when the command line names none.
+const DEFAULT_PATHS: [&str; 2] = ["glossator.yaml", "/etc/glossator/glossator.yaml"];
 
 /// The form of what a command prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -88,13 +95,32 @@ enum Failure {
     Found,
     /// The configuration is not good.
     Problems(Problems),
-    /// Used wrongly, or something outside is in the way.
+    /// There is no configuration at the default paths.
+    NoConfig(String),
+    /// Used wrongly.
     Told(String),
+    /// The system or a neighbour does not let the program run.
+    Runtime(String),
 }
+
+/// The exit status for a configuration that is not good: `EX_CONFIG` of sysexits.h.
+const CONFIG_STATUS: u8 = 78;
 
 impl Failure {
     fn told(text: impl Into<String>) -> Self {
         Self::Told(text.into())
+    }
+
+    fn runtime(text: impl Into<String>) -> Self {
+        Self::Runtime(text.into())
+    }
+
+    fn exit_status(&self) -> u8 {
+        match self {
+            Self::Found | Self::Runtime(_) => 1,
+            Self::Told(_) => 2,
+            Self::Problems(_) | Self::NoConfig(_) => CONFIG_STATUS,
+        }
     }
 }
 
@@ -115,7 +141,7 @@ pub fn main() -> ExitCode {
         }
         Err(error) => {
             Screen::new().complain(&format!("the system gives no thread: {error}"));
-            ExitCode::from(2)
+            ExitCode::FAILURE
         }
     }
 }
@@ -135,29 +161,27 @@ fn program() -> ExitCode {
         Command::Explain(arguments) => explain::explain(&arguments, &mut screen),
         Command::Infer(arguments) => infer::infer(&arguments, &mut screen),
         Command::Import(arguments) => import::import(&arguments, &mut screen),
+        Command::Health(arguments) => health::health(&arguments, &mut screen),
         Command::Key(arguments) => key::key(&arguments, &mut screen),
         Command::Schema => schema::schema(&mut screen),
     };
     // What is said next comes after what was logged.
     log::flush();
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Found) => ExitCode::from(1),
-        Err(Failure::Problems(problems)) => {
-            match output {
-                Output::Text => screen.problems(problems.as_slice()),
-                Output::Json => screen.json(&json!({ "ok": false, "problems": problems })),
-            }
-            ExitCode::from(1)
+    let Err(failure) = done else { return ExitCode::SUCCESS };
+    match (&failure, output) {
+        (Failure::Found, _) => {}
+        (Failure::Problems(problems), Output::Text) => screen.problems(problems.as_slice()),
+        (Failure::Problems(problems), Output::Json) => {
+            screen.json(&json!({ "ok": false, "problems": problems }));
         }
-        Err(Failure::Told(text)) => {
-            match output {
-                Output::Text => screen.complain(&text),
-                Output::Json => screen.json(&json!({ "ok": false, "error": text })),
-            }
-            ExitCode::from(2)
+        (Failure::NoConfig(text) | Failure::Told(text) | Failure::Runtime(text), Output::Text) => {
+            screen.complain(text);
+        }
+        (Failure::NoConfig(text) | Failure::Told(text) | Failure::Runtime(text), Output::Json) => {
+            screen.json(&json!({ "ok": false, "error": text }));
         }
     }
+    ExitCode::from(failure.exit_status())
 }
 
 impl Command {
@@ -170,20 +194,36 @@ impl Command {
             Self::Infer(arguments) => arguments.output,
             Self::Import(arguments) => arguments.output(),
             Self::Key(arguments) => arguments.output,
-            Self::Run(_) | Self::Stdio(_) | Self::Cgi(_) | Self::Demo(_) | Self::Schema => Output::Text,
+            Self::Run(_) | Self::Stdio(_) | Self::Cgi(_) | Self::Demo(_) | Self::Health(_) | Self::Schema => {
+                Output::Text
+            }
         }
     }
 }
 
 impl ConfigArgument {
-    fn sources(&self, flags: Vec<Flag>) -> Sources {
-        let origin = Origin::Path(self.config.clone());
-        Sources { origin, environment: Environment::of_process(), flags }
+    fn sources(&self, flags: Vec<Flag>) -> Result<Sources, Failure> {
+        let origin = Origin::Path(self.path()?);
+        Ok(Sources { origin, environment: Environment::of_process(), flags })
+    }
+
+    /// The path that the command line names, or the first of the default ones that exists.
+    fn path(&self) -> Result<PathBuf, Failure> {
+        if let Some(path) = &self.config {
+            return Ok(path.clone());
+        }
+        let found = DEFAULT_PATHS.iter().map(PathBuf::from).find(|path| path.exists());
+        found.ok_or_else(|| {
+            let [here, system] = DEFAULT_PATHS;
+            Failure::NoConfig(format!(
+                "no configuration: neither `./{here}` nor `{system}` exists; name one with `--config`"
+            ))
+        })
     }
 
     /// Reads the configuration.
     fn load(&self, flags: Vec<Flag>) -> Result<Loaded, Failure> {
-        crate::config::load(&self.sources(flags)).map_err(Failure::Problems)
+        crate::config::load(&self.sources(flags)?).map_err(Failure::Problems)
     }
 }
 

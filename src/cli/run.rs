@@ -68,13 +68,14 @@ fn flag(name: &str, setting: &str, value: Option<&String>) -> Option<Flag> {
 }
 
 pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), Failure> {
-    let sources = arguments.config.sources(arguments.overrides.flags());
+    // Before everything that takes a while: a supervisor may send a hangup as soon as it has started us.
+    let hangups = Hangups::receive().map_err(|error| Failure::runtime(Chain(&error).to_string()))?;
+    let sources = arguments.config.sources(arguments.overrides.flags())?;
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
     screen.problems(&loaded.warnings);
     run_to_end(prepare(&loaded)?, async {
         let mut server = Server::bind(&loaded).await?;
-        // Before it is said that the program listens: whoever reads that may send the signal.
-        server.reload_from(sources, &loaded)?;
+        server.reload_from(sources, &loaded, hangups);
         let (scheme, address) = (server.scheme(), server.address()?);
         screen.line(format!("listening on {scheme}://{address}"));
         server.serve().await
@@ -102,12 +103,12 @@ pub(super) fn prepare(loaded: &Loaded) -> Result<Runtime, Failure> {
         .enable_all()
         .thread_stack_size(STACK_BYTES)
         .build()
-        .map_err(|error| Failure::told(error.to_string()))
+        .map_err(|error| Failure::runtime(error.to_string()))
 }
 
 /// Starts the log.
 pub(super) fn start_log(loaded: &Loaded) -> Result<(), Failure> {
-    log::init(&loaded.log).map_err(|error| Failure::told(Chain(&error).to_string()))
+    log::init(&loaded.log).map_err(|error| Failure::runtime(Chain(&error).to_string()))
 }
 
 /// A server that is bound and not yet serving.
@@ -126,26 +127,28 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) async fn bind(loaded: &Loaded) -> Result<Self, Failure> {
-        let assembled = serve::assemble(loaded).map_err(|error| Failure::told(error.to_string()))?;
+        let assembled = serve::assemble(loaded).map_err(|error| Failure::runtime(error.to_string()))?;
         let Assembled { settings, answerer, gateway, meters, certificate, telemetry, swap, .. } = assembled;
-        let listener = serve::bind(settings.listen).await.map_err(|error| {
-            Failure::told(format!("{}; another address is given with `--listen`", Chain(&error)))
-        })?;
+        let inherited = serve::inherited().map_err(|error| Failure::runtime(Chain(&error).to_string()))?;
+        let listener = match inherited {
+            Some(listener) => listener,
+            None => serve::bind(settings.listen).await.map_err(|error| {
+                Failure::runtime(format!("{}; another address is given with `--listen`", Chain(&error)))
+            })?,
+        };
         let listener = Listener::from(listener).with(certificate);
         let (operations, teller, asked) = operations(Arc::new(Bench::of(loaded)));
         let admin = Admin::new(gateway, meters, operations, &loaded.admin.settings);
         let operators = OperatorsPort::open(&loaded.admin, admin).await.map_err(|error| {
-            Failure::told(format!("{}; another address is given under `admin`", Chain(&error)))
+            Failure::runtime(format!("{}; another address is given under `admin`", Chain(&error)))
         })?;
         Ok(Self { listener, settings, answerer, swap, telemetry, operators, teller, asked, reload: None })
     }
 
     /// Reads the configuration again, from there, whenever there is a reason.
-    pub(super) fn reload_from(&mut self, sources: Sources, loaded: &Loaded) -> Result<(), Failure> {
-        let hangups = Hangups::receive().map_err(|error| Failure::told(Chain(&error).to_string()))?;
+    pub(super) fn reload_from(&mut self, sources: Sources, loaded: &Loaded, hangups: Hangups) {
         let watched = Watched::of(&sources, loaded);
         self.reload = Some((hangups, sources, watched));
-        Ok(())
     }
 
     /// `http`, or `https`.
@@ -154,7 +157,7 @@ impl Server {
     }
 
     pub(super) fn address(&self) -> Result<SocketAddr, Failure> {
-        self.listener.local_addr().map_err(|error| Failure::told(error.to_string()))
+        self.listener.local_addr().map_err(|error| Failure::runtime(error.to_string()))
     }
 
     /// Where operators connect to, where they can.
@@ -166,12 +169,18 @@ impl Server {
     pub(super) async fn serve(self) -> Result<(), Failure> {
         let Self { listener, settings, answerer, mut swap, telemetry, operators, teller, asked, reload } =
             self;
-        let patience = settings.drain + serve::CUT_TIMEOUT + serve::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
-        let stop = serve::stop_signal(patience).map_err(|error| Failure::told(Chain(&error).to_string()))?;
+        let patience = settings.shutdown_delay
+            + settings.drain
+            + 2 * serve::CUT_TIMEOUT
+            + serve::FLUSH_TIMEOUT
+            + 2 * SHUTDOWN_TIMEOUT;
+        let stop =
+            serve::stop_signal(patience).map_err(|error| Failure::runtime(Chain(&error).to_string()))?;
         let stop = {
             let teller = teller.clone();
             async move {
                 stop.await;
+                tell_supervisor(Supervised::Stopping);
                 teller.change(|standing| standing.is_ending = true);
             }
         };
@@ -184,6 +193,7 @@ impl Server {
             None => Keeping::of(swap),
         };
         let sending = telemetry.send();
+        tell_supervisor(Supervised::Ready);
         let drained = serve::serve(listener, settings, answerer, stop).await;
         keeping.end().await;
         sending.end().await;
@@ -194,4 +204,27 @@ impl Server {
             Drained::CutOff { .. } => Ok(()),
         }
     }
+}
+
+/// What systemd waits for (`Type=notify`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Supervised {
+    Ready,
+    Stopping,
+}
+
+/// Tells systemd, where it has started the program and wants to know.
+fn tell_supervisor(state: Supervised) {
+    #[cfg(unix)]
+    {
+        let state = match state {
+            Supervised::Ready => sd_notify::NotifyState::Ready,
+            Supervised::Stopping => sd_notify::NotifyState::Stopping,
+        };
+        if let Err(error) = sd_notify::notify(&[state]) {
+            tracing::warn!(%error, "systemd can't be notified: `NOTIFY_SOCKET` names no socket that can be reached");
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = state;
 }

@@ -27,10 +27,11 @@ pub(super) struct StdioArguments {
 
 /// Standard output is the client's: whatever else there is to say goes to standard error.
 pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
-    let sources = arguments.config.sources(arguments.log.flags());
+    let hangups = Hangups::receive().map_err(|error| Failure::runtime(Chain(&error).to_string()))?;
+    let sources = arguments.config.sources(arguments.log.flags())?;
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
     screen.problems(&loaded.warnings);
-    let told = |error: &dyn std::error::Error| Failure::told(Chain(error).to_string());
+    let told = |error: &dyn std::error::Error| Failure::runtime(Chain(error).to_string());
     run_to_end(prepare(&loaded)?, async {
         let mut assembled = serve::assemble(&loaded).map_err(|error| told(&error))?;
         let drain = loaded.listener.drain;
@@ -42,7 +43,6 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
             message_limit_bytes: loaded.door.body_limit_bytes,
             drain,
         };
-        let hangups = Hangups::receive().map_err(|error| told(&error))?;
         let (_, teller, asked) = operations(Arc::new(Bench::of(&loaded)));
         let watched = Watched::of(&sources, &loaded);
         assembled.swap.join_others().await;

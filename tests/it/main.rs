@@ -38,6 +38,7 @@ mod reload;
 mod replies;
 mod requests;
 mod rest;
+mod restart;
 #[cfg(unix)]
 mod secrets;
 mod security;

@@ -6,7 +6,7 @@ use glossator::{
     config::ListenerSettings,
     serve::{self, Answerer, Drained},
 };
-use tokio::{net::TcpStream, sync::oneshot};
+use tokio::sync::oneshot;
 
 use crate::support::{Client, Gate, Program, Scripted, Setup, Step, reply, soon};
 
@@ -27,21 +27,6 @@ async fn a_request_in_flight_is_finished_before_the_end() {
     assert_eq!((response.status, response.told().as_str()), (200, "done"));
     assert_eq!(response.header("connection").as_deref(), Some("close"));
     assert_eq!(proxy.ended().await, Drained::All);
-}
-
-#[tokio::test]
-async fn a_request_that_outlasts_the_drain_is_cut_off() {
-    let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
-    let mut setup = Setup::new(upstream.address);
-    setup.server.drain = Duration::from_millis(20);
-    let mut proxy = setup.start().await;
-    let mut client = proxy.connect().await;
-    client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
-    proxy.stop();
-    assert!(client.is_closed().await);
-    assert_eq!(proxy.ended().await, Drained::CutOff { connections: 1 });
-    upstream.until("the upstream is left", |state| state.left == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -84,8 +69,7 @@ async fn the_second_signal_ends_the_program_at_once() {
     program.terminate();
     // As from `timeout`, which tells the process and then its group.
     program.terminate();
-    let address = program.address;
-    soon("the port is closed", async { while TcpStream::connect(address).await.is_ok() {} }).await;
+    program.tells("stopping", 1).await;
     assert!(program.is_running(), "the call in flight was not waited for");
     soon("the second signal counts", async {
         while program.is_running() {
@@ -95,6 +79,76 @@ async fn the_second_signal_ends_the_program_at_once() {
     })
     .await;
     assert_eq!(program.ended().await.0.code(), Some(143));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn two_interrupts_end_the_program_with_their_status() {
+    let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
+    let config = format!(
+        "upstreams: {{ old: 'http://{}' }}\nroutes: {{ get_thing: {{ request: GET old/thing }} }}\n\
+         server: {{ listen: '127.0.0.1:0', drain: 1h }}\n",
+        upstream.address
+    );
+    let mut program = Program::start(&config, &[]).await;
+    let mut client = program.connect().await;
+    client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    soon("the second signal counts", async {
+        while program.is_running() {
+            program.signal("INT");
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(program.ended().await.0.code(), Some(130));
+}
+
+/// A secret is a pipe: it is opened once the program has begun to read its configuration, and read no sooner than it is
+/// written.
+#[cfg(unix)]
+#[tokio::test]
+async fn signals_that_mean_nothing_and_early_ones_do_not_end_the_program() {
+    use std::io::{BufRead as _, Write as _};
+    let at = |name: &str| std::env::temp_dir().join(format!("glossator-it-{}-{name}", std::process::id()));
+    let (pipe, file) = (at("pipe"), at("early.yaml"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let secret = format!("secret: '${{file:{}}}'", pipe.display());
+    let config = format!(
+        "upstreams: {{ old: http://127.0.0.1:9 }}\npassthrough: old\nserver: {{ watch: 0s, {secret} }}\n"
+    );
+    std::fs::write(&file, config).unwrap();
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_glossator"))
+        .args(["run", "--listen", "127.0.0.1:0", "--config"])
+        .arg(&file)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (teller, told) = oneshot::channel();
+    // Not a thread of the runtime, which would wait for it: a program that has ended opens no pipe.
+    std::thread::spawn({
+        let (pipe, pid, stdout) = (pipe.clone(), child.id().to_string(), child.stdout.take().unwrap());
+        move || {
+            let mut pipe = std::fs::OpenOptions::new().write(true).open(pipe).unwrap();
+            for signal in ["HUP", "USR1", "USR2"] {
+                let sent = std::process::Command::new("kill").args(["-s", signal, &pid]).status();
+                assert!(sent.unwrap().success());
+            }
+            // Whether somebody still reads is seen below.
+            let _ = pipe.write_all(b"0123456789abcdef");
+            drop(pipe);
+            let mut line = String::new();
+            std::io::BufReader::new(stdout).read_line(&mut line).unwrap();
+            teller.send(line)
+        }
+    });
+    let told = soon("the program listens, or has ended", told).await.unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for left in [pipe, file] {
+        std::fs::remove_file(left).unwrap();
+    }
+    assert!(told.starts_with("listening on "), "{told:?}");
 }
 
 #[tokio::test]

@@ -28,8 +28,9 @@ pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(),
     // The log needs a configuration, and that needs the legacy server's address.
     let loaded = load(arguments, None, screen)?;
     run_to_end(prepare(&loaded)?, async {
-        let in_the_way =
-            |error: std::io::Error| Failure::told(format!("the demo's legacy server can't listen: {error}"));
+        let in_the_way = |error: std::io::Error| {
+            Failure::runtime(format!("the demo's legacy server can't listen: {error}"))
+        };
         let legacy = LegacyServer::bind().await.map_err(in_the_way)?;
         let legacy_address = legacy.address().map_err(in_the_way)?;
         let loaded = load(arguments, Some(legacy_address), screen)?;

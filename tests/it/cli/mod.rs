@@ -119,6 +119,48 @@ fn a_wrong_file_is_told_and_a_wrong_use_is_told_apart() {
     let missing = glossator(&["check", "--config", "config/nowhere.yaml"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(String::from_utf8(missing.stderr).unwrap().contains("config/nowhere.yaml"));
+    assert_eq!(glossator(&["init", "x"]).status.code(), Some(2), "`infer` has one name");
+}
+
+#[test]
+fn what_a_supervisor_need_not_try_again_has_a_status_of_its_own() {
+    for command in ["run", "stdio", "cgi", "test"] {
+        for file in ["tests/problems/unknown_key_at_the_root/config.yaml", "config/nowhere.yaml"] {
+            let output = glossator(&[command, "--config", file]);
+            assert_eq!(output.status.code(), Some(78), "{command} {file}");
+            assert!(!output.stderr.is_empty(), "{command} {file}");
+        }
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = glossator(&["run", "--config", "config/demo.yaml", "--listen", &address]);
+    assert_eq!(output.status.code(), Some(1), "the port may be free at the next try");
+    assert!(String::from_utf8(output.stderr).unwrap().contains(&address));
+}
+
+#[test]
+fn the_configuration_is_looked_for_where_one_works_and_then_where_the_system_keeps_it() {
+    let folder = std::env::temp_dir().join(format!("glossator-it-{}-default", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let check = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_glossator"));
+        command.arg("check").current_dir(&folder).output().unwrap()
+    };
+    let missing = check();
+    std::fs::write(
+        folder.join("glossator.yaml"),
+        "upstreams: { old: http://127.0.0.1:9 }\npassthrough: old\n",
+    )
+    .unwrap();
+    let found = check();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let told = String::from_utf8(missing.stderr).unwrap();
+    assert_eq!(missing.status.code(), Some(78), "{told}");
+    for place in ["`./glossator.yaml`", "`/etc/glossator/glossator.yaml`", "--config"] {
+        assert!(told.contains(place), "{told}");
+    }
+    assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+    assert!(String::from_utf8(found.stdout).unwrap().starts_with("glossator.yaml: good"));
 }
 
 #[test]

@@ -327,7 +327,7 @@ async fn a_wrong_configuration_leaves_standard_output_alone() {
     let mut piped = Piped::start("rotues: {}\n");
     piped.close_input();
     let (status, unread, log) = piped.ended().await;
-    assert_eq!(status.code(), Some(1));
+    assert_eq!(status.code(), Some(78));
     assert!(unread.is_empty(), "{unread:?}");
     assert!(log.contains("did you mean `routes`?"), "{log}");
 }

@@ -44,15 +44,37 @@ impl Program {
 
     /// The same with variables.
     pub(crate) async fn start_with(file: &Path, arguments: &[&str], variables: &[(String, String)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_glossator"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_glossator"));
+        command
             .args(["run", "--log-format", "json", "--config"])
             .arg(file)
             .args(arguments)
-            .envs(variables.iter().map(|(name, value)| (name, value)))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .envs(variables.iter().map(|(name, value)| (name, value)));
+        Self::spawn(command).await
+    }
+
+    /// The same at a socket that is open already, as systemd passes it: descriptor 3, and `LISTEN_FDS`.
+    #[cfg(target_os = "linux")]
+    pub(crate) async fn start_on(socket: &std::net::TcpListener, config: &str) -> Self {
+        let file = std::env::temp_dir().join(format!(
+            "glossator-it-socket-{}-{}.yaml",
+            std::process::id(),
+            socket.local_addr().unwrap().port()
+        ));
+        std::fs::write(&file, config).unwrap();
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$@\"", "sh"])
+            .args([env!("CARGO_BIN_EXE_glossator"), "run", "--log-format", "json", "--config"])
+            .arg(&file)
+            .stdin(std::os::fd::OwnedFd::from(socket.try_clone().unwrap()));
+        let mut program = Self::spawn(command).await;
+        program.file = Some(file);
+        program
+    }
+
+    async fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (teller, mut told) = watch::channel(String::new());
         let stderr = child.stderr.take().unwrap();
         std::thread::spawn(move || {

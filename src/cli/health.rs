@@ -1,0 +1,82 @@
+//! `glossator health`: whether a process is ready, for health checks of containers without a shell or `curl`.
+
+use std::{
+    io::{self, Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use clap::Args;
+
+use super::{Failure, screen::Screen};
+use crate::config;
+
+#[derive(Debug, Args)]
+pub(super) struct HealthArguments {
+    /// The address of the operators' port [default: `GLOSSATOR__ADMIN__LISTEN`, or else 127.0.0.1:9901]
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<SocketAddr>,
+}
+
+/// The variable that gives a process the address of its operators' port.
+const LISTEN_VARIABLE: &str = "GLOSSATOR__ADMIN__LISTEN";
+
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9901);
+
+/// How long connecting, and each part of the answer, may take.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The longest answer that is read.
+const ANSWER_LIMIT_BYTES: u64 = 1 << 20;
+
+pub(super) fn health(arguments: &HealthArguments, screen: &mut Screen) -> Result<(), Failure> {
+    let address = match (arguments.address, listen_variable()) {
+        (Some(address), _) => address,
+        (None, None) => DEFAULT_ADDRESS,
+        (None, Some(text)) => text.parse().map_err(|_| {
+            Failure::told(format!("`{LISTEN_VARIABLE}` is no address to ask; give one with `--address`"))
+        })?,
+    };
+    let address = reachable(address);
+    let status = ask(address)
+        .map_err(|error| Failure::runtime(format!("http://{address}/readyz gives no answer: {error}")))?;
+    match status {
+        200 => {
+            screen.line("ready");
+            Ok(())
+        }
+        status => Err(Failure::runtime(format!("not ready: http://{address}/readyz answers {status}"))),
+    }
+}
+
+fn listen_variable() -> Option<String> {
+    let mut variables = config::process_variables();
+    let (_, value) = variables.find(|(name, _)| name == LISTEN_VARIABLE)?;
+    value.into_string().ok().filter(|value| !value.is_empty())
+}
+
+/// Where a process is reached from its own machine that listens at this address.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// The status of `/readyz`.
+fn ask(address: SocketAddr) -> io::Result<u16> {
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.write_all(
+        format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes(),
+    )?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_LIMIT_BYTES).read_to_end(&mut answer)?;
+    let line = String::from_utf8_lossy(answer.split(|byte| *byte == b'\r').next().unwrap_or_default());
+    let status =
+        line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|code| code.parse().ok());
+    status.ok_or_else(|| io::Error::other("this is no answer of HTTP/1.1"))
+}

@@ -1,0 +1,225 @@
+//! The end of one process and the beginning of the next: nobody is refused, and nobody is left without an answer.
+
+use std::time::Duration;
+
+use glossator::serve::Drained;
+use serde_json::json;
+
+#[cfg(unix)]
+use crate::support::{Client, Program};
+use crate::support::{Gate, Scripted, Setup, Step, reply, route};
+
+/// Answers `/thing` at once, and `/slow` when the gate is open.
+async fn slow_and_quick() -> (Scripted, Gate) {
+    let gate = Gate::new();
+    let upstream = Scripted::start({
+        let gate = gate.clone();
+        move |asked| {
+            let answer = Step::Send(reply("200 OK", "text/plain", "done"));
+            match asked.line().contains("/slow") {
+                true => vec![Step::Hold(gate.clone()), answer],
+                false => vec![answer],
+            }
+        }
+    })
+    .await;
+    (upstream, gate)
+}
+
+fn setup(upstream: &Scripted) -> Setup {
+    let mut setup = Setup::new(upstream.address);
+    setup.routes = vec![route("get_thing", "GET /thing"), route("get_slow", "GET /slow")];
+    setup
+}
+
+const SLOW: &str = "POST /tools/get_slow HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+#[tokio::test]
+async fn who_connects_while_requests_are_in_flight_is_served() {
+    let (upstream, gate) = slow_and_quick().await;
+    let mut setup = setup(&upstream);
+    setup.server.drain = Duration::from_secs(3600);
+    let mut proxy = setup.start().await;
+    let mut slow = proxy.connect().await;
+    slow.write(SLOW).await;
+    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    proxy.stop();
+    for _ in 0..50 {
+        let mut client = proxy.connect().await;
+        let response = client.ask("POST /tools/get_thing", &[], "").await;
+        assert_eq!((response.status, response.told().as_str()), (200, "done"));
+    }
+    let mut client = proxy.connect().await;
+    let response = client.ask("POST /tools/get_thing", &[], "").await;
+    assert_eq!(response.header("connection").as_deref(), Some("close"));
+    assert!(client.is_closed().await);
+    gate.open();
+    assert_eq!(slow.read(false).await.told(), "done");
+    assert_eq!(proxy.ended().await, Drained::All);
+}
+
+#[tokio::test]
+async fn a_call_that_outlasts_the_drain_gets_an_error_by_every_way_in() {
+    let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
+    let mut setup = setup(&upstream);
+    setup.passthrough = true;
+    setup.server.drain = Duration::from_millis(20);
+    let mut proxy = setup.start().await;
+    let [mut rest, mut older, mut newer, mut through] =
+        [proxy.connect().await, proxy.connect().await, proxy.connect().await, proxy.connect().await];
+    rest.write(SLOW).await;
+    through.write("GET /elsewhere HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let call = |meta: serde_json::Value| {
+        let params = json!({ "name": "get_slow", "arguments": {}, "_meta": meta });
+        json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string()
+    };
+    let head = |body: &str, more: &str| {
+        format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n{more}\r\n{body}",
+            body.len()
+        )
+    };
+    older.write(&head(&call(json!({})), "")).await;
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let said = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: get_slow\r\n";
+    newer.write(&head(&call(meta), said)).await;
+    upstream.until("the calls are in flight", |state| state.asked.len() == 4).await;
+    proxy.stop();
+    for client in [&mut rest, &mut through] {
+        let response = client.read(false).await;
+        assert_eq!(response.status, 503);
+        assert!(response.text().contains("shutting down"), "{}", response.text());
+        assert!(client.is_closed().await);
+    }
+    for client in [&mut older, &mut newer] {
+        let response = client.read(false).await;
+        assert_eq!(response.status, 200);
+        let answer = response.json();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32603)), "{answer}");
+        assert!(client.is_closed().await);
+    }
+    assert_eq!(proxy.ended().await, Drained::CutOff { connections: 4 });
+    upstream.until("the upstream is left", |state| state.left == 4).await;
+}
+
+#[tokio::test]
+async fn after_the_delay_it_ends() {
+    let (upstream, _) = slow_and_quick().await;
+    let mut setup = setup(&upstream);
+    setup.server.shutdown_delay = Duration::from_millis(20);
+    let mut proxy = setup.start().await;
+    let mut idle = proxy.connect().await;
+    assert_eq!(idle.ask("GET /health", &[], "").await.status, 200);
+    proxy.stop();
+    assert!(idle.is_closed().await);
+    assert_eq!(proxy.ended().await, Drained::All);
+}
+
+#[cfg(unix)]
+fn config(upstream: &Scripted, server: &str) -> String {
+    format!(
+        "upstreams: {{ old: 'http://{}' }}\nroutes:\n  get_thing: {{ request: GET old/thing }}\n  \
+         get_slow: {{ request: GET old/slow }}\nserver: {{ {server} }}\n",
+        upstream.address
+    )
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn during_the_delay_it_serves_and_says_that_it_is_not_ready() {
+    let (upstream, _) = slow_and_quick().await;
+    let config = config(&upstream, "shutdown_delay: 1h, listen: '127.0.0.1:0'");
+    let mut program = Program::start(&format!("{config}admin: {{ listen: '127.0.0.1:0' }}\n"), &[]).await;
+    let line = program.tells("operators are served", 1).await;
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let operators = line["fields"]["address"].as_str().or_else(|| line["address"].as_str());
+    let operators: std::net::SocketAddr = operators.unwrap().parse().unwrap();
+    let mut before = program.connect().await;
+    assert_eq!(before.ask("POST /tools/get_thing", &[], "").await.header("connection"), None);
+    assert_eq!(Client::connect(operators).await.ask("GET /readyz", &[], "").await.status, 200);
+    assert_eq!(health(&["--address", &operators.to_string()], None), (Some(0), "ready\n".to_owned()));
+    program.terminate();
+    program.tells("stopping", 1).await;
+    assert_eq!(Client::connect(operators).await.ask("GET /readyz", &[], "").await.status, 503);
+    let mut anew = program.connect().await;
+    for client in [&mut before, &mut anew] {
+        let response = client.ask("POST /tools/get_thing", &[], "").await;
+        assert_eq!((response.status, response.told().as_str()), (200, "done"));
+        assert_eq!(response.header("connection").as_deref(), Some("close"), "the next one goes elsewhere");
+        assert!(client.is_closed().await);
+    }
+    assert!(program.is_running());
+    // As in a container, where the process listens on every address.
+    let listen = format!("0.0.0.0:{}", operators.port());
+    let (status, told) = health(&[], Some(&listen));
+    assert!(status == Some(1) && told.contains("/readyz answers 503"), "{told}");
+}
+
+/// `glossator health`: its status, and what it says.
+#[cfg(unix)]
+fn health(arguments: &[&str], listen: Option<&str>) -> (Option<i32>, String) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_glossator"));
+    command.arg("health").args(arguments);
+    command.envs(listen.map(|listen| ("GLOSSATOR__ADMIN__LISTEN", listen)));
+    let output = command.output().unwrap();
+    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+/// As `systemctl restart` with a `.socket` unit: the socket outlives the process.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_socket_that_systemd_keeps_is_never_closed_to_clients() {
+    let (upstream, gate) = slow_and_quick().await;
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let config = config(&upstream, &format!("listen: '{address}'"));
+    let first = Program::start_on(&socket, &config).await;
+    assert_eq!(first.address, address);
+    let mut slow = first.connect().await;
+    slow.write(SLOW).await;
+    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    first.terminate();
+    let quick = async || {
+        let mut client = Client::connect(address).await;
+        client.ask("POST /tools/get_thing", &[], "").await.told()
+    };
+    for _ in 0..50 {
+        assert_eq!(quick().await, "done");
+    }
+    gate.open();
+    assert_eq!(slow.read(false).await.told(), "done");
+    assert!(first.ended().await.0.success());
+    let mut between = Client::connect(address).await;
+    between.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let second = Program::start_on(&socket, &config).await;
+    assert_eq!(between.read(false).await.told(), "done");
+    assert_eq!(quick().await, "done");
+    drop(second);
+}
+
+/// `Type=notify`: systemd hears when clients are served, and when the end has begun.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn systemd_is_notified() {
+    let (upstream, _) = slow_and_quick().await;
+    let file = std::env::temp_dir().join(format!("glossator-it-{}-notify.yaml", std::process::id()));
+    let socket = file.with_extension("socket");
+    std::fs::write(&file, config(&upstream, "listen: '127.0.0.1:0'")).unwrap();
+    let supervisor = tokio::net::UnixDatagram::bind(&socket).unwrap();
+    let variables = [("NOTIFY_SOCKET".to_owned(), socket.to_str().unwrap().to_owned())];
+    let program = Program::start_with(&file, &[], &variables).await;
+    let mut buffer = [0; 100];
+    let length = crate::support::soon("it is ready", supervisor.recv(&mut buffer)).await.unwrap();
+    assert_eq!(&buffer[..length], b"READY=1\n");
+    program.terminate();
+    let length = crate::support::soon("it stops", supervisor.recv(&mut buffer)).await.unwrap();
+    assert_eq!(&buffer[..length], b"STOPPING=1\n");
+    assert!(program.ended().await.0.success());
+    for left in [file, socket] {
+        std::fs::remove_file(left).unwrap();
+    }
+}
