@@ -5,6 +5,7 @@ Writes what each file would start (`NAME.args`, an argument a line) and the
 configuration in the Kubernetes manifest, and reports what does not fit together.
 """
 
+import hashlib
 import json
 import pathlib
 import re
@@ -63,6 +64,7 @@ report(
     toolchain is None or tuple(map(int, image.groups())) >= tuple(map(int, toolchain.groups())),
     f"{said['FROM'][0]} against {toolchain and toolchain[0]}",
 )
+report("Containerfile: has a health check", said.get("HEALTHCHECK", [""])[-1].endswith('CMD ["/usr/local/bin/glossator", "health"]'), said.get("HEALTHCHECK"))
 report("Containerfile: does not run as root", said.get("USER", ["0"])[-1].split(":")[0] not in ("0", "root"), said.get("USER"))
 
 # -- systemd
@@ -70,6 +72,11 @@ unit = (deploy / "glossator.service").read_text()
 start = re.findall(r"^ExecStart=(.*)$", unit, re.M)
 report("systemd: one ExecStart", len(start) == 1, start)
 arguments("systemd", shlex.split(start[0])[1:])
+listens = re.findall(r"^ListenStream=(.*)$", (deploy / "glossator.socket").read_text(), re.M)
+report("systemd: the socket is where the program listens by itself", listens == ["127.0.0.1:8080"], listens)
+report("systemd: the service takes it", "Sockets=glossator.socket" in unit, unit)
+prevented = re.findall(r"^RestartPreventExitStatus=(.*)$", unit, re.M)
+report("systemd: what no second try helps is not tried again", prevented == ["2 78"], prevented)
 
 # -- Kubernetes
 documents = [d for d in yaml.safe_load_all((deploy / "kubernetes.yaml").read_text()) if d]
@@ -106,6 +113,17 @@ manifest = (deploy / "kubernetes.yaml").read_text()
 job = yaml.safe_load(re.sub(r"^# {5}", "", manifest[manifest.index("#     scrape_configs:"):], flags=re.M))["scrape_configs"][0]
 report("kubernetes: Prometheus shows it", "credentials_file" in job["authorization"], job)
 report("kubernetes: and is told the right port", job["relabel_configs"][0]["regex"] == f"{pod['metadata']['labels']['app']};operators", job)
+summed = hashlib.sha256(config["data"]["glossator.yaml"].encode()).hexdigest()
+found = pod["metadata"]["annotations"]["checksum/config"]
+report("kubernetes: another configuration replaces the pods", found == summed, f"{found} is not {summed}")
+requested = {name: c.get("resources", {}).get("requests", {}).get("cpu") for name, c in containers.items()}
+report("kubernetes: the HPA finds a CPU request of every container", all(requested.values()), requested)
+report("kubernetes: nobody but the HPA says how many", "replicas" not in deployment["spec"], deployment["spec"].get("replicas"))
+settings = yaml.safe_load(config["data"]["glossator.yaml"])["server"]
+seconds = {key: int(settings[key].removesuffix("s")) for key in ("shutdown_delay", "drain")}
+before = glossator["lifecycle"]["preStop"]["sleep"]["seconds"]
+grace = pod["spec"]["terminationGracePeriodSeconds"]
+report("kubernetes: a pod is given the time that it takes to end", grace > before + sum(seconds.values()) + 5, (grace, before, seconds))
 scaled = by_kind["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]["name"]
 report("kubernetes: what is scaled is there", scaled == deployment["metadata"]["name"], scaled)
 (out / "kubernetes.probes").write_text("".join(f"{path}\n" for path in sorted({p["path"] for p in probes})))
@@ -143,6 +161,7 @@ for name in ["compose", "compose-replicas"]:
     # A file that is mounted by itself is not seen to change.
     mounted = [v.split(":")[:2] for v in service["volumes"]]
     report(f"{name}: the configuration is a folder", [(deploy / source).is_dir() for source, _ in mounted] == [True], mounted)
+    report(f"{name}: has a health check of its own", service.get("healthcheck", {}).get("test", [])[:1] == ["CMD"], service)
     restricted = service["read_only"] and service["cap_drop"] == ["ALL"] and service["security_opt"]
     report(f"{name}: can write nothing and become nobody", bool(restricted), service)
 
@@ -202,6 +221,9 @@ with helm.Chart.load(chart_folder) as chart:
         report(f"helm, {example}: listens on the ports that the pod names", listens == {f"0.0.0.0:{p}" for p in ports.values()}, listens)
         policy = {p["port"] for rule in of["NetworkPolicy"]["spec"]["ingress"] for p in rule["ports"]}
         report(f"helm, {example}: the NetworkPolicy names them", policy == set(ports), policy)
+        report(f"helm, {example}: another configuration replaces the pods", "checksum/config" in pod["metadata"]["annotations"], pod["metadata"])
+        requested = {c["name"]: c.get("resources", {}).get("requests", {}).get("cpu") for c in pod["spec"]["containers"]}
+        report(f"helm, {example}: every container requests CPU", all(requested.values()), requested)
         labels = pod["metadata"]["labels"].items()
         selectors = [of["Deployment"]["spec"]["selector"]["matchLabels"], of["Service"]["spec"]["selector"]]
         report(f"helm, {example}: selectors meet the pod's labels", all(s.items() <= labels for s in selectors), selectors)

@@ -54,6 +54,7 @@ env:
   - name: GLOSSATOR__ADMIN__TOKEN
     valueFrom:
       secretKeyRef: { name: {{ include "glossator.operatorsSecret" . | trim | quote }}, key: {{ .Values.operators.key | quote }} }
+  - { name: GLOSSATOR__SERVER__SHUTDOWN_DELAY, value: "{{ .Values.shutdownDelaySeconds }}s" }
   # Another `Host` is refused, or any page in a browser could talk to it (DNS rebinding).
   - { name: GLOSSATOR__SERVER__ALLOWED_HOSTS, value: {{ include "glossator.allowedHosts" . | quote }} }
   {{- if .Values.sessionSecret.existingSecret }}
