@@ -102,6 +102,6 @@ mod tests {
         check(".a.b // 0", &[], &[]);
         check("map(.a)", &["map"], &[]);
         check(r#"@base64 "\(.a)""#, &["tostring", "@base64"], &["encode_base64"]);
-        check("[limit(2; .[])]", &["limit"], &[]);
+        check("[limit(2; .[])]", &[], &["limit"]);
     }
 }
