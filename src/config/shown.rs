@@ -120,4 +120,16 @@ mod tests {
         );
         check("unclosed ${A:-word", "unclosed ${A:-word");
     }
+
+    #[test]
+    fn of_a_command_the_program_and_the_names_of_options_are_shown() {
+        let text =
+            "a: { command: [tool, --password, word, -p, -pword, --key=word, \"${KEY}\", \"file:/word\", 7] }";
+        let (root, _) = super::super::report::reading(text, |report| super::super::file::read(report, 0));
+        assert_eq!(
+            shown(&root.unwrap()),
+            serde_json::json!({ "a": { "command":
+                ["tool", "--password", HIDDEN, "-p", HIDDEN, HIDDEN, "${KEY}", "file:/word", HIDDEN] } })
+        );
+    }
 }
