@@ -12,7 +12,7 @@ use crate::{
     },
     rule::{
         Count, Field, FieldKind, FieldType, Fields, Missing, Path,
-        extract::{ExtractorKind, Finds, Typing},
+        extract::{ExtractorKind, Finds, Gives, Typing},
     },
     tool::Schema,
 };
@@ -43,7 +43,7 @@ fn value(
     entry: &Entry,
 ) -> Option<Typing> {
     let written = written(report, entry)?;
-    if extractor.gives() == crate::rule::extract::Gives::Block {
+    if extractor.gives() == Gives::Block {
         let message = format!("`{}` gives a block, and no value that could have a type", extractor.name());
         report.error(entry.key.span, message, "leave `type` out");
         return None;
@@ -78,6 +78,15 @@ fn value(
             report.error(entry.key.span, message, help);
             return None;
         }
+        (Finds::AnyNames, Some((path, span))) if leads_into_rows(extractor, path) => {
+            let message = format!(
+                "`{}` gives a list, and `from` leads into each row of it; found `{path}`",
+                extractor.name()
+            );
+            let help = "leave `from` out: `type` is that of a row; the first alone is `structured: .[0]`";
+            report.error(*span, message, help);
+            return None;
+        }
         (Finds::NoFields, Some((_, span))) => {
             report.error(
                 *span,
@@ -93,7 +102,18 @@ fn value(
         }
         _ => {}
     }
+    // The list is there already, and its type is that of all of it.
+    if extractor.gives() == Gives::Many && written.from.is_none() {
+        kind.count = Count::One;
+    }
     Some(Typing::Value { from: written.from.map(|(path, _)| path), kind: Box::new(kind) })
+}
+
+/// Whether a path begins with the place of a row, where rows have names alone.
+fn leads_into_rows(extractor: &ExtractorKind, path: &Path) -> bool {
+    matches!(extractor, ExtractorKind::Metrics(_))
+        && extractor.gives() == Gives::Many
+        && path.first().bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Reads `fields`. `None` when something is wrong; that has been reported then.
@@ -185,6 +205,10 @@ fn written(report: &Report<'_>, entry: &Entry) -> Option<Written> {
 
 fn default_of(report: &Report<'_>, kind: &FieldType, node: &Node) -> Option<serde_json::Value> {
     let value = node.to_json();
+    // Of any type: it says that there is no value.
+    if value.is_null() {
+        return Some(value);
+    }
     let schema = Schema::compile(&kind.schema()).ok()?;
     let Some(violation) = schema.violations(&value, 1).into_iter().next() else { return Some(value) };
     let help = if kind.count == Count::List {

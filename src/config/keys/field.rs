@@ -17,7 +17,7 @@ pub(in crate::config) static FIELD: Keys = Keys {
         key("type", FieldType, "The type of the field; not needed beside `values`."),
         key("from", Text, "Where it is in what was found: a name, or a path. Default: the field's own name."),
         key("optional", Flag, "Whether it may be missing from a reply. Default `false`."),
-        key("default", Anything, "Its value when it is missing."),
+        key("default", Anything, "Its value when it is missing; `null` is one of any type."),
         key("title", Text, "A name for people."),
         key("description", Text, "What it means, for models and people."),
         key("null", OneOrMore(&Scalar), "Words that mean null."),

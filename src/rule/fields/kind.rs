@@ -152,7 +152,7 @@ impl FieldType {
     }
 }
 
-fn admit_null(schema: &mut Map<String, Value>) {
+pub(super) fn admit_null(schema: &mut Map<String, Value>) {
     match schema.get_mut("type") {
         Some(Value::Array(kinds)) if !kinds.contains(&json!("null")) => kinds.push("null".into()),
         Some(kind @ Value::String(_)) if *kind != "null" => *kind = json!([kind.clone(), "null"]),

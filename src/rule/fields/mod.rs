@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 
 use super::why::Why;
 
+use self::kind::admit_null;
 pub(crate) use self::path::TEXT_KEY;
 pub use self::{
     duration::{DurationForm, ShortClock, TimeUnit},
@@ -61,7 +62,7 @@ pub enum Missing {
     IsAnError,
     /// The result does not have the field either.
     IsLeftOut,
-    /// The field has this value, which is one of its type.
+    /// The field has this value, which is one of its type, or null.
     Gives(Box<Value>),
 }
 
@@ -109,7 +110,11 @@ impl Fields {
     pub fn schema(&self) -> Map<String, Value> {
         let mut properties = Map::new();
         for field in &self.list {
-            properties.insert(field.name.clone(), Value::Object(field.kind.schema()));
+            let mut schema = field.kind.schema();
+            if matches!(&field.missing, Missing::Gives(value) if value.is_null()) {
+                admit_null(&mut schema);
+            }
+            properties.insert(field.name.clone(), Value::Object(schema));
         }
         let required: Vec<_> = self
             .list
