@@ -227,8 +227,9 @@ fn to_json(proposal: &Proposal) -> Value {
 /// On standard error, so that the file can be redirected.
 fn summary(proposal: &Proposal, samples: usize, screen: &mut Screen) {
     let plural = if samples == 1 { "" } else { "s" };
-    screen
-        .remark(&format!("from {samples} sample{plural}; what is proposed was checked, and holds on them:"));
+    screen.remark(&format!(
+        "from {samples} sample{plural}, which what is proposed reads; see whether it finds what matters:"
+    ));
     for finding in &proposal.findings {
         screen.remark(&format!(
             "  {:<7} {}: {} ({})",

@@ -70,7 +70,7 @@ fn collect(value: &Value, found: &mut HashSet<String>) {
 }
 
 /// Less than this is read by chance.
-const LEAST_EXPLAINED: f64 = 0.5;
+pub(super) const LEAST_EXPLAINED: f64 = 0.5;
 
 /// Sorts the readers: those that their media type names or whose form can't be met by chance first (JSON, XML, …), then
 /// by how much they explain, in steps of a tenth; ties by the order in which the candidates are named, from the stricter

@@ -30,12 +30,9 @@ pub(super) fn values(candidate: &Candidate, samples: &[&Sample]) -> Result<Vec<V
 pub(super) fn text(sample: &Sample) -> Option<String> {
     let values = run(&json!({ "extract": "text" }), std::iter::once(&sample.reply)).ok()?;
     let text = values.first()?.as_str()?;
-    let strange = text
-        .chars()
-        .take(4096)
-        .filter(|c| c.is_control() && !c.is_ascii_whitespace() && *c != '\u{1b}')
-        .count();
-    (strange == 0 && !looks_binary(&sample.reply)).then(|| text.to_owned())
+    // Old programs leave DEL and the controls from U+0080 on in texts; bytes of images and archives have lower ones soon.
+    let is_strange = |c: char| c < ' ' && !c.is_ascii_whitespace() && c != '\u{1b}';
+    (!text.chars().take(4096).any(is_strange) && !looks_binary(&sample.reply)).then(|| text.to_owned())
 }
 
 /// Whether the media type says that it is no text.

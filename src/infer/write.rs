@@ -143,6 +143,10 @@ impl Draft<'_> {
         let explained = if candidate.is_weak { 0.8 } else { self.reader.explained };
         let sure = match (candidate.is_last_resort, candidate.is_strict, explained) {
             (true, ..) => Sure::Guess,
+            // Its form is met, and most of what the samples say is not in it.
+            (false, true, share) if !candidate.reads_all && share < super::score::LEAST_EXPLAINED => {
+                Sure::Guess
+            }
             (false, true, _) if samples > 1 => Sure::Sure,
             (false, true, _) => Sure::Likely,
             (false, false, share) if share >= 0.9 && samples > 1 => Sure::Sure,

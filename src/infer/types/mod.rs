@@ -135,9 +135,9 @@ fn texts(value: &Value) -> Option<Vec<&str>> {
 
 fn field(name: String, from: &str, values: &[&Value], records: usize, words: Words) -> Field {
     let missing = records - values.len();
-    let texts: Vec<&str> = values.iter().filter_map(|value| texts(value)).flatten().collect();
-    let mut guess = guess(&name, &texts, words);
-    let empty = texts.iter().filter(|text| text.trim().is_empty()).count();
+    let all: Vec<&str> = values.iter().filter_map(|value| texts(value)).flatten().collect();
+    let mut guess = guess(&name, &all, words);
+    let empty = all.iter().filter(|text| text.trim().is_empty()).count();
     let optional = missing > 0 || (empty > 0 && guess.kind != "string");
     if values.iter().any(|value| value.is_array()) {
         guess.kind += "[]";
@@ -163,6 +163,10 @@ fn field(name: String, from: &str, values: &[&Value], records: usize, words: Wor
     if missing > 0 {
         why += &format!("; missing in {missing} of {records}");
     } else if empty > 0 {
+        let is_empty = |value: &&&Value| {
+            texts(value).is_some_and(|texts| texts.iter().any(|text| text.trim().is_empty()))
+        };
+        let empty = values.iter().filter(is_empty).count();
         why += &format!("; empty in {empty} of {records}");
     }
     let finding = Finding { part: format!("field {name}"), value: guess.kind, sure: guess.sure, why };
