@@ -58,7 +58,10 @@ pub use fields::{
     Count, DurationForm, Field, FieldKind, FieldType, Fields, Kilo, Missing, NumberForm, Path, PathError,
     ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, Values, Zone,
 };
-pub use jq::{Jq, JqError, JqNames, on_a_deep_stack};
+pub use jq::{
+    JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT, Jq, JqError, JqNames,
+    on_a_deep_stack,
+};
 pub use limit::{LIMIT_META_KEY, Limit, ListPath, ListPathError, More};
 pub use look::{Look, look};
 pub use matcher::{Matcher, MediaPattern, Pattern, PatternError, StatusPattern};

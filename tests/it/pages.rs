@@ -16,7 +16,7 @@ use bytes::Bytes;
 use glossator::{
     config::{self, Problem, Sources},
     reply::Reply,
-    rule::{Facts, Trace, translate},
+    rule::{self, Facts, Trace, translate},
     tool::{Shapes, write_result},
 };
 use serde_json::{Map, Value};
@@ -47,6 +47,20 @@ fn every_page_shows_what_happens() {
         }
     }
     assert!(different.is_empty(), "results differ:\n{}", different.join("\n"));
+}
+
+#[test]
+fn the_page_says_how_much_a_jq_filter_may_do() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/README.md");
+    let page = fs::read_to_string(page).unwrap();
+    for said in [
+        format!("| may take | {} steps |", rule::JQ_WORK_LIMIT),
+        format!("`until` or `while` | {} steps |", rule::JQ_ROUND_STEPS),
+        format!("`reduce` or `foreach` | {} steps |", rule::JQ_FOLD_STEPS),
+        format!("| may make | {} MiB |", rule::JQ_MEMORY_LIMIT_BYTES >> 20),
+    ] {
+        assert!(page.contains(&said), "{said}");
+    }
 }
 
 /// Whether a page shows whole files rather than rules: what comes of them is tested where the feature is.

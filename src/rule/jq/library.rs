@@ -10,11 +10,7 @@ use jaq_core::{
     native::Fun,
 };
 
-use super::{
-    bounds::{self, Kind},
-    counted,
-    parts::each_part,
-};
+use super::{bounds::Kind, counted, functions, parts::each_part};
 
 /// Functions that depend on, or act on, something other than their input.
 const IMPURE: [&str; 12] = [
@@ -32,18 +28,14 @@ const IMPURE: [&str; 12] = [
     "strflocaltime",
 ];
 
-/// All definitions that are written in jq, their loops counted. A later one replaces an earlier one of its name.
+/// All definitions that are written in jq, and count what they do. A later one replaces an earlier one of its name.
 static DEFINITIONS: LazyLock<Vec<Def<&'static str>>> = LazyLock::new(|| {
-    let written = |source| {
-        jaq_core::load::parse(source, |parser| parser.defs()).expect("the definitions are fixed and tested")
-    };
-    written(bounds::RANGE)
-        .into_iter()
+    functions::first_definitions()
         .chain(jaq_core::defs())
         .chain(jaq_std::defs())
         .chain(jaq_json::defs())
         .filter(|definition| !IMPURE.contains(&definition.name))
-        .chain(written(bounds::RAISE))
+        .chain(functions::last_definitions())
         .map(counted::bounded_definition)
         .collect()
 });
@@ -64,8 +56,9 @@ pub(super) fn used_by<'s>(filter: &Term<&'s str>) -> (Vec<Def<&'s str>>, Vec<Fun
     let functions = jaq_core::funs()
         .chain(jaq_std::funs())
         .chain(jaq_json::funs())
-        .filter(|(name, ..)| !IMPURE.contains(name) && !bounds::REPLACED.contains(name))
-        .chain(bounds::functions())
+        .filter(|(name, ..)| !IMPURE.contains(name))
+        .filter_map(functions::of_library)
+        .chain(functions::functions())
         .filter(|(name, ..)| used.contains(name));
     (definitions.cloned().collect(), functions.collect())
 }
@@ -100,8 +93,12 @@ mod tests {
     #[test]
     fn a_filter_is_compiled_with_what_it_calls_and_nothing_else() {
         check(".a.b // 0", &[], &[]);
-        check("map(.a)", &["map"], &[]);
-        check(r#"@base64 "\(.a)""#, &["tostring", "@base64"], &["encode_base64"]);
+        check("map(.a)", &["map"], &["!kept"]);
+        check(
+            r#"@base64 "\(.a)""#,
+            &["encode_base64", "tostring", "@base64"],
+            &["!encode_base64", "!made", "!written"],
+        );
         check("[limit(2; .[])]", &[], &["limit"]);
     }
 }

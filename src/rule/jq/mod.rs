@@ -1,13 +1,15 @@
 //! jq filters, compiled once.
 //!
 //! In reading order: a [`Jq`] compiles a filter and runs it; `bounds` says how much one run may do, `counted` and `steps`
-//! put that into the filter, over its `parts`, and `recursion` refuses what nothing would bound; `library` finds what of
-//! the standard library a filter needs; `values` come and go.
+//! put that into the filter, over its `parts`; `functions` and `patterns` do the counting, and `recursion` refuses what nothing
+//! would bound; `library` finds what of the standard library a filter needs; `values` come and go.
 
 mod bounds;
 mod counted;
+mod functions;
 mod library;
 mod parts;
+mod patterns;
 mod recursion;
 mod steps;
 mod values;
@@ -15,6 +17,7 @@ mod values;
 use std::{cell::Cell, fmt, sync::Arc};
 
 use bounds::{Bounded, Spent};
+pub use bounds::{JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT};
 use jaq_core::{
     Compiler, Ctx, Vars,
     load::{
@@ -27,7 +30,7 @@ use jaq_json::{Error, Val};
 use serde_json::Value;
 
 use super::{rules::TranslationLimits, stop::Stop};
-use crate::reply::Exit;
+use crate::{reply::Exit, tool::NumberOutOfBounds};
 use values::{into_jq, result, to_jq};
 
 /// One compiled jq filter. Clones share what was compiled.
@@ -41,6 +44,8 @@ pub struct Jq(Arc<Compiled>);
 struct Compiled {
     filter: jaq_core::Filter<bounds::Kind>,
     source: Box<str>,
+    /// Which of [`VARIABLES`] it asks for: the others are not made.
+    asked: [bool; VARIABLES.len()],
     /// The captures that it sees, in the order of its variables.
     captures: Box<[String]>,
 }
@@ -55,6 +60,12 @@ pub struct JqError {
     pub detail: Option<String>,
     /// What the filter's author raised with `error(…)`: meant for the client.
     pub raised: Option<Value>,
+}
+
+impl From<NumberOutOfBounds> for JqError {
+    fn from(error: NumberOutOfBounds) -> Self {
+        Self::new(format!("can't read what it is given: {error}"))
+    }
 }
 
 impl JqError {
@@ -92,6 +103,8 @@ pub struct JqNames<'a> {
 /// How many operators a filter may have, words such as `if` counted twice. Parser and evaluator take a step down
 /// the stack for each, and the stack has an end.
 const OPERATOR_LIMIT: usize = 400;
+/// How many steps a filter may take that looks at a call before it is made, a tenth of a microsecond each.
+const STEPS_BEFORE: u64 = 100_000;
 /// As much as threads have that run filters. Untouched, it is address space only.
 const COMPILER_STACK_BYTES: usize = 128 << 20;
 /// The written filter's name among the definitions.
@@ -169,7 +182,8 @@ impl Jq {
                     })
                 },
             )?;
-        Ok(Self(Arc::new(Compiled { filter, source: source.into(), captures: captures.into() })))
+        let asked = VARIABLES.map(|name| source.contains(name));
+        Ok(Self(Arc::new(Compiled { filter, source: source.into(), asked, captures: captures.into() })))
     }
 
     /// The filter as written.
@@ -184,7 +198,7 @@ impl Jq {
     /// [`JqError`] when the filter fails, gives no value or several, or gives what JSON has not (bytes, keys
     /// that are no strings, infinities).
     pub fn apply(&self, value: &Value, names: JqNames<'_>) -> Result<Value, JqError> {
-        self.apply_to(to_jq(value), names)
+        self.apply_to(to_jq(value)?, names, &Spent::until(names.stop))
     }
 
     /// The same to a value that nobody needs any more, so that there are not two of it.
@@ -193,13 +207,18 @@ impl Jq {
     ///
     /// As [`apply`](Self::apply).
     pub(super) fn apply_to_own(&self, value: Value, names: JqNames<'_>) -> Result<Value, JqError> {
-        self.apply_to(into_jq(value), names)
+        self.apply_to(into_jq(value)?, names, &Spent::until(names.stop))
     }
 
-    fn apply_to(&self, value: Val, names: JqNames<'_>) -> Result<Value, JqError> {
-        let spent = Spent::until(names.stop);
-        let mut results = self.run(value, names, &spent);
-        let first = results.next().ok_or_else(|| JqError::new("gave no value"))?;
+    fn apply_to(&self, value: Val, names: JqNames<'_>, spent: &Spent) -> Result<Value, JqError> {
+        let mut results = self.run(value, names, spent)?;
+        let first = results.next();
+        let more = matches!(first, Some(Ok(_))).then(|| results.next()).flatten();
+        // A filter may have caught the error that its run is over, and gone on without what it asked for.
+        if let Some(over) = spent.over() {
+            return Err(JqError::new(over.message()));
+        }
+        let first = first.ok_or_else(|| JqError::new("gave no value"))?;
         let first = first.map_err(|error| {
             let detail = Some(brief(&error));
             let raised = spent.raised.take().filter(|raised| Error::new(raised.clone()) == error);
@@ -210,7 +229,7 @@ impl Jq {
                 Some(Err(_)) | None => JqError { detail, ..JqError::new("does not fit the reply") },
             }
         })?;
-        if results.next().is_some() {
+        if more.is_some() {
             return Err(JqError::new("gave more than one value; wrap it in `[…]` for an array"));
         }
         result(&first, names.most_values)
@@ -220,20 +239,27 @@ impl Jq {
     /// value, does not hold.
     pub fn holds(&self, value: &Value, names: JqNames<'_>) -> bool {
         let spent = Spent::until(names.stop);
-        !matches!(
-            self.run(to_jq(value), names, &spent).next(),
-            None | Some(Err(_) | Ok(Val::Null | Val::Bool(false)))
-        )
+        self.first(value, names, &spent).is_ok_and(|first| !is_false(first.as_ref()))
     }
 
     /// Whether it holds of a call before there is a reply: the arguments are `.` and `$args`. A filter that fails holds:
     /// it decides whether somebody is asked, and who can't tell asks.
     pub fn holds_before(&self, args: &Value, answers: &Value) -> bool {
-        let spent = Spent::until(None);
+        // Calls are looked at on threads that serve others too.
+        let spent = Spent::until(Some(&Stop::after(STEPS_BEFORE)));
         let (headers, most_values) = (&Value::Null, TranslationLimits::DEFAULT_VALUES);
         let names =
             JqNames { args, answers, status: 0, exit: None, headers, captures: &[], most_values, stop: None };
-        !matches!(self.run(to_jq(args), names, &spent).next(), None | Some(Ok(Val::Null | Val::Bool(false))))
+        self.first(args, names, &spent).map_or(true, |first| !is_false(first.as_ref()))
+    }
+
+    /// The first value, if there is one.
+    fn first(&self, value: &Value, names: JqNames<'_>, spent: &Spent) -> Result<Option<Val>, JqError> {
+        let first = self.run(to_jq(value)?, names, spent)?.next().transpose();
+        match spent.over() {
+            Some(over) => Err(JqError::new(over.message())),
+            None => first.map_err(|_| JqError::new("does not fit the reply")),
+        }
     }
 
     fn run<'a>(
@@ -241,21 +267,33 @@ impl Jq {
         value: Val,
         names: JqNames<'_>,
         spent: &'a Spent,
-    ) -> impl Iterator<Item = Result<Val, Error>> + 'a {
+    ) -> Result<impl Iterator<Item = Result<Val, Error>> + 'a, JqError> {
         let capture = |name: &String| {
             let found = names.captures.iter().rev().find(|(other, _)| other == name);
             found.map_or(Val::Null, |(_, text)| Val::utf8_str(text.clone()))
         };
+        let [args, _, exit, stderr, headers, answers] = self.0.asked;
+        let made = |is_asked: bool, value: &Value| if is_asked { to_jq(value) } else { Ok(Val::Null) };
         let status = Val::from(names.status as isize);
-        let exit = names.exit.map_or(Val::Null, |exit| to_jq(&exit.end.to_json()));
-        let stderr = names.exit.map_or(Val::Null, |exit| Val::utf8_str(exit.stderr_text().into_owned()));
-        let (headers, answers) = (to_jq(names.headers), to_jq(names.answers));
-        let variables = [to_jq(names.args), status, exit, stderr, headers, answers];
+        let exit = match names.exit.filter(|_| exit) {
+            Some(exit) => to_jq(&exit.end.to_json())?,
+            None => Val::Null,
+        };
+        let stderr = match names.exit.filter(|_| stderr) {
+            Some(exit) => Val::utf8_str(exit.stderr_text().into_owned()),
+            None => Val::Null,
+        };
+        let (headers, answers) = (made(headers, names.headers)?, made(answers, names.answers)?);
+        let variables = [made(args, names.args)?, status, exit, stderr, headers, answers];
         let variables = variables.into_iter().chain(self.0.captures.iter().map(capture));
         let data = Bounded { table: &self.0.filter.lut, spent };
         let context = Ctx::<bounds::Kind>::new(data, Vars::new(variables));
-        self.0.filter.id.run((context, value)).map(unwrap_valr)
+        Ok(self.0.filter.id.run((context, value)).map(unwrap_valr))
     }
+}
+
+fn is_false(value: Option<&Val>) -> bool {
+    matches!(value, None | Some(Val::Null | Val::Bool(false)))
 }
 
 impl fmt::Debug for Jq {

@@ -11,7 +11,7 @@ use jaq_core::{
 };
 
 use super::{
-    bounds::STEP,
+    functions::STEP,
     parts::{call, with_parts},
 };
 
@@ -30,7 +30,7 @@ fn stepped(term: Term<&str>) -> Term<&str> {
 }
 
 /// Whether a term has one value at most, as far as its form tells.
-fn is_single(term: &Term<&str>) -> bool {
+pub(super) fn is_single(term: &Term<&str>) -> bool {
     match term {
         Term::Id | Term::Num(_) | Term::Var(_) | Term::Arr(_) | Term::Break(_) => true,
         Term::Str(_, parts) => parts.iter().all(|part| match part {

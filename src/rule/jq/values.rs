@@ -1,43 +1,67 @@
 //! JSON values to those of the engine and back. Numbers keep their text.
 
-use jaq_json::Val;
+use jaq_json::{Map, Num, Val};
 use serde_json::Value;
 
 use super::JqError;
+use crate::tool::{NumberOutOfBounds, check_number};
 
 /// A JSON value as the engine has it.
-pub(super) fn to_jq(value: &Value) -> Val {
-    match value {
+///
+/// # Errors
+///
+/// [`NumberOutOfBounds`] when one of its numbers is.
+pub(super) fn to_jq(value: &Value) -> Result<Val, NumberOutOfBounds> {
+    Ok(match value {
         Value::Null => Val::Null,
         Value::Bool(flag) => Val::Bool(*flag),
-        Value::Number(number) => to_jq_number(number),
+        Value::Number(number) => to_jq_number(number)?,
         Value::String(text) => Val::utf8_str(text.clone()),
-        Value::Array(items) => items.iter().map(to_jq).collect(),
-        Value::Object(members) => {
-            Val::obj(members.iter().map(|(key, value)| (Val::utf8_str(key.clone()), to_jq(value))).collect())
+        Value::Array(items) => {
+            let mut list = Vec::with_capacity(items.len());
+            for item in items {
+                list.push(to_jq(item)?);
+            }
+            Val::Arr(list.into())
         }
-    }
+        Value::Object(members) => {
+            let mut map = Map::with_capacity_and_hasher(members.len(), Default::default());
+            for (key, value) in members {
+                map.insert(Val::utf8_str(key.clone()), to_jq(value)?);
+            }
+            Val::obj(map)
+        }
+    })
 }
 
 /// The same of a value that goes away with it.
-pub(super) fn into_jq(value: Value) -> Val {
-    match value {
+pub(super) fn into_jq(value: Value) -> Result<Val, NumberOutOfBounds> {
+    Ok(match value {
         Value::String(text) => Val::utf8_str(text),
-        Value::Array(items) => items.into_iter().map(into_jq).collect(),
-        Value::Object(members) => {
-            Val::obj(members.into_iter().map(|(key, value)| (Val::utf8_str(key), into_jq(value))).collect())
+        Value::Array(items) => {
+            let mut list = Vec::with_capacity(items.len());
+            for item in items {
+                list.push(into_jq(item)?);
+            }
+            Val::Arr(list.into())
         }
-        scalar @ (Value::Null | Value::Bool(_) | Value::Number(_)) => to_jq(&scalar),
-    }
+        Value::Object(members) => {
+            let mut map = Map::with_capacity_and_hasher(members.len(), Default::default());
+            for (key, value) in members {
+                map.insert(Val::utf8_str(key), into_jq(value)?);
+            }
+            Val::obj(map)
+        }
+        scalar @ (Value::Null | Value::Bool(_) | Value::Number(_)) => to_jq(&scalar)?,
+    })
 }
 
 /// Keeps the text of decimals, so that `1.0` comes out as `1.0`.
-fn to_jq_number(number: &serde_json::Number) -> Val {
-    /// Reading a whole number takes time by the square of its length.
-    const LONGEST_INTEGER: usize = 1000;
-    let text = number.to_string();
-    let integer = if text.len() > LONGEST_INTEGER { None } else { jaq_json::Num::from_str_radix(&text, 10) };
-    Val::Num(integer.unwrap_or_else(|| jaq_json::Num::Dec(text.into())))
+fn to_jq_number(number: &serde_json::Number) -> Result<Val, NumberOutOfBounds> {
+    let text = number.as_str();
+    check_number(text)?;
+    let integer = Num::from_str_radix(text, 10);
+    Ok(Val::Num(integer.unwrap_or_else(|| Num::Dec(text.to_owned().into()))))
 }
 
 /// A value that a filter gave. Its values are counted: shared parts are told apart here, so a small value inside can be

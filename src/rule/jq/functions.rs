@@ -1,0 +1,352 @@
+//! The functions of jq that count what they do: the operators, some of the library in a form of our own, and what others of
+//! the library are wrapped into.
+
+use jaq_core::{
+    Bind, Cv, Exn, Native, ValX,
+    box_iter::{BoxIter, box_once},
+    load::parse::{BinaryOp, Def, Term},
+    native::{Fun, bome, run, v},
+};
+use jaq_json::{Error, Val};
+
+use super::{
+    bounds::{JQ_FOLD_STEPS, JQ_ROUND_STEPS, Kind, Spent, extent, is_shared},
+    parts::call,
+    patterns::{Wanted, find},
+};
+use crate::tool::{JsonText, NumberOutOfBounds, check_number};
+
+/// A round of a loop.
+pub(super) const TICK: &str = "!tick";
+/// A round of `reduce` and `foreach`, with what is done in it.
+pub(super) const ROUND: &str = "!round";
+/// A value of a term that may have several.
+pub(super) const STEP: &str = "!step";
+/// A value that is kept in a list, an object or a variable.
+pub(super) const KEPT: &str = "!kept";
+/// A value that is read as a whole.
+pub(super) const READ: &str = "!read";
+/// A value that is written as text.
+pub(super) const WRITTEN: &str = "!written";
+/// What a function of the library has made.
+const MADE: &str = "!made";
+/// The values of a term; the engine is told when there is only one.
+pub(super) const ONE: &str = "!one";
+pub(super) const SUM: &str = "!sum";
+pub(super) const DIFFERENCE: &str = "!difference";
+pub(super) const PRODUCT: &str = "!product";
+pub(super) const QUOTIENT: &str = "!quotient";
+/// Looking for one value in another.
+const SOUGHT: &str = "!sought";
+
+/// Written in jq, so that its rounds are counted; the engine's own counts nothing.
+const RANGE: &str = "def range($from; $to; $by): \
+     def rec: if ($by > 0 and . < $to) or ($by < 0 and . > $to) then ., (. + $by | rec) else {}[] end; $from | rec;";
+
+/// `error` of a written filter, told apart from that of the standard library: its words are for clients.
+const RAISE: &str =
+    "def error: raise_empty as $x | .; def error(message): (message | raise_empty) as $x | .;";
+
+/// Functions of the library that have another in their place.
+const REPLACED: [&str; 5] = ["fromjson", "matches", "range", "split_", "split_matches"];
+
+/// A function of the library that is counted.
+struct Wrapped {
+    name: &'static str,
+    /// What the library's own is called in here, which no filter can write.
+    inner: &'static str,
+    argument: Option<&'static str>,
+    /// What counts before it is called, and what counts the result.
+    before: Option<&'static str>,
+    after: Option<&'static str>,
+}
+
+impl Wrapped {
+    /// One that makes a text or a list of the one it gets.
+    const fn flat(name: &'static str, inner: &'static str) -> Self {
+        Self { name, inner, argument: None, before: None, after: Some(MADE) }
+    }
+
+    /// One that compares all of a value, and makes a list as large.
+    const fn whole(name: &'static str, inner: &'static str, argument: Option<&'static str>) -> Self {
+        Self { name, inner, argument, before: Some(READ), after: Some(MADE) }
+    }
+
+    /// One that looks for its argument.
+    const fn seeking(name: &'static str, inner: &'static str) -> Self {
+        Self { name, inner, argument: Some("$x"), before: Some(SOUGHT), after: Some(MADE) }
+    }
+
+    fn definition(&self) -> Def<&'static str> {
+        let pipe = |left, right| Term::BinOp(Box::new(left), BinaryOp::Pipe(None), Box::new(right));
+        let argument =
+            || self.argument.map(|name| if name.starts_with('$') { Term::Var(name) } else { call(name, []) });
+        let mut body = call(self.inner, argument());
+        if let Some(before) = self.before {
+            body = pipe(call(before, argument().filter(|_| before == SOUGHT)), body);
+        }
+        if let Some(after) = self.after {
+            body = pipe(body, call(after, []));
+        }
+        Def { name: self.name, args: self.argument.into_iter().collect(), body }
+    }
+}
+
+const WRAPPED: [Wrapped; 23] = [
+    Wrapped::flat("ascii_downcase", "!ascii_downcase"),
+    Wrapped::flat("ascii_upcase", "!ascii_upcase"),
+    Wrapped::flat("decode_base64", "!decode_base64"),
+    Wrapped::flat("decode_uri", "!decode_uri"),
+    Wrapped::flat("encode_base64", "!encode_base64"),
+    Wrapped::flat("encode_uri", "!encode_uri"),
+    Wrapped::flat("escape_html", "!escape_html"),
+    Wrapped::flat("escape_sh", "!escape_sh"),
+    Wrapped::flat("explode", "!explode"),
+    Wrapped::flat("implode", "!implode"),
+    Wrapped::flat("key_values", "!key_values"),
+    Wrapped::flat("keys_unsorted", "!keys_unsorted"),
+    Wrapped::flat("reverse", "!reverse"),
+    Wrapped::flat("unescape_html", "!unescape_html"),
+    Wrapped::whole("group_by", "!group_by", Some("f")),
+    Wrapped::whole("max_by_or_empty", "!max_by_or_empty", Some("f")),
+    Wrapped::whole("min_by_or_empty", "!min_by_or_empty", Some("f")),
+    Wrapped::whole("sort", "!sort", None),
+    Wrapped::whole("sort_by", "!sort_by", Some("f")),
+    Wrapped::whole("tobytes", "!tobytes", None),
+    Wrapped::seeking("contains", "!contains"),
+    Wrapped::seeking("indices", "!indices"),
+    Wrapped { name: "tojson", inner: "!tojson", argument: None, before: Some(WRITTEN), after: None },
+];
+
+/// What stands before the library's definitions, which use it.
+pub(super) fn first_definitions() -> impl Iterator<Item = Def<&'static str>> {
+    let range = jaq_core::load::parse(RANGE, |parser| parser.defs());
+    let range = range.expect("the definition is fixed and tested");
+    range.into_iter().chain(WRAPPED.iter().map(Wrapped::definition))
+}
+
+/// What stands behind them.
+pub(super) fn last_definitions() -> impl Iterator<Item = Def<&'static str>> {
+    let raise = jaq_core::load::parse(RAISE, |parser| parser.defs());
+    raise.expect("the definitions are fixed and tested").into_iter()
+}
+
+/// A function of the library by the name that it has in here; `None` for one that has another in its place.
+pub(super) fn of_library((name, arguments, native): Fun<Kind>) -> Option<Fun<Kind>> {
+    let name = WRAPPED.iter().find(|wrapped| wrapped.name == name).map_or(name, |wrapped| wrapped.inner);
+    (!REPLACED.contains(&name)).then_some((name, arguments, native))
+}
+
+/// A function that gives what it gets, in paths and updates too (`recurse(.[]?) |= …`, `del(.[] | .a)`), and counts it.
+macro_rules! counting {
+    ($name:expr, $count:expr) => {{
+        let native = Native::<Kind>::new(|cv| bome($count(cv.0.data().spent, &cv.1).map(|()| cv.1)))
+            .with_paths(|cv| one($count(cv.0.data().spent, &cv.1.0).map(|()| cv.1)))
+            .with_update(|cv, update| match $count(cv.0.data().spent, &cv.1) {
+                Ok(()) => update(cv.1),
+                Err(error) => bome(Err(error)),
+            });
+        ($name, v(0), native)
+    }};
+}
+
+/// A function that does what its argument does, and counts that first.
+macro_rules! around {
+    ($name:expr, $count:expr) => {{
+        let native = Native::<Kind>::new(|mut cv| {
+            let (filter, context) = cv.0.pop_fun();
+            match $count(context.data().spent, &cv.1) {
+                Ok(()) => told_apart(filter.run((context, cv.1))),
+                Err(error) => bome(Err(error)),
+            }
+        })
+        .with_paths(|mut cv| {
+            let (filter, context) = cv.0.pop_fun();
+            match $count(context.data().spent, &cv.1.0) {
+                Ok(()) => told_apart(filter.paths((context, cv.1))),
+                Err(error) => one(Err(error)),
+            }
+        })
+        .with_update(|mut cv, update| {
+            let (filter, context) = cv.0.pop_fun();
+            let spent = context.data().spent;
+            let counted = $count(spent, &cv.1);
+            let done = counted.and_then(|()| spent.nested(|| filter.update((context, cv.1), update)));
+            done.unwrap_or_else(|error| bome(Err(error)))
+        });
+        ($name, [Bind::Fun(())].into(), native)
+    }};
+}
+
+/// The functions that count.
+pub(super) fn functions() -> Vec<Fun<Kind>> {
+    vec![
+        counting!(TICK, |spent: &Spent, value| spent.round(JQ_ROUND_STEPS, value)),
+        counting!(STEP, |spent: &Spent, _: &Val| spent.work(1)),
+        counting!(KEPT, Spent::keep),
+        counting!(READ, |spent: &Spent, value| spent.read(value).map(|_| ())),
+        counting!(WRITTEN, |spent: &Spent, value| spent.make(spent.read(value)?)),
+        counting!(MADE, |spent: &Spent, value| spent.make(extent(value))),
+        around!(ROUND, |spent: &Spent, value| spent.round(JQ_FOLD_STEPS, value)),
+        around!(ONE, |_: &Spent, _: &Val| Ok(())),
+        run((SUM, v(2), |cv| bome(operation(cv, sum)))),
+        run((DIFFERENCE, v(2), |cv| bome(operation(cv, difference)))),
+        run((PRODUCT, v(2), |cv| bome(operation(cv, product)))),
+        run((QUOTIENT, v(2), |cv| bome(operation(cv, quotient)))),
+        run((SOUGHT, v(1), |mut cv| {
+            let sought = cv.0.pop_var();
+            bome(seek(cv.0.data().spent, &cv.1, &sought).map(|()| cv.1))
+        })),
+        run(("fromjson", v(0), |cv| bome(from_json(cv.0.data().spent, cv.1)))),
+        run(("matches", v(2), |cv| bome(find(cv, Wanted::Matches)))),
+        run(("split_matches", v(2), |cv| bome(find(cv, Wanted::All)))),
+        run(("split_", v(2), |cv| bome(find(cv, Wanted::Between)))),
+        run(("raise_empty", v(0), |cv| {
+            cv.0.data().spent.raised.set(Some(cv.1.clone()));
+            bome(Err(Error::new(cv.1)))
+        })),
+    ]
+}
+
+fn one<'a, T: 'a>(result: Result<T, Error>) -> BoxIter<'a, ValX<'a, T, Val>> {
+    box_once(result.map_err(Exn::from))
+}
+
+/// The same values, where one alone is known to be the last.
+///
+/// Where the engine can't tell, it keeps all that it would need to go on: of a `reduce` every value that there was, each of
+/// which is a copy then.
+fn told_apart<'a, T: 'a>(mut values: BoxIter<'a, T>) -> BoxIter<'a, T> {
+    let Some(first) = values.next() else { return Box::new(std::iter::empty()) };
+    match values.next() {
+        None => box_once(first),
+        Some(second) => Box::new([first, second].into_iter().chain(values)),
+    }
+}
+
+/// An operator on its two sides.
+fn operation(
+    mut cv: Cv<'_, Kind>,
+    operate: fn(&Spent, Val, Val) -> Result<Val, Error>,
+) -> Result<Val, Error> {
+    let (left, right) = (cv.0.pop_var(), cv.0.pop_var());
+    let spent = cv.0.data().spent;
+    // `.` may be one of the sides: with one holder fewer it is changed where it is, not copied.
+    drop(cv);
+    operate(spent, left, right)
+}
+
+fn sum(spent: &Spent, left: Val, right: Val) -> Result<Val, Error> {
+    match (&left, &right) {
+        (Val::Num(_), Val::Num(_)) => {
+            spent.work(1)?;
+            let sum = (left + right)?;
+            return spent.number(&sum).map(|()| sum);
+        }
+        (Val::Null, _) | (_, Val::Null) => spent.work(1)?,
+        _ => spent.make(copied(&left) + extent(&right))?,
+    }
+    left + right
+}
+
+fn difference(spent: &Spent, left: Val, right: Val) -> Result<Val, Error> {
+    if let (Val::Arr(_), Val::Arr(_)) = (&left, &right) {
+        spent.read(&left)?;
+        spent.read(&right)?;
+        spent.make(copied(&left) + extent(&right))?;
+    }
+    spent.work(1)?;
+    let difference = (left - right)?;
+    spent.number(&difference).map(|()| difference)
+}
+
+fn product(spent: &Spent, left: Val, right: Val) -> Result<Val, Error> {
+    match (&left, &right) {
+        (Val::BStr(text) | Val::TStr(text), Val::Num(times))
+        | (Val::Num(times), Val::BStr(text) | Val::TStr(text)) => {
+            let times = times.as_isize().map_or(u64::MAX, |times| u64::try_from(times).unwrap_or(0));
+            spent.make((text.len() as u64).saturating_mul(times))?;
+        }
+        (Val::Obj(_), Val::Obj(_)) => {
+            spent.read(&right)?;
+            spent.make(merged(&left, &right, false))?;
+        }
+        _ => spent.work(1)?,
+    }
+    let product = (left * right)?;
+    spent.number(&product).map(|()| product)
+}
+
+fn quotient(spent: &Spent, left: Val, right: Val) -> Result<Val, Error> {
+    /// What a part of a text takes.
+    const PART_BYTES: u64 = 64;
+    if let (Val::TStr(text), Val::TStr(separator)) | (Val::BStr(text), Val::BStr(separator)) = (&left, &right)
+    {
+        spent.work(text.len() as u64 / 64)?;
+        let parts = match separator.is_empty() {
+            true => text.len(),
+            false => memchr::memmem::find_iter(text, &***separator).count() + 1,
+        };
+        spent.make(parts as u64 * PART_BYTES)?;
+    }
+    spent.work(1)?;
+    left / right
+}
+
+/// What is copied of a value that is changed.
+fn copied(value: &Val) -> u64 {
+    if is_shared(value) { extent(value) } else { 0 }
+}
+
+/// What is copied of two objects that are merged with all objects in them; of one that is copied, its parts are shared.
+fn merged(left: &Val, right: &Val, is_part_of_copied: bool) -> u64 {
+    let (Val::Obj(members), Val::Obj(others)) = (left, right) else { return 0 };
+    let is_copied = is_part_of_copied || is_shared(left);
+    let inside = others
+        .iter()
+        .map(|(key, other)| members.get(key).map_or(0, |member| merged(member, other, is_copied)));
+    let own = if is_copied { extent(left) } else { 0 };
+    own + extent(right) + inside.sum::<u64>()
+}
+
+/// Looking for a value in another may compare every part of the one with every part of the other.
+fn seek(spent: &Spent, value: &Val, sought: &Val) -> Result<(), Error> {
+    let (there, wanted) = (spent.read(value)?, spent.read(sought)?);
+    spent.work((1 + there / 16).saturating_mul(1 + wanted / 16))
+}
+
+fn from_json(spent: &Spent, value: Val) -> Result<Val, Error> {
+    /// A value takes so many bytes for each of its text, at most: `[1,1]`.
+    const BYTES_OF_ONE: u64 = 8;
+    let Val::TStr(text) = &value else { return Err(Error::typ(value, "string")) };
+    spent.work(text.len() as u64 / 8)?;
+    // The engine's own parser takes a step down the stack for every bracket.
+    let json = JsonText::check(text).map_err(|error| Error::str(&error))?;
+    check_numbers(json.as_str()).map_err(Error::str)?;
+    spent.make(text.len() as u64 * BYTES_OF_ONE)?;
+    jaq_json::read::parse_single(json.bytes()).map_err(|error| Error::str(&error))
+}
+
+/// Checks the numbers of a JSON text.
+fn check_numbers(json: &str) -> Result<(), NumberOutOfBounds> {
+    let mut rest = json;
+    while let Some(start) = rest.find(|sign: char| sign == '"' || sign.is_ascii_digit()) {
+        rest = &rest[start..];
+        let end = if rest.starts_with('"') {
+            let mut escaped = false;
+            let closing = rest.bytes().skip(1).position(|byte| {
+                let closes = byte == b'"' && !escaped;
+                escaped = byte == b'\\' && !escaped;
+                closes
+            });
+            closing.map_or(rest.len(), |position| position + 2)
+        } else {
+            let end = rest.find(|sign: char| !matches!(sign, '0'..='9' | '.' | 'e' | 'E' | '+' | '-'));
+            let end = end.unwrap_or(rest.len());
+            check_number(&rest[..end])?;
+            end
+        };
+        rest = &rest[end..];
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! Regular expressions in filters (`test`, `match`, `capture`, `scan`, `split`, `sub`): as the library has them, with the engine that
+//! it uses, and with each match counted.
+
+use bytes::Bytes;
+use jaq_core::Cv;
+use jaq_json::{Error, Map, Val};
+use jaq_std::ValT as _;
+use regex_bites::bytes::{Regex, RegexBuilder};
+
+use super::bounds::{Kind, Spent};
+
+/// How large a compiled pattern may be, in bytes, and how many times as long a search takes then.
+const SIZES: [(usize, u64); 3] = [(8 << 10, 1), (64 << 10, 8), (256 << 10, 32)];
+/// What the object of one group of a match takes.
+const GROUP_BYTES: u64 = 400;
+
+/// What is wanted of a text that is searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Matches,
+    /// What is between the matches.
+    Between,
+    /// Both, in the order of the text.
+    All,
+}
+
+#[derive(Debug, Default)]
+struct Flags {
+    /// `g`: all matches, not the first one only.
+    all: bool,
+    /// `n`: no empty matches.
+    not_empty: bool,
+}
+
+/// Searches `.` for a pattern with flags: a list of matches, each a list of groups, and of what is between them.
+pub(super) fn find(mut cv: Cv<'_, Kind>, wanted: Wanted) -> Result<Val, Error> {
+    let (flags, pattern) = (cv.0.pop_var(), cv.0.pop_var());
+    let (spent, value) = (cv.0.data().spent, cv.1);
+    let (Some(pattern), Some(flags)) = (text(&pattern), text(&flags)) else {
+        let wrong = if text(&pattern).is_some() { flags } else { pattern };
+        return Err(Error::typ(wrong, "string"));
+    };
+    let (regex, flags, weight) = compile(spent, pattern, flags)?;
+    let Some(haystack) = value.as_utf8_bytes() else { return Err(Error::typ(value, "string")) };
+    let mut found = Vec::new();
+    let mut place = Place::default();
+    let mut behind = 0;
+    let mut matches = regex.captures_iter(haystack);
+    loop {
+        // A search takes a time that grows with what is left of the text, and many of them may take the square of that.
+        spent.work_for(1, 1 + (haystack.len() - behind) as u64 / 64 * weight)?;
+        let Some(groups) = matches.next() else { break };
+        let whole = groups.get(0).expect("a match has its whole");
+        spent.work_for((whole.end() - behind.min(whole.end())) as u64 / 64 * weight, 0)?;
+        if flags.not_empty && whole.is_empty() {
+            continue;
+        }
+        if wanted != Wanted::Matches {
+            spent.make(GROUP_BYTES / 4)?;
+            found.push(value.as_sub_str(&haystack[behind..whole.start()]));
+        }
+        behind = whole.end();
+        if wanted != Wanted::Between {
+            let named = groups.iter().zip(regex.capture_names());
+            let groups = named.filter_map(|(group, name)| group.map(|group| (group, name)));
+            let groups: Vec<_> = groups
+                .map(|(group, name)| {
+                    spent.make(GROUP_BYTES)?;
+                    let offset = place.at(haystack, group.start());
+                    Ok(of_group(&value, offset, group.as_bytes(), name))
+                })
+                .collect::<Result<_, Error>>()?;
+            found.push(groups.into_iter().collect());
+        }
+        if !flags.all {
+            break;
+        }
+    }
+    spent.work_for((haystack.len() - behind) as u64 / 64 * weight, 0)?;
+    if wanted != Wanted::Matches {
+        found.push(value.as_sub_str(&haystack[behind..]));
+    }
+    Ok(found.into_iter().collect())
+}
+
+fn text(value: &Val) -> Option<&str> {
+    value.as_utf8_bytes().and_then(|bytes| str::from_utf8(bytes).ok())
+}
+
+/// A pattern, what its flags say, and how many times as long it takes as a small one.
+fn compile(spent: &Spent, pattern: &str, written: &str) -> Result<(Regex, Flags, u64), Error> {
+    let mut flags = Flags::default();
+    let mut builder = RegexBuilder::new(pattern);
+    for flag in written.chars() {
+        match flag {
+            'g' => flags.all = true,
+            'n' => flags.not_empty = true,
+            'i' => drop(builder.case_insensitive(true)),
+            'm' => drop(builder.multi_line(true)),
+            's' => drop(builder.dot_matches_new_line(true)),
+            'l' => drop(builder.swap_greed(true)),
+            'x' => drop(builder.ignore_whitespace(true)),
+            'p' => drop(builder.multi_line(true).dot_matches_new_line(true)),
+            other => return Err(Error::str(format_args!("invalid regex flag: {other}"))),
+        }
+    }
+    let mut wrong = None;
+    for (limit_bytes, weight) in SIZES {
+        spent.work(4 * weight + pattern.len() as u64)?;
+        match builder.size_limit(limit_bytes).build() {
+            Ok(regex) => return Ok((regex, flags, weight)),
+            Err(error) => wrong = Some(error),
+        }
+    }
+    Err(Error::str(format_args!("invalid regex: {}", wrong.expect("there are sizes"))))
+}
+
+fn of_group(value: &Val, offset: usize, group: &[u8], name: Option<&str>) -> Val {
+    let key = |name: &'static str| Val::utf8_str(Bytes::from_static(name.as_bytes()));
+    let number = |number: usize| Val::from(number);
+    let mut members = Map::default();
+    members.insert(key("offset"), number(offset));
+    members.insert(key("length"), number(characters(group)));
+    members.insert(key("string"), value.as_sub_str(group));
+    if let Some(name) = name {
+        members.insert(key("name"), Val::utf8_str(name.to_owned()));
+    }
+    Val::obj(members)
+}
+
+/// How far a text was gone through, in bytes and characters.
+#[derive(Debug, Default)]
+struct Place {
+    byte: usize,
+    character: usize,
+}
+
+impl Place {
+    /// The number of the character at a byte, which may be before the last one that was asked for.
+    fn at(&mut self, text: &[u8], byte: usize) -> usize {
+        if byte >= self.byte {
+            self.character += characters(&text[self.byte..byte]);
+        } else {
+            self.character -= characters(&text[byte..self.byte]);
+        }
+        self.byte = byte;
+        self.character
+    }
+}
+
+fn characters(text: &[u8]) -> usize {
+    text.iter().filter(|byte| *byte & 0xC0 != 0x80).count()
+}
