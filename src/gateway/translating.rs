@@ -24,6 +24,9 @@ const LARGE_REPLY_BYTES: usize = 1 << 20;
 /// The same for a reply that rules or a schema look into, or that is a failure: what rules do to it is counted only in part.
 const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
 
+/// The same for the arguments of a call.
+const LARGE_ARGUMENTS_BYTES: usize = 32 << 10;
+
 /// How many steps rules may take on a thread that serves other calls too: matches of a pattern, rounds of a filter, what it costs
 /// to check a value against a schema. That is about a millisecond. A translation that takes more begins again in the pool: it
 /// has no effects, so nothing is done twice.
@@ -41,7 +44,8 @@ impl WorkerPool {
         let known = arguments.into_values();
         let large =
             if is_passed_on(&route.translator, &reply) { LARGE_REPLY_BYTES } else { LARGE_FOR_RULES_BYTES };
-        let is_short = is_shorter(&reply, large);
+        // What rules do with arguments is as much as what they do with a reply.
+        let is_short = is_shorter(&reply, large) && weighs_less(&known.0, &mut LARGE_ARGUMENTS_BYTES.clone());
         let (name, route) = (&route.definition.name, Arc::clone(route));
         self.run_counted(name, deadline, is_short, move |stop| translate(&route, &known, &reply, stop)).await
     }
@@ -101,6 +105,23 @@ fn is_shorter(reply: &Reply, bytes: usize) -> bool {
     reply.body.len() < bytes && !reply.headers.contains_key(header::CONTENT_ENCODING)
 }
 
+/// Whether arguments are shorter than what is left, about; they are not looked at beyond that.
+fn weighs_less(value: &Value, left: &mut usize) -> bool {
+    const VALUE_BYTES: usize = 2;
+    let own = match value {
+        Value::String(text) => text.len(),
+        Value::Number(number) => number.as_str().len(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => 0,
+    };
+    let Some(rest) = left.checked_sub(own + VALUE_BYTES) else { return false };
+    *left = rest;
+    match value {
+        Value::Array(items) => items.iter().all(|item| weighs_less(item, left)),
+        Value::Object(members) => members.values().all(|member| weighs_less(member, left)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}
+
 /// Whether a reply is checked and passed on: no rule looks into it, no schema is held against it, and it is no failure,
 /// of which the words are looked for.
 fn is_passed_on(translator: &Translator, reply: &Reply) -> bool {
@@ -154,6 +175,15 @@ mod tests {
         assert!(is_passed_on(&translator(None), &reply(StatusCode::OK)));
         assert!(!is_passed_on(&translator(Some(schema)), &reply(StatusCode::OK)));
         assert!(!is_passed_on(&translator(None), &reply(StatusCode::BAD_GATEWAY)));
+    }
+
+    #[test]
+    fn long_arguments_are_told_from_short_ones() {
+        let weighs_less = |value: Value| weighs_less(&value, &mut LARGE_ARGUMENTS_BYTES.clone());
+        assert!(weighs_less(json!({"text": "x".repeat(1000), "list": vec![1; 1000]})));
+        assert!(!weighs_less(json!({"text": "x".repeat(LARGE_ARGUMENTS_BYTES)})));
+        assert!(!weighs_less(json!({"list": vec![1; LARGE_ARGUMENTS_BYTES]})));
+        assert!(!weighs_less(json!([["x".repeat(20 << 10)], {"a": "x".repeat(20 << 10)}])));
     }
 
     #[tokio::test]

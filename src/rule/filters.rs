@@ -8,11 +8,10 @@ use minijinja::{
     value::{Kwargs, Rest, StringInput, ValueOrKwargs},
 };
 
+use super::template::LookedUp;
+
 /// How much the filters of one rendering may make together, in bytes, beside what they are given.
 pub(super) const MADE_LIMIT_BYTES: usize = 64 << 20;
-
-/// How much they have made.
-struct Made(usize);
 
 /// Puts the bounded filters in the place of the engine's own.
 pub(super) fn add(environment: &mut Environment<'static>) {
@@ -26,13 +25,10 @@ pub(super) fn add(environment: &mut Environment<'static>) {
 }
 
 /// Counts what is about to be made.
-fn make(state: &mut State<'_, '_>, bytes: usize) -> Result<(), Error> {
-    let Made(made) = state.get_or_insert_extension(Made(0));
-    *made = made.saturating_add(bytes);
-    if *made <= MADE_LIMIT_BYTES {
-        return Ok(());
-    }
-    Err(made_too_much())
+fn make(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
+    // Templates are rendered with names that count; nothing else is.
+    let names = LookedUp::of_state(state).ok_or_else(made_too_much)?;
+    if names.allows_to_make(bytes) { Ok(()) } else { Err(made_too_much()) }
 }
 
 /// What is said of a rendering whose filters make more than they may.

@@ -2,7 +2,10 @@
 
 use minijinja::Value as Name;
 
-use super::template::{Template, TemplateError};
+use super::{
+    stop::Stop,
+    template::{Budget, Template, TemplateError},
+};
 
 /// A question to the client's model, with templates in it.
 #[derive(Debug)]
@@ -75,15 +78,17 @@ impl SampleTemplate {
         self.messages.iter().map(|(_, template)| template).chain(&self.system)
     }
 
-    /// Fills the templates in.
+    /// Fills the templates in; `stop` ends that when nobody waits any more.
     ///
     /// # Errors
     ///
     /// [`TemplateError`] when one of them fails, or when all is too long.
-    pub fn render(&self, names: &Name) -> Result<Sample, TemplateError> {
-        let said = |(speaker, template): &(Speaker, Template)| Ok((*speaker, template.render(names)?));
+    pub fn render(&self, names: &Name, stop: Option<&Stop>) -> Result<Sample, TemplateError> {
+        let budget = Budget::of_result().until(stop);
+        let render = |template: &Template| template.render_within(names, &budget);
+        let said = |(speaker, template): &(Speaker, Template)| Ok((*speaker, render(template)?));
         let messages: Vec<_> = self.messages.iter().map(said).collect::<Result<_, TemplateError>>()?;
-        let system = self.system.as_ref().map(|template| template.render(names)).transpose()?;
+        let system = self.system.as_ref().map(render).transpose()?;
         let bytes: usize = messages.iter().map(|(_, text)| text.len()).sum();
         if bytes + system.as_ref().map_or(0, String::len) > Self::LIMIT_BYTES {
             let message = format!("what the model is asked is longer than {} bytes", Self::LIMIT_BYTES);

@@ -51,6 +51,12 @@ impl Stop {
         !self.0.asked.load(Ordering::Relaxed)
     }
 
+    /// How many steps a search through so many bytes takes.
+    pub(crate) fn of_search(bytes: usize) -> u64 {
+        const STEP_BYTES: u64 = 256;
+        1 + bytes as u64 / STEP_BYTES
+    }
+
     /// How many steps may be taken; `None` where they are not counted.
     pub(crate) fn steps_left(&self) -> Option<u64> {
         self.0.steps_left.as_ref().map(|left| left.load(Ordering::Relaxed))

@@ -145,7 +145,7 @@ impl Job<'_> {
             let known = Known { reading, captures, value: value.as_ref(), structured: structured.as_ref() };
             let names = known
                 .names(&sample.templates().flat_map(Template::names).map(String::as_str).collect::<Vec<_>>());
-            let sample = sample.render(&minijinja::Value::from_pairs(names));
+            let sample = sample.render(&minijinja::Value::from_pairs(names), reading.stop());
             let sample =
                 sample.map_err(|error| format!("what the model is asked could not be written: {error}"))?;
             return Err(Failed::Asks(Box::new(sample)));
@@ -187,7 +187,7 @@ impl Job<'_> {
         self.trace.step(|| ("content".into(), content_words(&content)));
         let mut meta = None;
         if let Some((limit, cut)) = rule.limit.as_ref().zip(cut) {
-            let note = cut.note(limit, reading.facts.args).unwrap_or_else(|(why, note)| {
+            let note = cut.note(limit, reading).unwrap_or_else(|(why, note)| {
                 self.note("the template of `note` could not be filled in");
                 self.notes.push(Note::Quoting(why));
                 note

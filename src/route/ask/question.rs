@@ -219,7 +219,7 @@ impl QuestionTemplate {
             }
             InquiryTemplate::Sample(sample) => Inquiry::Sample(
                 sample
-                    .render(names)
+                    .render(names, None)
                     .map_err(|error| format!("the question `{}` could not be made: {error}", self.name))?,
             ),
             InquiryTemplate::Roots => Inquiry::Roots,

@@ -167,7 +167,9 @@ impl Regex {
             Each::Match => {
                 let matches = |pattern: &'_ CapturePattern| {
                     let found = pattern.pattern.regex().captures_iter(text).map(|found| {
-                        if stop.is_some_and(Stop::is_asked) {
+                        // The search for the next may go through all that is left.
+                        let left = text.len() - found.get(0).map_or(0, |whole| whole.start());
+                        if stop.is_some_and(|stop| !stop.allows(Stop::of_search(left))) {
                             return Err(STOPPED.to_owned());
                         }
                         let mut record = Map::new();

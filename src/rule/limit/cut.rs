@@ -6,7 +6,10 @@ use minijinja::Value as Name;
 use serde_json::{Map, Value, json};
 
 use super::{LINES, Limit};
-use crate::rule::template::from_json;
+use crate::rule::{
+    reading::Reading,
+    template::{Budget, from_json},
+};
 
 /// What was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,13 +66,19 @@ impl Cut {
     /// # Errors
     ///
     /// A sentence for the log, and the note by default.
-    pub(in crate::rule) fn note(&self, limit: &Limit, args: &Value) -> Result<String, (String, String)> {
+    pub(in crate::rule) fn note(
+        &self,
+        limit: &Limit,
+        reading: &Reading<'_>,
+    ) -> Result<String, (String, String)> {
         let Some(template) = &limit.note else { return Ok(self.to_string()) };
         let Self { unit, shown, total, text: _, next } = self;
         let numbers =
             json!({ "unit": unit, "shown": shown, "left_out": total - shown, "total": total, "next": next });
-        let names = Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(args))]);
-        template.render(&names).map_err(|error| {
+        let names =
+            Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(reading.facts.args))]);
+        let budget = Budget::of_result().until(reading.stop());
+        template.render_within(&names, &budget).map_err(|error| {
             (format!("the template of `note` could not be filled in: {error}"), self.to_string())
         })
     }

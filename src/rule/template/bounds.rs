@@ -4,20 +4,29 @@ use std::{
     cell::Cell,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
 use minijinja::{
-    Value,
+    State, Value,
     value::{Object, ValueKind},
 };
 
 use super::TemplateError;
-use crate::rule::stop::{STOPPED, Stop};
+use crate::rule::{
+    filters::MADE_LIMIT_BYTES,
+    stop::{STOPPED, Stop},
+};
 
 /// How much work one rendering may do, in instructions of the template engine; a template that loops longer is an error.
 pub(super) const FUEL: u64 = 2_000_000;
+
+/// The same of one on a thread that serves other calls too, where steps are counted: one that takes more begins again elsewhere.
+pub(super) const SHORT_FUEL: u64 = 10_000;
+
+/// How many bytes that are looked up or made take about as long as a step.
+const STEP_BYTES: u64 = 64;
 
 /// How much work the templates of one result may do together: a block for each of a thousand rows is a thousand
 /// renderings.
@@ -47,8 +56,18 @@ impl Budget {
         Ok(())
     }
 
-    pub(super) fn spend(&self, used: u64) {
-        self.left.set(self.left.get().saturating_sub(used));
+    /// Counts what a rendering has used; `None` where that was more than it had.
+    pub(super) fn spend(&self, used: Option<u64>) {
+        let used_or_all = used.unwrap_or_else(|| self.left.get());
+        self.left.set(self.left.get().saturating_sub(used_or_all));
+        if let Some(stop) = self.stop.as_ref().filter(|_| self.is_short()) {
+            stop.allows(used.unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Whether the steps of its renderings are counted, as they are taken on a thread that serves other calls too.
+    pub(super) fn is_short(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.steps_left().is_some())
     }
 }
 
@@ -62,19 +81,45 @@ pub(super) const ITEM_BYTES: u64 = 16;
 /// The names of a template, while they are looked up. There are none once that was too much, or nobody waits any more:
 /// what is left of the rendering is done soon then.
 #[derive(Debug)]
-pub(super) struct LookedUp {
+pub(in crate::rule) struct LookedUp {
     names: Value,
     left: AtomicU64,
+    made_left: AtomicUsize,
     stop: Option<Stop>,
 }
 
+/// The name by which the filters of a template find what they may make; no template can write it.
+const OWN_NAME: &str = " looked up";
+
 impl LookedUp {
     pub(super) fn of(names: &Value, budget: &Budget) -> Self {
-        Self { names: names.clone(), left: AtomicU64::new(LOOKED_UP_LIMIT_BYTES), stop: budget.stop.clone() }
+        Self {
+            names: names.clone(),
+            left: AtomicU64::new(LOOKED_UP_LIMIT_BYTES),
+            made_left: AtomicUsize::new(MADE_LIMIT_BYTES),
+            stop: budget.stop.clone(),
+        }
+    }
+
+    /// That of the rendering that a filter is called in.
+    pub(in crate::rule) fn of_state(state: &State<'_, '_>) -> Option<Arc<Self>> {
+        state.lookup(OWN_NAME).and_then(|value| value.downcast_object::<Self>())
+    }
+
+    /// Whether filters may make so many bytes more.
+    pub(in crate::rule) fn allows_to_make(&self, bytes: usize) -> bool {
+        let left = self.made_left.load(Ordering::Relaxed).checked_sub(bytes);
+        self.made_left.store(left.unwrap_or(0), Ordering::Relaxed);
+        left.is_some() && !self.is_stopped_for(bytes as u64)
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.as_ref().is_some_and(Stop::is_asked)
+        self.is_stopped_for(0)
+    }
+
+    /// Whether it is, after so many bytes that are looked up or made.
+    fn is_stopped_for(&self, bytes: u64) -> bool {
+        self.stop.as_ref().is_some_and(|stop| !stop.allows(bytes / STEP_BYTES))
     }
 
     /// Whether every name was there that was looked up.
@@ -92,6 +137,9 @@ impl LookedUp {
 
 impl Object for LookedUp {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        if key.as_str() == Some(OWN_NAME) {
+            return Some(Value::from_dyn_object(Arc::clone(self)));
+        }
         let value = self.names.get_item(key).ok().filter(|value| !value.is_undefined())?;
         let length = match (value.as_str(), value.kind()) {
             (Some(text), _) => text.len() as u64,
@@ -100,7 +148,7 @@ impl Object for LookedUp {
         };
         let left = self.left.load(Ordering::Relaxed).saturating_sub(length);
         self.left.store(left, Ordering::Relaxed);
-        (left > 0 && !self.is_stopped()).then_some(value)
+        (left > 0 && !self.is_stopped_for(length)).then_some(value)
     }
 }
 

@@ -13,8 +13,8 @@ use regex::Regex;
 
 use super::{filters, insides::safe_words};
 
-pub(super) use bounds::Budget;
-use bounds::{FUEL, LimitedText, LookedUp, refuse_too_deep};
+pub(super) use bounds::{Budget, LookedUp};
+use bounds::{FUEL, LimitedText, SHORT_FUEL, refuse_too_deep};
 pub(crate) use values::from_json;
 use values::{json_text, to_json, write_encoded, write_escaped, write_value};
 pub use values::{line_names, template_names};
@@ -30,9 +30,16 @@ struct Written {
     source: Box<str>,
     place: Place,
     /// Compiled once more by the first who renders it: it takes 12 KB, and most templates of most files wait for long.
-    compiled: OnceLock<Box<Environment<'static>>>,
+    compiled: OnceLock<Box<Compiled>>,
     names: Box<[String]>,
     paths: Box<[String]>,
+}
+
+/// An engine with the template, …
+struct Compiled {
+    whole: Environment<'static>,
+    /// … and the same for threads that serve other calls too; what they have in common is shared.
+    short: Environment<'static>,
 }
 
 /// Why a template does not compile or does not render.
@@ -154,17 +161,23 @@ impl Template {
         budget.check()?;
         let Written { source, place, compiled: environment, .. } = &*self.0;
         let environment = environment.get_or_init(|| {
-            let compiled = compiled(source, *place);
-            Box::new(compiled.expect("it compiled when it was made"))
+            let whole = compiled(source, *place).expect("it compiled when it was made");
+            let mut short = whole.clone();
+            short.set_fuel(Some(SHORT_FUEL));
+            Box::new(Compiled { whole, short })
         });
+        let environment = if budget.is_short() { &environment.short } else { &environment.whole };
         let template = environment.get_template(NAME).expect("the template was added when it was compiled");
         let mut text = LimitedText::default();
         let looked_up = Arc::new(LookedUp::of(names, budget));
         let names = Value::from_dyn_object(Arc::clone(&looked_up));
         let rendered = template.render_captured_to(&names, &mut text).map(|captured| {
             let (used, _) = captured.state().fuel_levels().unwrap_or_default();
-            budget.spend(used);
+            budget.spend(Some(used));
         });
+        if rendered.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfFuel) {
+            budget.spend(None);
+        }
         looked_up.check()?;
         match rendered {
             Ok(()) => Ok(String::from_utf8(text.written).expect("templates write text")),

@@ -126,3 +126,28 @@ fn a_template_tells_its_names() {
     let template = Template::compile("{{ args.city }}{% for x in structured.items %}{{ x }}{% endfor %}");
     assert_eq!(template.unwrap().names(), ["args", "structured"]);
 }
+
+#[test]
+fn where_steps_are_counted_a_template_takes_no_more_than_it_may() {
+    let text = "ab\n".repeat(1000);
+    let names = Value::from_pairs([("text", text.as_str()), ("letters", "abcdefghijklmnopqrstuvwxyz")]);
+    let has_run_out = |source: &str| {
+        let stop = Stop::after(10_000);
+        let budget = Budget::of_result().until(Some(&stop));
+        let template = Template::compile(source).unwrap();
+        // Each of several blocks may take what one may take alone; together they may not.
+        let failed = (0..5).any(|_| template.render_within(&names, &budget).is_err());
+        assert_eq!(failed, stop.has_run_out(), "{source}");
+        stop.has_run_out()
+    };
+    for source in [
+        "{% for i in range(9999) %}{{ i }}{% endfor %}",
+        "{% for i in range(500) %}{{ i }}{% endfor %}",
+        "{% for c in letters %}{% for d in letters %}{{ text | length }}{% endfor %}{% endfor %}",
+        "{{ text | replace('a', text) | length }}",
+        "{% for line in text | lines %}{{ line | replace('a', letters) }}{% endfor %}",
+    ] {
+        assert!(has_run_out(source), "{source}");
+    }
+    assert!(!has_run_out("{% for c in letters %}{{ c }}: {{ text[:10] }}\n{% endfor %}"));
+}

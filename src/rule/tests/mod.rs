@@ -3,6 +3,7 @@
 mod defaults;
 mod properties;
 mod shapes;
+mod steps;
 mod values;
 mod written;
 

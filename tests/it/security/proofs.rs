@@ -331,6 +331,8 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "src/rule/template/tests.rs::a_template_that_does_too_much_is_stopped",
             "src/rule/template/tests.rs::a_template_that_nests_without_end_is_refused",
             "src/rule/jq/tests.rs::lists_are_gone_through_freely_and_crossed_within_bounds",
+            "src/rule/jq/tests.rs::what_a_run_makes_is_counted",
+            "src/rule/tests/steps.rs::a_short_reply_that_makes_much_work_is_told_from_one_that_does_not",
         ],
     ),
     (

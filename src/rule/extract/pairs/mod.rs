@@ -202,7 +202,9 @@ impl Pairs {
                 // What goes on goes on with a pair of the line before.
                 builder.close(0);
                 for found in pattern.regex().captures_iter(bare) {
-                    if stop.is_some_and(Stop::is_asked) {
+                    // The search for the next may go through all that is left.
+                    let left = bare.len() - found.get(0).map_or(0, |whole| whole.start());
+                    if stop.is_some_and(|stop| !stop.allows(Stop::of_search(left))) {
                         return Err(STOPPED.to_owned());
                     }
                     let (Some(key), Some(value)) = (found.name("key"), found.name("value")) else { continue };
