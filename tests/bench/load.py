@@ -47,6 +47,7 @@ def prepare(work):
     bodies = work / "bodies"
     bodies.mkdir(parents=True, exist_ok=True)
     (bodies / "200").write_text(filled(200))
+    (bodies / "2k").write_text(filled(2_000))
     (bodies / "16k").write_text(filled(16_000))
     (bodies / "1m").write_text(filled(1_000_000))
     (bodies / "text").write_text(lines(2_000))
@@ -82,6 +83,8 @@ ROWS = [
     ("MCP 2026-07-28, JSON 16 KB", "/16k", mcp("json_16k", True)),
     ("MCP 2026-07-28, JSON 1 MB", "/1m", mcp("json_1m", True)),
     ("MCP 2026-07-28, text to typed fields", "/text", mcp("text_2k", True)),
+    ("MCP 2026-07-28, jq on JSON 2 KB", "/2k", mcp("jq_2k", True)),
+    ("MCP 2026-07-28, looping template on JSON 2 KB", "/2k", mcp("template_2k", True)),
 ]
 
 
@@ -107,8 +110,14 @@ def once(base, request, upstream_body, what):
     structured = result["structuredContent"]
     if "typed" in what:
         good = structured["line_01"] == 42 and structured["line_02"] == 3.25 and structured["line_04"] is True
+    elif "jq" in what:
+        items = json.loads(upstream_body)["items"]
+        good = len(structured["on"]) == len(items) and structured["mean"] == 1.5
     else:
         good = structured == json.loads(upstream_body)
+    if "template" in what:
+        lines = result["content"][0]["text"].splitlines()
+        good = good and len(lines) == len(structured["items"]) and lines[0].startswith("- 1234567: PUMP")
     if not good:
         sys.exit(f"{what}: not what the upstream said: {text[:300]}")
     return len(text)
