@@ -128,7 +128,17 @@ pub(super) struct Server {
 impl Server {
     pub(super) async fn bind(loaded: &Loaded) -> Result<Self, Failure> {
         let assembled = serve::assemble(loaded).map_err(|error| Failure::runtime(error.to_string()))?;
-        let Assembled { settings, answerer, gateway, meters, certificate, telemetry, swap, .. } = assembled;
+        let Assembled {
+            settings,
+            answerer,
+            gateway,
+            meters,
+            upstream_buffer,
+            certificate,
+            telemetry,
+            swap,
+            ..
+        } = assembled;
         let inherited = serve::inherited().map_err(|error| Failure::runtime(Chain(&error).to_string()))?;
         let listener = match inherited {
             Some(listener) => listener,
@@ -136,7 +146,7 @@ impl Server {
                 Failure::runtime(format!("{}; another address is given with `--listen`", Chain(&error)))
             })?,
         };
-        let listener = Listener::from(listener).with(certificate);
+        let listener = Listener::from(listener).with(certificate).charging(upstream_buffer);
         let (operations, teller, asked) = operations(Arc::new(Bench::of(loaded)));
         let admin = Admin::new(gateway, meters, operations, &loaded.admin.settings);
         let operators = OperatorsPort::open(&loaded.admin, admin).await.map_err(|error| {

@@ -143,6 +143,8 @@ pub struct Loaded {
     /// How much is kept of replies, in all.
     pub cache_limit_bytes: usize,
     /// What replicas share, and where.
+    /// How much memory responses of upstreams may take at once, of all calls together.
+    pub upstream_buffer_limit_bytes: usize,
     pub shared: Option<StoreSettings>,
     /// The legacy servers.
     pub upstreams: Vec<UpstreamFile>,

@@ -42,12 +42,15 @@ impl Asking<'_> {
             Some(way) => way,
             None => self.upstream(),
         };
-        let ask = Ask { kept: kept.clone(), ..self.ask_of(request, repeatable, self.due) };
-        let reply = self.by(way, ask, record, telling).await;
-        if let Some(age) = kept.and_then(|kept| kept.age()) {
-            record.kept(age);
+        let mut ask = Ask { kept: kept.clone(), ..self.ask_of(request, repeatable, self.due) };
+        let reply = self.by(way, &mut ask, record, telling).await;
+        match kept.and_then(|kept| kept.age()) {
+            Some(age) => {
+                record.kept(age);
+                ask.charged(reply?, &self.route.upstream).await
+            }
+            None => reply,
         }
-        reply
     }
 
     /// The same for what follows from that.
@@ -58,14 +61,14 @@ impl Asking<'_> {
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
     ) -> Result<Reply, UpstreamError> {
-        let ask = self.ask_of(request, repeatable, self.due);
-        self.by(self.upstream(), ask, record, telling).await
+        let mut ask = self.ask_of(request, repeatable, self.due);
+        self.by(self.upstream(), &mut ask, record, telling).await
     }
 
     async fn by(
         self,
         way: &Guarded,
-        mut ask: Ask,
+        ask: &mut Ask,
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
     ) -> Result<Reply, UpstreamError> {
@@ -73,7 +76,7 @@ impl Asking<'_> {
         let reply = if telling.is_heard() {
             let (meanwhile, mut hearing) = Meanwhile::new();
             ask.meanwhile = Some(meanwhile);
-            let mut reply = way.answer(&ask);
+            let mut reply = way.answer(ask);
             let reply = loop {
                 tokio::select! {
                     biased;
@@ -89,7 +92,7 @@ impl Asking<'_> {
             }
             reply
         } else {
-            way.answer(&ask).await
+            way.answer(ask).await
         };
         let took = begun.elapsed();
         match &reply {
@@ -109,7 +112,8 @@ impl Asking<'_> {
             trace.write(headers);
         }
         let ask = Ask::new(request, self.route.reply_limit_bytes, due, repeatable);
-        Ask { caller: self.caller.clone(), ticket: self.ticket.clone(), traced, ..ask }
+        let charge = self.snapshot.charge(self.route);
+        Ask { caller: self.caller.clone(), ticket: self.ticket.clone(), charge, traced, ..ask }
     }
 
     /// The way for what follows from a call.

@@ -12,6 +12,7 @@ use crate::{
     prompt::PromptTable,
     route::{Route, RouteTable, Scopes, UpstreamName},
     tool::ToolName,
+    upstream::{BodyCharge, UpstreamBuffer},
 };
 
 /// Everything that calls need, compiled and whole. A call ends with the snapshot it began with.
@@ -41,7 +42,16 @@ pub struct Snapshot {
     pub(super) measured: HashMap<ToolName, Arc<RouteMeters>>,
     pub(super) tracing: Tracing,
     pub(super) meters: Meters,
+    /// The memory that responses of upstreams share, where it has a limit.
+    pub upstream_buffer: Option<UpstreamBuffer>,
 }
+
+/// How many times its length a response counts that is only passed on: the bytes that came, their text, and the result,
+/// which has it once as text and once as structure.
+const PASSED_ON_FACTOR: usize = 3;
+
+/// The same where rules or a schema look into it: the trees that they make are several times as long.
+const LOOKED_INTO_FACTOR: usize = 10;
 
 impl Snapshot {
     /// A snapshot over a table, without prompts; the catalog is made of it.
@@ -76,6 +86,7 @@ impl Snapshot {
             measured: HashMap::new(),
             tracing: Tracing::off(),
             meters: Meters::default(),
+            upstream_buffer: None,
         }
         .counted_by(Meters::default())
     }
@@ -96,6 +107,20 @@ impl Snapshot {
     #[must_use]
     pub fn with_passthrough_scopes(self, passthrough_scopes: Scopes) -> Self {
         Self { passthrough_scopes, ..self }
+    }
+
+    /// The same with a limit of the memory that responses of upstreams share.
+    #[must_use]
+    pub fn buffered_by(self, upstream_buffer: UpstreamBuffer) -> Self {
+        Self { upstream_buffer: Some(upstream_buffer), ..self }
+    }
+
+    /// How a response for a route is charged.
+    pub(super) fn charge(&self, route: &Route) -> Option<BodyCharge> {
+        let buffer = self.upstream_buffer.clone()?;
+        let is_passed_on = route.translator.rules.is_empty() && route.translator.output.is_none();
+        let factor = if is_passed_on { PASSED_ON_FACTOR } else { LOOKED_INTO_FACTOR };
+        Some(BodyCharge { buffer, factor })
     }
 
     /// The same, counted by these.

@@ -281,6 +281,7 @@ impl Snapshot {
         let upstream =
             self.upstreams.get(&route.upstream).expect("a snapshot has the upstream of every route").clone();
         let ask = Ask::new(request, route.reply_limit_bytes, due, repeatable);
+        let ask = Ask { charge: self.charge(route), ..ask };
         let reply = upstream.answer(&ask).await.map_err(|error| Unseen {
             plain: Chain(&error).to_string(),
             words: error.words().unwrap_or_default().to_owned(),

@@ -237,6 +237,7 @@ fn shown_of_upstream(result: &Result<Reply, UpstreamError>) -> Outcome {
         Err(
             UpstreamError::HeadTooLong { .. }
             | UpstreamError::TooLong { .. }
+            | UpstreamError::BufferFull { .. }
             | UpstreamError::NotHttp { .. }
             | UpstreamError::NotCgi { .. }
             | UpstreamError::NotMcp { .. },

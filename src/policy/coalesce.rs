@@ -119,12 +119,13 @@ impl<S: Answers + 'static> Answers for Coalesce<S> {
             self.flights.joined.add();
             ask.ticket.join(&begun.ticket);
         }
-        begun.reply.answer().await.unwrap_or_else(|| {
+        let reply = begun.reply.answer().await.unwrap_or_else(|| {
             Err(UpstreamError::CutOff {
                 upstream: self.flights.upstream.clone(),
                 source: "the task that asked ended early".into(),
             })
-        })
+        })?;
+        if is_first { Ok(reply) } else { ask.charged(reply, &self.flights.upstream).await }
     }
 }
 

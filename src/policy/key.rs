@@ -45,6 +45,7 @@ impl Key {
             tried: _,
             kept: _,
             ticket: _,
+            charge: _,
             traced: _,
         } = ask;
         let mut request = request.clone();

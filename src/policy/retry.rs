@@ -138,6 +138,8 @@ fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool 
             | UpstreamError::Credential { .. }
             | UpstreamError::TooOften { .. }
             | UpstreamError::Uncounted { .. }
+            | UpstreamError::SlowUpload { .. }
+            | UpstreamError::BufferFull { .. }
             | UpstreamError::Unsendable { .. },
         ) => false,
         Ok(reply) => {

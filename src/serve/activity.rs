@@ -323,12 +323,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_ends_when_nothing_is_asked() {
-        assert_eq!(ends_after(&Activity::new(&Answers::of(1 << 20))).await, 60 * SECOND);
+        assert_eq!(ends_after(&Activity::new(&Answers::of(1 << 20, None))).await, 60 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_with_a_request_stays_and_one_whose_answer_is_not_taken_does_not() {
-        let activity = Activity::new(&Answers::of(1 << 20));
+        let activity = Activity::new(&Answers::of(1 << 20, None));
         let request = activity.request();
         let waits = tokio::time::timeout(1000 * SECOND, ends_after(&activity)).await;
         waits.unwrap_err();
@@ -340,7 +340,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_us_is_not_ended() {
-        let activity = Activity::new(&Answers::of(1 << 20));
+        let activity = Activity::new(&Answers::of(1 << 20, None));
         let mut body = activity.request().answered(Body::new(Never));
         tokio::time::timeout(SECOND, body.frame()).await.unwrap_err();
         tokio::time::timeout(1000 * SECOND, ends_after(&activity)).await.unwrap_err();

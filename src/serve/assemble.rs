@@ -22,7 +22,7 @@ use crate::{
     prompt::PromptTable,
     route::{Conflict, Scopes, UpstreamName},
     shared::SharedStore,
-    upstream::mcp::McpUpstream,
+    upstream::{UpstreamBuffer, mcp::McpUpstream},
 };
 
 /// What a server runs with, made of a configuration.
@@ -38,6 +38,8 @@ pub struct Assembled {
     pub gateway: Gateway,
     /// What is counted.
     pub meters: Meters,
+    /// The memory that responses of upstreams share.
+    pub upstream_buffer: UpstreamBuffer,
     /// Who we are to clients that connect through TLS, where they do.
     pub certificate: Option<Certificate>,
     /// What is to be told to a collector, and nobody sends yet.
@@ -55,6 +57,7 @@ pub struct Swap {
     door: Door,
     upstreams: HashMap<UpstreamName, Asked>,
     store: Store,
+    upstream_buffer: UpstreamBuffer,
     shared: Option<SharedStore>,
     hearing: Option<Hearing>,
     mcp: Mcp,
@@ -85,6 +88,7 @@ const FOUND_LIMIT: usize = 16;
 /// [`Conflict`] when one request would fit two routes; a loaded configuration was checked for that.
 pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     let store = Store::new(loaded.cache_limit_bytes);
+    let upstream_buffer = UpstreamBuffer::new(loaded.upstream_buffer_limit_bytes);
     let shared = loaded.shared.clone().map(SharedStore::new);
     let mut upstreams = ask(loaded, &HashMap::new(), shared.as_ref());
     let meters = Meters::default();
@@ -92,6 +96,7 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     let snapshot = written.snapshot(&mut upstreams, &mut lists, &store)?;
     let (tracing, telemetry) = Telemetry::of(&loaded.telemetry, &meters);
     let observed = snapshot.counted_by(meters.clone()).traced_by(tracing.clone());
+    let observed = observed.buffered_by(upstream_buffer.clone());
     let gateway = Gateway::new(observed).sharing(shared.clone());
     let door = Door::new(&loaded.door);
     door.guard.replace(access(loaded));
@@ -109,6 +114,7 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
         door,
         upstreams,
         store,
+        upstream_buffer: upstream_buffer.clone(),
         shared,
         hearing: None,
         mcp: mcp.clone(),
@@ -118,7 +124,17 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
         certificate: certificate.clone(),
         fixed,
     };
-    Ok(Assembled { settings: loaded.listener, answerer, mcp, gateway, meters, certificate, telemetry, swap })
+    Ok(Assembled {
+        settings: loaded.listener,
+        answerer,
+        mcp,
+        gateway,
+        meters,
+        upstream_buffer,
+        certificate,
+        telemetry,
+        swap,
+    })
 }
 
 /// Who may call, where that matters.
@@ -143,6 +159,7 @@ impl Swap {
         let snapshot = self.observed(snapshot);
         (self.upstreams, self.written) = (upstreams, written);
         self.store.set_limit(loaded.cache_limit_bytes);
+        self.upstream_buffer.set_limit(loaded.upstream_buffer_limit_bytes);
         self.door.replace(&loaded.door);
         // Before what they may call: nobody is let in for a moment who is not to be.
         let others_may_call = self.let_in(loaded);
@@ -245,7 +262,8 @@ impl Swap {
 
     /// Counted and told of as all before it.
     fn observed(&self, snapshot: Snapshot) -> Snapshot {
-        snapshot.counted_by(self.meters.clone()).traced_by(self.tracing.clone())
+        let snapshot = snapshot.counted_by(self.meters.clone()).traced_by(self.tracing.clone());
+        snapshot.buffered_by(self.upstream_buffer.clone())
     }
 
     fn servers(&self) -> Vec<McpUpstream> {

@@ -63,12 +63,12 @@ pub(super) struct Place {
 
 impl Crowd {
     /// Places for so many, for whom so much is held of long answers.
-    pub(super) fn of(limit: usize, answers_limit_bytes: usize) -> Self {
+    pub(super) fn of(limit: usize, answers: Answers) -> Self {
         let limit = u32::try_from(limit.clamp(1, Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         Self {
             limit,
             places: Arc::new(Semaphore::new(limit as usize)),
-            answers: Answers::of(answers_limit_bytes),
+            answers,
             members: Arc::default(),
             numbers: Arc::default(),
         }
@@ -198,7 +198,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_has_asked_nothing_for_the_longest_makes_room() {
-        let crowd = Crowd::of(3, 1);
+        let crowd = Crowd::of(3, Answers::of(1, None));
         let mut told = None;
         let busy = crowd.place(&mut told).await;
         busy.activity.asked();
@@ -223,7 +223,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn where_all_have_asked_the_next_waits() {
-        let crowd = Crowd::of(1, 1);
+        let crowd = Crowd::of(1, Answers::of(1, None));
         let mut told = None;
         let place = crowd.place(&mut told).await;
         place.activity.asked();
@@ -247,7 +247,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_takes_nothing_of_long_answers_for_the_longest_makes_room() {
         const LONG: usize = 1 << 20;
-        let crowd = Crowd::of(9, 2 * LONG);
+        let crowd = Crowd::of(9, Answers::of(2 * LONG, None));
         let mut told = None;
         let places =
             [crowd.place(&mut told).await, crowd.place(&mut told).await, crowd.place(&mut told).await];
@@ -282,7 +282,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_long_answer_is_let_be_and_many_over_one_connection_are_not() {
-        let (crowd, mut told) = (Crowd::of(9, 1), None);
+        let (crowd, mut told) = (Crowd::of(9, Answers::of(1, None)), None);
         let place = crowd.place(&mut told).await;
         let _room = tokio::spawn({
             let crowd = crowd.clone();

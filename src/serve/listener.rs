@@ -5,13 +5,15 @@ use std::{io, net::SocketAddr, sync::Arc};
 use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 
-use crate::tls::ServerTls;
+use crate::{tls::ServerTls, upstream::UpstreamBuffer};
 
 /// A port that was taken, with TLS or without.
 #[derive(Debug)]
 pub struct Listener {
     pub(super) port: TcpListener,
     pub(super) tls: Option<Certificate>,
+    /// The memory for responses of upstreams; charged with what clients have not taken.
+    pub(super) buffer: Option<UpstreamBuffer>,
 }
 
 /// Who we are to clients; another may take its place while serving. Clones are the same.
@@ -38,6 +40,11 @@ impl Listener {
         Self { tls, ..self }
     }
 
+    /// The same port, whose clients are sent what is made of responses in this memory.
+    pub fn charging(self, buffer: UpstreamBuffer) -> Self {
+        Self { buffer: Some(buffer), ..self }
+    }
+
     /// The address that was taken.
     ///
     /// # Errors
@@ -55,6 +62,6 @@ impl Listener {
 
 impl From<TcpListener> for Listener {
     fn from(port: TcpListener) -> Self {
-        Self { port, tls: None }
+        Self { port, tls: None, buffer: None }
     }
 }

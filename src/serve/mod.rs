@@ -49,6 +49,7 @@ use crate::{
 };
 use connection::{Phase, Serving};
 use crowd::{Crowd, Place};
+use untaken::Answers;
 
 pub use answerer::Answerer;
 pub use assemble::{Assembled, Swap, assemble};
@@ -139,8 +140,9 @@ pub async fn serve(
     answerer: Answerer,
     stop: impl Future<Output = ()>,
 ) -> Drained {
-    let Listener { port, tls } = listener.into();
-    let crowd = Crowd::of(settings.connection_limit, settings.answers_limit_bytes);
+    let Listener { port, tls, buffer } = listener.into();
+    let answers = Answers::of(settings.answers_limit_bytes, buffer);
+    let crowd = Crowd::of(settings.connection_limit, answers);
     // While it drains, too, and until everybody has left.
     let mut room = JoinSet::new();
     room.spawn({

@@ -18,7 +18,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::Notify;
 
 use super::activity::Activity;
-use crate::face::HandedThrough;
+use crate::{face::HandedThrough, upstream::UpstreamBuffer};
 
 /// The longest answer, and the longest part of one without a known length, that counts for nothing.
 pub(super) const SHORT_BYTES: usize = HandedThrough::SHORT_BYTES;
@@ -32,6 +32,8 @@ struct Held {
     bytes: AtomicUsize,
     limit_bytes: usize,
     more: Notify,
+    /// The memory for responses of upstreams, which these were made of.
+    buffer: Option<UpstreamBuffer>,
 }
 
 /// What is held for one connection; given back when this is dropped.
@@ -42,13 +44,15 @@ pub(super) struct Untaken {
 }
 
 impl Answers {
-    pub(super) fn of(limit_bytes: usize) -> Self {
-        Self(Arc::new(Held { bytes: AtomicUsize::new(0), limit_bytes, more: Notify::new() }))
+    /// Room for so much. Where `buffer` is charged with it, it is no more than half of that, so that clients who take
+    /// nothing leave the other half to those who do.
+    pub(super) fn of(limit_bytes: usize, buffer: Option<UpstreamBuffer>) -> Self {
+        Self(Arc::new(Held { bytes: AtomicUsize::new(0), limit_bytes, more: Notify::new(), buffer }))
     }
 
     /// How much there is beyond the limit.
     pub(super) fn over_bytes(&self) -> usize {
-        self.0.bytes.load(Ordering::Relaxed).saturating_sub(self.0.limit_bytes)
+        self.0.bytes.load(Ordering::Relaxed).saturating_sub(self.limit_bytes())
     }
 
     /// Waits until there is more than that.
@@ -60,7 +64,12 @@ impl Answers {
 
     /// How much is held, and how much should be at most.
     pub(super) fn measures(&self) -> (usize, usize) {
-        (self.0.bytes.load(Ordering::Relaxed), self.0.limit_bytes)
+        (self.0.bytes.load(Ordering::Relaxed), self.limit_bytes())
+    }
+
+    fn limit_bytes(&self) -> usize {
+        let Held { limit_bytes, buffer, .. } = &*self.0;
+        buffer.as_ref().map_or(*limit_bytes, |buffer| (*limit_bytes).min(buffer.limit_bytes() / 2))
     }
 }
 
@@ -74,9 +83,12 @@ impl Untaken {
     }
 
     fn hold(&self, more: usize) {
-        let Held { bytes, limit_bytes, more: told } = &*self.answers.0;
+        let Held { bytes, more: told, buffer, .. } = &*self.answers.0;
+        if let Some(buffer) = buffer.as_ref().filter(|_| more > 0) {
+            buffer.charge(more);
+        }
         self.bytes.fetch_add(more, Ordering::Relaxed);
-        if bytes.fetch_add(more, Ordering::Relaxed).saturating_add(more) > *limit_bytes {
+        if bytes.fetch_add(more, Ordering::Relaxed).saturating_add(more) > self.answers.limit_bytes() {
             told.notify_one();
         }
     }
@@ -86,7 +98,11 @@ impl Untaken {
         let less = |held: usize| Some(held.saturating_sub(taken));
         // It always gives something.
         let held = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).unwrap_or(0);
-        self.answers.0.bytes.fetch_sub(held.min(taken), Ordering::Relaxed);
+        let freed = held.min(taken);
+        self.answers.0.bytes.fetch_sub(freed, Ordering::Relaxed);
+        if let Some(buffer) = self.answers.0.buffer.as_ref().filter(|_| freed > 0) {
+            buffer.discharge(freed);
+        }
     }
 }
 
@@ -227,7 +243,7 @@ mod tests {
     }
 
     fn setup() -> (Answers, Activity) {
-        let answers = Answers::of(LONG);
+        let answers = Answers::of(LONG, None);
         (answers.clone(), Activity::new(&answers))
     }
 

@@ -52,8 +52,7 @@ impl Answers for CommandUpstream {
                 variables: &[],
                 input: &request.stdin,
                 limit_bytes: ask.reply_limit_bytes,
-                meanwhile: ask.meanwhile.as_ref(),
-                ticket: &ask.ticket,
+                ask,
             },
         );
         match running.await {
@@ -69,6 +68,7 @@ impl RunError {
         match self {
             Self::NotStarted(source) => UpstreamError::NotStarted { upstream, source: source.into() },
             Self::TooLong => UpstreamError::TooLong { upstream, limit_bytes },
+            Self::Full(full) => full.of(&upstream),
             Self::Broken(source) => UpstreamError::CutOff { upstream, source: source.into() },
         }
     }

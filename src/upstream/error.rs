@@ -228,6 +228,26 @@ pub enum UpstreamError {
         /// Who was to be asked.
         upstream: UpstreamName,
     },
+    /// The client sends the body of its request too slowly.
+    #[error(
+        "the client sent the body of its request for upstream `{upstream}` too slowly: it had {after:?}, and more for what came"
+    )]
+    SlowUpload {
+        /// Who was to be sent it.
+        upstream: UpstreamName,
+        /// The limit that was hit.
+        after: Duration,
+    },
+    /// Our own limit of memory for responses.
+    #[error(
+        "no memory was free for the response of upstream `{upstream}` (`server.upstream_buffer_limit` is {limit_bytes} bytes)"
+    )]
+    BufferFull {
+        /// Who was asked.
+        upstream: UpstreamName,
+        /// The limit that was hit.
+        limit_bytes: usize,
+    },
     /// The request can't be written down as HTTP.
     #[error("the request can't be sent to upstream `{upstream}`")]
     Unsendable {
@@ -338,6 +358,8 @@ impl UpstreamError {
             | Self::Credential { .. }
             | Self::TooOften { .. }
             | Self::Uncounted { .. }
+            | Self::SlowUpload { .. }
+            | Self::BufferFull { .. }
             | Self::Unsendable { .. } => false,
         }
     }
@@ -373,6 +395,8 @@ impl UpstreamError {
             Self::CallerBusy { .. } => "caller_busy",
             Self::TooOften { .. } => "too_often",
             Self::Uncounted { .. } => "uncounted",
+            Self::SlowUpload { .. } => "body_slow",
+            Self::BufferFull { .. } => "buffer_full",
             Self::Credential { .. } => "credential",
             Self::Unsendable { .. } => "unsendable",
         }
@@ -404,6 +428,8 @@ impl UpstreamError {
             | Self::Credential { upstream, .. }
             | Self::TooOften { upstream, .. }
             | Self::Uncounted { upstream }
+            | Self::SlowUpload { upstream, .. }
+            | Self::BufferFull { upstream, .. }
             | Self::Unsendable { upstream, .. } => upstream,
         }
     }

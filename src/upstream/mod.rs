@@ -4,8 +4,9 @@
 //! none; [`Meanwhile`] tells what happens before there is one, [`Caller`] for whom it is ([`CallerParts`] how many of something each of them has), [`Kept`] whether it was kept
 //! from another, and [`Tried`] which addresses were asked for it; a `Coming` is one question of many who wait. [`http`] is the kind that speaks HTTP; [`command`] is
 //! a [`program`] that is started for each call, and [`cgi`] one that takes it for HTTP; [`mcp`] is an MCP server, whose
-//! tools are called.
+//! tools are called. An [`UpstreamBuffer`] limits the memory that all their responses take.
 
+mod buffer;
 mod caller;
 mod callers;
 pub mod cgi;
@@ -24,6 +25,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use self::{
+    buffer::BodyAccount,
     cgi::{CgiSettings, CgiUpstream},
     command::{CommandSettings, CommandUpstream},
     http::{HttpSettings, HttpUpstream},
@@ -35,6 +37,7 @@ use crate::{
     route::{UpstreamName, UpstreamRequest},
 };
 
+pub use buffer::{BodyCharge, UpstreamBuffer};
 pub use caller::{Caller, Client};
 pub use callers::{CallerPart, CallerParts};
 pub(crate) use coming::Coming;
@@ -204,6 +207,8 @@ pub struct Ask {
     pub tried: Tried,
     /// The call that it is sent for, by its name.
     pub ticket: Ticket,
+    /// How the body of its response is charged to the memory that all responses share; not at all where there is none.
+    pub charge: Option<BodyCharge>,
     /// Whether the upstream is told of the trace that it is a part of, where nothing else says so.
     pub traced: bool,
 }
@@ -221,8 +226,30 @@ impl Ask {
             kept: None,
             tried: Tried::default(),
             ticket: Ticket::default(),
+            charge: None,
             traced: false,
         }
+    }
+
+    /// A response that was read for another call, charged to this one.
+    ///
+    /// # Errors
+    ///
+    /// [`UpstreamError::BufferFull`].
+    pub(crate) async fn charged(
+        &self,
+        reply: Reply,
+        upstream: &UpstreamName,
+    ) -> Result<Reply, UpstreamError> {
+        match &self.charge {
+            None => Ok(reply),
+            Some(charge) => charge.share(reply, upstream, self.reply_limit_bytes, self.due.at).await,
+        }
+    }
+
+    /// The account of its response's body.
+    fn account(&self, limit_bytes: usize) -> BodyAccount<'_> {
+        BodyAccount::new(self.charge.as_ref(), limit_bytes, self.due.at)
     }
 }
 

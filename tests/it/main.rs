@@ -56,3 +56,5 @@ mod untaken;
 mod upstream;
 mod watch;
 mod wire;
+#[cfg(unix)]
+mod upstream_buffer;

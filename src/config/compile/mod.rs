@@ -126,7 +126,8 @@ pub(in crate::config) fn compile(
         (name, settings)
     });
     clients.check(report, &all_scopes(&file, default_section.as_ref(), written, prompt_entries));
-    let ProcessSettings { listener, admin, door, mcp, log, cache_limit_bytes } = process?;
+    let ProcessSettings { listener, admin, door, mcp, log, cache_limit_bytes, upstream_buffer_limit_bytes } =
+        process?;
     let place = server.as_ref().and_then(|server| server.get("listen")).or_else(|| file.get("clients"));
     let is_behind = tls.is_some() || !door.trusted_proxies.is_empty();
     clients.warn_of_open_port(report, place.map_or(root.span, |node| node.span), &listener, is_behind);
@@ -150,6 +151,7 @@ pub(in crate::config) fn compile(
         shared,
         upstreams,
         passthrough,
+        upstream_buffer_limit_bytes,
         passthrough_scopes,
         routes: routes.into(),
         prompts,

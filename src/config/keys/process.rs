@@ -125,7 +125,16 @@ pub(in crate::config) static SERVER: Keys = Keys {
             Size(1, 1 << 40),
             "How much is held at once of long answers that clients have not taken yet, of all together; those up to 64 KiB do not \
              count. When there is more, who has taken nothing for the longest is cut off, and not only after `write_timeout`, \
-             but after a thirtieth of it at the earliest: whoever reads 200 KiB in that time is not. Default `128MiB`.",
+             but after a thirtieth of it at the earliest: whoever reads 200 KiB in that time is not. No more than half of \
+             `upstream_buffer_limit`. Default `64MiB`.",
+        ),
+        key(
+            "upstream_buffer_limit",
+            Size(1 << 20, 1 << 40),
+            "How much memory responses of upstreams take at once, of all calls together, from when they are read until the \
+             results are sent. A response longer than 16 KiB counts 3 times its length, or 10 times where rules or a schema \
+             look into it; one that is compressed counts as long as `reply_limit`. Calls beyond it wait, for 10 s at most; \
+             then the tool error says to try again, for REST clients with 503 and `Retry-After`. Default `128MiB`.",
         ),
         key("tls", Section(&SERVER_TLS), "TLS with clients. Default: none."),
         key("auth", Section(&SERVER_AUTH), "Tokens that other servers give to clients. Default: none."),

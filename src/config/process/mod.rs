@@ -28,6 +28,7 @@ use crate::{
     observe::log::{LogFormat, LogSettings},
     policy::Store,
     seal::Secret,
+    upstream::UpstreamBuffer,
 };
 
 pub use layers::Flag;
@@ -81,8 +82,9 @@ impl Default for ListenerSettings {
             connection_limit: 4096,
             header_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(30),
-            // Eight of the longest: a reply of `reply_limit`, as text and as structure.
-            answers_limit_bytes: 128 << 20,
+            // Half of the memory for responses of upstreams; four of the longest: a reply of `reply_limit`, as text and
+            // as structure.
+            answers_limit_bytes: UpstreamBuffer::LIMIT_BYTES_DEFAULT / 2,
             // More than the default `deadline`: a call that has begun ends by its own.
             drain: Duration::from_secs(35),
             shutdown_delay: Duration::ZERO,
@@ -107,6 +109,7 @@ pub(super) struct ProcessSettings {
     pub(super) mcp: McpSettings,
     pub(super) log: LogSettings,
     pub(super) cache_limit_bytes: usize,
+    pub(super) upstream_buffer_limit_bytes: usize,
 }
 
 const LISTEN: &str = "server.listen";
@@ -153,6 +156,7 @@ struct Server {
     header_timeout: u64,
     write_timeout: u64,
     answers_limit: usize,
+    upstream_buffer_limit: usize,
     name: String,
     title: Option<String>,
     instructions: Option<String>,
@@ -285,7 +289,7 @@ fn defaults() -> Layer {
     let (listener, door, mcp) =
         (ListenerSettings::default(), DoorSettings::default(), McpSettings::default());
     let origins = door.allowed_origins.into_iter().map(Value::from).collect();
-    let values: [(&str, ValueKind); 21] = [
+    let values: [(&str, ValueKind); 22] = [
         (LISTEN, listener.listen.to_string().into()),
         ("server.allowed_origins", ValueKind::Array(origins)),
         ("server.cache_limit", integer(Store::LIMIT_BYTES_DEFAULT as u128)),
@@ -300,6 +304,7 @@ fn defaults() -> Layer {
         ("server.header_timeout", integer(listener.header_timeout.as_millis())),
         ("server.write_timeout", integer(listener.write_timeout.as_millis())),
         ("server.answers_limit", integer(listener.answers_limit_bytes as u128)),
+        ("server.upstream_buffer_limit", integer(UpstreamBuffer::LIMIT_BYTES_DEFAULT as u128)),
         ("server.name", mcp.server_name.into()),
         ("server.page_size", integer(mcp.page_size as u128)),
         ("server.resume", integer(mcp.resume.patience.as_millis())),
@@ -357,6 +362,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
         },
         log: LogSettings::of_level(&log.level, format),
         cache_limit_bytes: server.cache_limit,
+        upstream_buffer_limit_bytes: server.upstream_buffer_limit,
     })
 }
 

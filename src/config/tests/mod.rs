@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::upstream::UpstreamBuffer;
 
 const MINIMAL: &str = "\
 upstreams:
@@ -189,6 +190,11 @@ fn defaults_are_those_that_the_table_names() {
             &keys::SERVER,
             "answers_limit",
             format!("`{}`", units::show_size(listener.answers_limit_bytes as u64)),
+        ),
+        (
+            &keys::SERVER,
+            "upstream_buffer_limit",
+            format!("`{}`", units::show_size(UpstreamBuffer::LIMIT_BYTES_DEFAULT as u64)),
         ),
         (&keys::SERVER, "page_size", mcp.page_size.to_string()),
         (&keys::SERVER, "resume", format!("`{}`", millis(mcp.resume.patience))),

@@ -27,6 +27,16 @@ impl MeterSource for Collected {
             upstream(reading, name, guards);
         }
         routes(reading, &snapshot.counts);
+        if let Some(buffer) = &snapshot.upstream_buffer {
+            let help = "Memory charged for upstream responses, in bytes";
+            reading.gauge("glossator_upstream_buffer_bytes", help).set(buffer.used_bytes());
+            let help = "Limit of the memory for upstream responses, in bytes";
+            reading.gauge("glossator_upstream_buffer_limit_bytes", help).set(buffer.limit_bytes());
+            let help = "Calls that wait for memory for their upstream response";
+            reading.gauge("glossator_upstream_buffer_queued", help).set(buffer.queued());
+            let help = "Calls rejected because no memory was free for their upstream response";
+            reading.counter("glossator_upstream_buffer_rejected", help).set(buffer.rejected());
+        }
         if let Some(store) = &snapshot.counts.store {
             reading.gauge("glossator_cache_entries", "Replies that are kept").set(store.entries());
             reading.gauge("glossator_cache_bytes", "How many bytes they take").set(store.bytes());

@@ -184,8 +184,12 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
         | UpstreamError::NotMcp { .. }
         | UpstreamError::HeadTooLong { .. }
         | UpstreamError::TooLong { .. } => (StatusCode::BAD_GATEWAY, "the upstream's answer can't be read"),
-        UpstreamError::Busy { .. } | UpstreamError::Resting { .. } => {
+        // Nothing is buffered of what is passed through, so the last of them does not come.
+        UpstreamError::Busy { .. } | UpstreamError::Resting { .. } | UpstreamError::BufferFull { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy")
+        }
+        UpstreamError::SlowUpload { .. } => {
+            (StatusCode::REQUEST_TIMEOUT, "the request's body came too slowly")
         }
         UpstreamError::CallerBusy { .. } => {
             (StatusCode::TOO_MANY_REQUESTS, "you ask the upstream for too much at once")

@@ -22,7 +22,7 @@ pub(in crate::gateway) fn job_not_done(after: Duration, ended: bool) -> ToolResu
 /// Of a job that can't be asked about any more.
 pub(in crate::gateway) fn job_lost(error: &UpstreamError) -> ToolResult {
     let fault = match error {
-        UpstreamError::Busy { .. } | UpstreamError::Uncounted { .. } => {
+        UpstreamError::Busy { .. } | UpstreamError::Uncounted { .. } | UpstreamError::BufferFull { .. } => {
             Fault::Busy { again_after: WHEN_BUSY }
         }
         UpstreamError::Resting { rest, .. } => Fault::Busy { again_after: *rest },
@@ -40,6 +40,7 @@ pub(in crate::gateway) fn job_lost(error: &UpstreamError) -> ToolResult {
         | UpstreamError::HeadTooLong { .. }
         | UpstreamError::TooLong { .. }
         | UpstreamError::Credential { .. }
+        | UpstreamError::SlowUpload { .. }
         | UpstreamError::Unsendable { .. } => Fault::Unreachable,
     };
     ToolResult::error(fault, JOB_LOST)

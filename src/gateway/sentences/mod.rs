@@ -196,6 +196,16 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
             "How often this tool is called can't be counted just now, and it may not be called uncounted. Nothing \
              was sent; try again in a few seconds.",
         ),
+        UpstreamError::BufferFull { .. } => later(
+            Fault::Busy { again_after: WHEN_BUSY },
+            format!(
+                "The service answered, but too many long responses are in memory at once, so this one was not read. Try \
+                 again in a few seconds, or ask for less.{effect}"
+            ),
+        ),
+        UpstreamError::SlowUpload { .. } => {
+            ToolResult::error(Fault::Arguments, "The body of the request came too slowly. Send it again.")
+        }
         UpstreamError::Unsendable { .. } => ToolResult::error(
             Fault::Arguments,
             "No request can be made of these arguments. Try shorter ones, without unusual characters.",
@@ -321,6 +331,7 @@ mod tests {
             UpstreamError::NotStarted { upstream: upstream(), source: source() },
             UpstreamError::NotCgi { upstream: upstream(), source: source() },
             UpstreamError::CallerBusy { upstream: upstream(), in_flight_limit: 3 },
+            UpstreamError::BufferFull { upstream: upstream(), limit_bytes: 1 },
         ];
         let told: Vec<String> = errors.iter().map(|error| words(error, Effect::Harmless)).collect();
         for (index, sentence) in told.iter().enumerate() {

@@ -66,8 +66,7 @@ impl Answers for CgiUpstream {
                 variables: &variables,
                 input: &request.body,
                 limit_bytes: limit_bytes.saturating_add(HEAD_LIMIT_BYTES),
-                meanwhile: ask.meanwhile.as_ref(),
-                ticket: &ask.ticket,
+                ask,
             },
         );
         let Finished { output, exit } = running.await.map_err(|error| error.of(upstream(), limit_bytes))?;

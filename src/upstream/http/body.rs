@@ -7,6 +7,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 
 use super::{Happened, Meanwhile, ReplyBody};
+use crate::upstream::buffer::{BodyAccount, BufferFull};
 
 /// How much room is made at once on a peer's word that so much will come.
 const TRUSTED_BYTES: usize = 1 << 20;
@@ -20,6 +21,14 @@ pub(super) enum BodyError {
     Malformed(hyper::Error),
     /// The connection ended before it did.
     CutOff(hyper::Error),
+    /// No memory was free for it.
+    Full(BufferFull),
+}
+
+impl From<BufferFull> for BodyError {
+    fn from(full: BufferFull) -> Self {
+        Self::Full(full)
+    }
 }
 
 impl BodyError {
@@ -33,10 +42,11 @@ impl BodyError {
 }
 
 /// Reads a body whole. One that says it is longer than `limit_bytes` is not read at all. One that comes in several
-/// pieces tells of each.
+/// pieces tells of each. Memory for a long one is reserved first, with `account`.
 pub(super) async fn read(
     mut body: ReplyBody,
     limit_bytes: usize,
+    account: &mut BodyAccount<'_>,
     meanwhile: Option<&Meanwhile>,
 ) -> Result<Bytes, BodyError> {
     let hint = body.size_hint();
@@ -44,6 +54,7 @@ pub(super) async fn read(
     if announced > limit_bytes {
         return Err(BodyError::TooLong);
     }
+    account.cover(announced).await?;
     let received = |bytes: usize| {
         if let Some(meanwhile) = meanwhile {
             meanwhile.tell(Happened::Received { bytes: bytes as u64, of: hint.exact() });
@@ -63,6 +74,7 @@ pub(super) async fn read(
         if chunk.len() > limit_bytes - whole.len() {
             return Err(BodyError::TooLong);
         }
+        account.grow(whole.len() + chunk.len()).await?;
         whole.extend_from_slice(&chunk);
         received(whole.len());
         match next_chunk(&mut body).await? {

@@ -22,6 +22,7 @@ use crate::{
     observe::{Chain, Ticket},
     reply::Reply,
     route::{HttpRequest, Under, UpstreamName, UpstreamRequest},
+    upstream::buffer::BodyAccount,
 };
 
 /// How much is read of the body of a reply that is not the last, so that its connection can be used again.
@@ -214,7 +215,7 @@ impl HttpUpstream {
                     if another.is_some() {
                         // Who says 401 has done nothing yet, so any request may be sent again.
                         credential = another;
-                        let _ = body::read(response.into_body(), PASSED_BODY_LIMIT_BYTES, None).await;
+                        skip(response.into_body()).await;
                         continue;
                     }
                 }
@@ -224,8 +225,7 @@ impl HttpUpstream {
                     redirect::next(&method, &uri, response.status(), response.headers())
             {
                 redirects_left -= 1;
-                // Whether it could be read decides only whether the connection is used again.
-                let _ = body::read(response.into_body(), PASSED_BODY_LIMIT_BYTES, None).await;
+                skip(response.into_body()).await;
                 if method != next_method {
                     content = Bytes::new();
                     for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE] {
@@ -262,6 +262,12 @@ pub(super) fn version_of(protocol: Protocol) -> Version {
     }
 }
 
+/// Reads what is short, so that the connection can be used again. Whether it could be read decides nothing else.
+async fn skip(body: ReplyBody) {
+    let limit_bytes = PASSED_BODY_LIMIT_BYTES;
+    let _ = body::read(body, limit_bytes, &mut BodyAccount::none(), None).await;
+}
+
 /// A reply whose head is there.
 pub(in crate::upstream) struct Opened {
     response: Response<ReplyBody>,
@@ -294,12 +300,15 @@ impl Opened {
     pub(in crate::upstream) async fn whole(
         self,
         limit_bytes: usize,
+        mut account: BodyAccount<'_>,
         meanwhile: Option<&Meanwhile>,
     ) -> Result<Reply, UpstreamError> {
         let Self { response, veils } = self;
         let (mut head, body) = response.into_parts();
         let upstream = || veils.shared.settings.name.clone();
-        let body = body::read(body, limit_bytes, meanwhile).await.map_err(|error| match error {
+        let read = body::read(body, limit_bytes, &mut account, meanwhile).await;
+        let body = read.map_err(|error| match error {
+            BodyError::Full(full) => full.of(&veils.shared.settings.name),
             BodyError::TooLong => UpstreamError::TooLong { upstream: upstream(), limit_bytes },
             BodyError::Malformed(source) => {
                 UpstreamError::NotHttp { upstream: upstream(), source: source.into() }
@@ -309,7 +318,8 @@ impl Opened {
             }
         })?;
         remove_hop_by_hop(&mut head.headers);
-        Ok(veils.over(Reply::new(head.status, head.headers, body)))
+        let reply = veils.over(Reply::new(head.status, head.headers, body));
+        account.finish_reply(reply).await.map_err(|full| full.of(&veils.shared.settings.name))
     }
 }
 
@@ -338,7 +348,11 @@ impl Answers for HttpUpstream {
         let mut over_others = if *repeatable { KEPT_LIMIT } else { 0 };
         loop {
             let result = match self.open_at(load.target(), request, credential.clone(), ticket).await {
-                Ok(opened) => opened.whole(*reply_limit_bytes, meanwhile.as_ref()).await,
+                Ok(opened) => {
+                    opened
+                        .whole(*reply_limit_bytes, ask.account(*reply_limit_bytes), meanwhile.as_ref())
+                        .await
+                }
                 // A server may close what is kept at any time (RFC 9112, section 9.3.1): that is no failure of it.
                 Err(error) if over_others > 0 && error.is_of_kept_connection() => {
                     over_others -= 1;

@@ -26,6 +26,11 @@ impl Events {
         self.buffer.extend_from_slice(piece);
     }
 
+    /// How many bytes are held of what is not whole yet.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.buffer.len() + self.data.len()
+    }
+
     /// The data of the next event that is whole.
     pub(super) fn next(&mut self) -> Result<Option<String>, TooLong> {
         while let Some(at) =

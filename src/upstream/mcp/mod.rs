@@ -32,7 +32,8 @@ use self::{
     message::{Response, RpcError},
 };
 use super::{
-    Answers, Ask, Cause, Meanwhile, UpstreamError, error::Withheld, http::HttpSettings, program::Program,
+    Answers, Ask, Cause, Meanwhile, UpstreamError, buffer::BodyAccount, error::Withheld, http::HttpSettings,
+    program::Program,
 };
 use crate::{
     reply::Reply,
@@ -105,7 +106,23 @@ struct Outgoing<'a> {
     /// Headers for a server that is reached over HTTP.
     headers: &'a HeaderMap,
     limit_bytes: usize,
-    meanwhile: Option<&'a Meanwhile>,
+    /// The call that it is sent for; `None` of what is read for ourselves.
+    ask: Option<&'a Ask>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// Who hears what happens before its answer is there.
+    fn meanwhile(&self) -> Option<&'a Meanwhile> {
+        self.ask.and_then(|ask| ask.meanwhile.as_ref())
+    }
+
+    /// The account of its answer's body.
+    fn account(&self) -> BodyAccount<'a> {
+        match self.ask {
+            Some(ask) => ask.account(self.limit_bytes),
+            None => BodyAccount::none(),
+        }
+    }
 }
 
 /// What came back.
@@ -205,7 +222,7 @@ impl McpUpstream {
             name: None,
             headers: &headers,
             limit_bytes: Self::PAGE_LIMIT_BYTES,
-            meanwhile: None,
+            ask: None,
         };
         let patience = Self::START_TIMEOUT + Self::PAGE_TIMEOUT;
         let answer = timeout(patience, self.request(&outgoing)).await;
@@ -237,7 +254,7 @@ impl McpUpstream {
 
 impl Answers for McpUpstream {
     async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        let Ask { request, reply_limit_bytes, meanwhile, .. } = ask;
+        let Ask { request, reply_limit_bytes, .. } = ask;
         let UpstreamRequest::Tool(ToolRequest { tool, arguments, effect: _, headers }) = request else {
             return Err(UpstreamError::of_another_kind(&self.name));
         };
@@ -250,7 +267,7 @@ impl Answers for McpUpstream {
             name: Some(tool),
             headers,
             limit_bytes: *reply_limit_bytes,
-            meanwhile: meanwhile.as_ref(),
+            ask: Some(ask),
         };
         match self.request(&outgoing).await? {
             Answer::Refused(reply) => Ok(reply),

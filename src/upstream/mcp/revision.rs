@@ -100,7 +100,7 @@ pub(super) fn params(outgoing: &Outgoing<'_>, id: u64, is_per_request: bool) -> 
         meta.insert("io.modelcontextprotocol/clientInfo".into(), ourselves());
         meta.insert("io.modelcontextprotocol/clientCapabilities".into(), json!({}));
     }
-    if outgoing.meanwhile.is_some() {
+    if outgoing.meanwhile().is_some() {
         meta.insert("progressToken".into(), id.into());
     }
     meta.extend(trace(outgoing.headers));

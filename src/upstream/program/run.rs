@@ -11,7 +11,10 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    super::{Happened, Meanwhile},
+    super::{
+        Ask, Happened,
+        buffer::{BodyAccount, BufferFull},
+    },
     Program,
     group::Group,
 };
@@ -43,6 +46,8 @@ pub(in crate::upstream) enum RunError {
     NotStarted(io::Error),
     /// It writes more than is read.
     TooLong,
+    /// No memory is free for what it writes.
+    Full(BufferFull),
     /// The system failed between us and it.
     Broken(io::Error),
 }
@@ -58,10 +63,8 @@ pub(in crate::upstream) struct Run<'a> {
     pub(in crate::upstream) input: &'a Bytes,
     /// How much it may write.
     pub(in crate::upstream) limit_bytes: usize,
-    /// Who hears how much it wrote.
-    pub(in crate::upstream) meanwhile: Option<&'a Meanwhile>,
-    /// The call that it runs for.
-    pub(in crate::upstream) ticket: &'a Ticket,
+    /// The call that pays for the memory of that.
+    pub(in crate::upstream) ask: &'a Ask,
 }
 
 /// Runs a program to its end. Dropping the future ends it, with all that it started; so does a limit that it passes.
@@ -76,13 +79,23 @@ pub(in crate::upstream) async fn run(program: &Program, run: Run<'_>) -> Result<
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let missing = || RunError::Broken(io::Error::other("it has no pipes"));
     let (stdout, stderr) = (stdout.ok_or_else(missing)?, stderr.ok_or_else(missing)?);
-    let mut written =
-        Written { program, ticket: run.ticket, output: BytesMut::new(), stderr: Vec::new(), is_taken: false };
+    let mut account = run.ask.account(run.limit_bytes);
+    let mut written = Written {
+        program,
+        ticket: &run.ask.ticket,
+        output: BytesMut::new(),
+        stderr: Vec::new(),
+        is_taken: false,
+    };
     let Written { output, stderr: told, .. } = &mut written;
     let status = {
         let streams = async {
-            tokio::try_join!(feed(stdin, run.input), read(stdout, output, run), keep_end(stderr, told))
-                .map(drop)
+            tokio::try_join!(
+                feed(stdin, run.input),
+                read(stdout, output, run, &mut account),
+                keep_end(stderr, told)
+            )
+            .map(drop)
         };
         tokio::pin!(streams);
         tokio::select! {
@@ -109,7 +122,8 @@ pub(in crate::upstream) async fn run(program: &Program, run: Run<'_>) -> Result<
         }
     };
     group.clear();
-    Ok(written.finish(status))
+    let Finished { output, exit } = written.finish(status);
+    Ok(Finished { output: account.finish(output), exit })
 }
 
 /// What came of a program so far. Where nobody takes it, at least the log has its last words.
@@ -149,7 +163,12 @@ async fn feed(stdin: Option<ChildStdin>, input: &Bytes) -> Result<(), RunError> 
     Ok(())
 }
 
-async fn read(mut from: impl AsyncRead + Unpin, output: &mut BytesMut, run: Run<'_>) -> Result<(), RunError> {
+async fn read(
+    mut from: impl AsyncRead + Unpin,
+    output: &mut BytesMut,
+    run: Run<'_>,
+    account: &mut BodyAccount<'_>,
+) -> Result<(), RunError> {
     loop {
         output.reserve(CHUNK_BYTES.min(run.limit_bytes.saturating_sub(output.len()) + 1));
         if from.read_buf(output).await.map_err(RunError::Broken)? == 0 {
@@ -158,7 +177,8 @@ async fn read(mut from: impl AsyncRead + Unpin, output: &mut BytesMut, run: Run<
         if output.len() > run.limit_bytes {
             return Err(RunError::TooLong);
         }
-        if let Some(meanwhile) = run.meanwhile {
+        account.grow(output.len()).await.map_err(RunError::Full)?;
+        if let Some(meanwhile) = &run.ask.meanwhile {
             meanwhile.tell(Happened::Received { bytes: output.len() as u64, of: None });
         }
     }

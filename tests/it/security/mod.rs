@@ -22,6 +22,7 @@ const KEYS: &[(&str, &str, &[&str])] = &[
             "body_timeout",
             "write_timeout",
             "answers_limit",
+            "upstream_buffer_limit",
             "streams",
             "caller_streams",
             "resume",

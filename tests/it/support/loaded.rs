@@ -29,6 +29,7 @@ impl Loaded {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let listener = serve::Listener::from(listener).with(assembled.certificate);
+        let listener = listener.charging(assembled.upstream_buffer);
         let serving = tokio::spawn(serve::serve(listener, assembled.settings, assembled.answerer, async {
             let _ = stopped.await;
         }));

@@ -114,7 +114,7 @@ impl Program {
     #[cfg(target_os = "linux")]
     pub(crate) fn resident_kib(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
@@ -144,6 +144,17 @@ impl Program {
     pub(crate) async fn ended(mut self) -> (ExitStatus, String) {
         soon("the end of the program", async {
             let told = all(&mut self.told).await;
+        self.status_kib("VmRSS:")
+    }
+
+    /// How much memory it has had in use at most.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn peak_kib(&self) -> usize {
+        self.status_kib("VmHWM:")
+    }
+
+    #[cfg(target_os = "linux")]
+    fn status_kib(&self, name: &str) -> usize {
             (self.child.wait().unwrap(), told)
         })
         .await

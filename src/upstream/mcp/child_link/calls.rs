@@ -10,9 +10,14 @@ use tokio::{
     io::AsyncWriteExt,
     process::ChildStdin,
     sync::{Notify, mpsc, oneshot, watch},
+    time::Instant,
 };
 
-use crate::upstream::{Meanwhile, mcp::message};
+use crate::upstream::{
+    Meanwhile,
+    buffer::{BodyAccount, BodyCharge, BufferFull},
+    mcp::{Outgoing, message},
+};
 
 /// The two ways to and from a child. Clones are the same child; when the last but those of its own tasks is dropped, it
 /// is ended.
@@ -33,6 +38,8 @@ pub(super) enum Unanswered {
     Ended,
     /// It is longer than this call reads.
     TooLong { limit_bytes: usize },
+    /// No memory was free for it.
+    Full(BufferFull),
 }
 
 impl Pipe {
@@ -45,12 +52,13 @@ impl Pipe {
         &self,
         id: u64,
         message: Bytes,
-        limit_bytes: usize,
-        meanwhile: Option<Meanwhile>,
+        outgoing: &Outgoing<'_>,
     ) -> Result<Bytes, Unanswered> {
         let (tell, told) = oneshot::channel();
+        let charge = outgoing.ask.and_then(|ask| Some((ask.charge.clone()?, ask.due.at)));
+        let (limit_bytes, meanwhile) = (outgoing.limit_bytes, outgoing.meanwhile().cloned());
         match self.waiting.callers().as_mut() {
-            Some(callers) => callers.insert(id, Caller { tell, limit_bytes, meanwhile }),
+            Some(callers) => callers.insert(id, Caller { tell, limit_bytes, charge, meanwhile }),
             None => return Err(Unanswered::Ended),
         };
         let mut call = InFlight { pipe: self, id, is_over: false };
@@ -112,15 +120,31 @@ impl Waiting {
 pub(super) struct Caller {
     tell: oneshot::Sender<Result<Bytes, Unanswered>>,
     limit_bytes: usize,
+    /// How its answer is charged, and until when it waits for that.
+    charge: Option<(BodyCharge, Instant)>,
     meanwhile: Option<Meanwhile>,
 }
 
 impl Caller {
-    pub(super) fn answer(self, text: &[u8]) {
+    /// Gives it its answer. Nothing else is read of the child while a long one waits for memory, so that a child can't
+    /// fill it.
+    pub(super) async fn answer(mut self, text: &[u8]) {
         if text.len() > self.limit_bytes {
             return self.too_long();
         }
-        let _ = self.tell.send(Ok(Bytes::copy_from_slice(text)));
+        let mut account = match &self.charge {
+            Some((charge, until)) => BodyAccount::new(Some(charge), self.limit_bytes, *until),
+            None => BodyAccount::none(),
+        };
+        let covered = tokio::select! {
+            covered = account.cover(text.len()) => covered,
+            () = self.tell.closed() => return,
+        };
+        let answer = match covered {
+            Ok(()) => Ok(account.finish(Bytes::copy_from_slice(text))),
+            Err(full) => Err(Unanswered::Full(full)),
+        };
+        let _ = self.tell.send(answer);
     }
 
     pub(super) fn too_long(self) {

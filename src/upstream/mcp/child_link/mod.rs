@@ -106,12 +106,13 @@ impl ChildLink {
     ) -> Result<Bytes, UpstreamError> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let message = message::request(id, outgoing.method, revision::params(outgoing, id, is_per_request));
-        let answer = pipe.ask(id, message, outgoing.limit_bytes, outgoing.meanwhile.cloned()).await;
+        let answer = pipe.ask(id, message, outgoing).await;
         answer.map_err(|why| match why {
             Unanswered::Ended => self.cut_off(),
             Unanswered::TooLong { limit_bytes } => {
                 UpstreamError::TooLong { upstream: self.name.clone(), limit_bytes }
             }
+            Unanswered::Full(full) => full.of(&self.name),
         })
     }
 
@@ -244,7 +245,7 @@ impl ChildLink {
             name: None,
             headers: &headers,
             limit_bytes: MESSAGE_LIMIT_BYTES,
-            meanwhile: None,
+            ask: None,
         };
         let text = self.ask(pipe, &outgoing("initialize", revision::initialize()), false).await?;
         let refused = match super::whole_response(&self.name, &text)?.outcome {

@@ -50,7 +50,7 @@ impl Reader {
         let mut output = BufReader::with_capacity(64 << 10, output);
         loop {
             match next_line(&mut output, MESSAGE_LIMIT_BYTES).await {
-                Ok(Some(Line::Whole(line))) => self.line(&line),
+                Ok(Some(Line::Whole(line))) => self.line(&line).await,
                 Ok(Some(Line::Cut(_))) => self.too_long(),
                 Ok(None) | Err(_) => break,
             }
@@ -64,7 +64,7 @@ impl Reader {
         });
     }
 
-    fn line(&mut self, line: &[u8]) {
+    async fn line(&mut self, line: &[u8]) {
         self.heard.notify_waiters();
         let text = std::str::from_utf8(line).unwrap_or_default();
         let messages = message::messages(text);
@@ -75,7 +75,7 @@ impl Reader {
             if let Message::Response(response) = &message
                 && let Some(caller) = response.id.and_then(|id| self.waiting.take(id))
             {
-                caller.answer(response.text.as_bytes());
+                caller.answer(response.text.as_bytes()).await;
                 continue;
             }
             let caller =

@@ -33,7 +33,7 @@ impl HttpLink {
                 self.among_events(session, response.into_body(), id, outgoing).await?,
             ));
         }
-        let reply = response.whole(outgoing.limit_bytes, outgoing.meanwhile).await?;
+        let reply = response.whole(outgoing.limit_bytes, outgoing.account(), outgoing.meanwhile()).await?;
         let text = std::str::from_utf8(&reply.body).unwrap_or_default();
         if let Some(response) = message::response_to(text, id) {
             return Ok(Answer::Message(reply.body.slice_ref(response.text.as_bytes())));
@@ -58,20 +58,26 @@ impl HttpLink {
         outgoing: &Outgoing<'_>,
     ) -> Result<Bytes, UpstreamError> {
         let limit_bytes = outgoing.limit_bytes;
-        let mut events = Events::new(limit_bytes);
+        let (mut events, mut account) = (Events::new(limit_bytes), outgoing.account());
         loop {
             let too_long = |_| UpstreamError::TooLong { upstream: self.name().clone(), limit_bytes };
             while let Some(data) = events.next().map_err(too_long)? {
                 if let Some(response) = message::response_to(&data, id) {
                     let text = Bytes::copy_from_slice(response.text.as_bytes());
                     tokio::spawn(timeout(END_TIMEOUT, body.collect()));
-                    return Ok(veils.over(Reply::new(StatusCode::OK, HeaderMap::new(), text)).body);
+                    let text = veils.over(Reply::new(StatusCode::OK, HeaderMap::new(), text)).body;
+                    return Ok(account.finish(text));
                 }
-                self.hear(session, &data, outgoing.meanwhile.map(|meanwhile| (id, meanwhile)));
+                self.hear(session, &data, outgoing.meanwhile().map(|meanwhile| (id, meanwhile)));
             }
             let cut_off = |source| UpstreamError::CutOff { upstream: self.name().clone(), source };
             match body.frame().await {
-                Some(Ok(frame)) => frame.into_data().iter().for_each(|piece| events.push(piece)),
+                Some(Ok(frame)) => {
+                    let Ok(piece) = frame.into_data() else { continue };
+                    let length = events.pending_bytes() + piece.len();
+                    account.grow(length).await.map_err(|full| full.of(self.name()))?;
+                    events.push(&piece);
+                }
                 Some(Err(error)) => return Err(cut_off(error.into())),
                 None => return Err(cut_off("the stream ended before the answer".into())),
             }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, value::RawValue};
 use super::{HttpLink, INTRODUCTION_LIMIT_BYTES, Session, Unanswered, sending::SESSION_ID};
 use crate::upstream::{
     UpstreamError,
+    buffer::BodyAccount,
     error::Withheld,
     mcp::{
         Answer, Outgoing,
@@ -40,7 +41,7 @@ impl HttpLink {
         let told = message::notification("notifications/initialized", Map::new());
         let response =
             self.post(Some(&session), &HeaderMap::new(), told, "notifications/initialized", None).await?;
-        let _ = response.whole(INTRODUCTION_LIMIT_BYTES, None).await;
+        let _ = response.whole(INTRODUCTION_LIMIT_BYTES, BodyAccount::none(), None).await;
         Ok(session)
     }
 
@@ -53,8 +54,7 @@ impl HttpLink {
     ) -> Result<Result<Introduced, RpcError>, Unanswered> {
         let (id, headers) = (self.ids.fetch_add(1, Ordering::Relaxed), HeaderMap::new());
         let limit_bytes = INTRODUCTION_LIMIT_BYTES;
-        let outgoing =
-            Outgoing { method, params, name: None, headers: &headers, limit_bytes, meanwhile: None };
+        let outgoing = Outgoing { method, params, name: None, headers: &headers, limit_bytes, ask: None };
         let agreed = Agreed { revision: PER_REQUEST, tells_changes: false };
         let session = Session { agreed, id: None, listening: Default::default() };
         let session = Arc::new(session);

@@ -33,6 +33,7 @@ use crate::{
     route::UpstreamName,
     upstream::{
         Meanwhile, UpstreamError,
+        buffer::BodyAccount,
         http::{HttpSettings, HttpUpstream},
     },
 };
@@ -193,7 +194,9 @@ impl HttpLink {
             let headers = HeaderMap::new();
             let told = link.post(Some(&session), &headers, body, "notifications/cancelled", None);
             if let Ok(Ok(response)) = timeout(GOODBYE_TIMEOUT, told).await {
-                let _ = timeout(END_TIMEOUT, response.whole(INTRODUCTION_LIMIT_BYTES, None)).await;
+                let _ =
+                    timeout(END_TIMEOUT, response.whole(INTRODUCTION_LIMIT_BYTES, BodyAccount::none(), None))
+                        .await;
             }
         });
     }

@@ -61,7 +61,7 @@ impl HttpLink {
                 name: None,
                 headers: &headers,
                 limit_bytes: INTRODUCTION_LIMIT_BYTES,
-                meanwhile: None,
+                ask: None,
             };
             let body = message::request(id, method, revision::params(&outgoing, id, true));
             self.post(Some(session), &headers, body, method, None).await?
