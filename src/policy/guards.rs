@@ -215,6 +215,7 @@ impl Guards {
     pub fn passthrough(&self, settings: PassthroughSettings) -> Option<Passthrough> {
         let upstream = self.upstream.http()?.clone();
         let counted = self.counts.handed_through.clone();
+        let settings = (settings, self.settings, self.counts.busy.clone());
         Some(Passthrough::new(upstream, self.gate.clone(), self.rate.clone(), settings, counted))
     }
 

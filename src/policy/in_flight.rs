@@ -56,6 +56,11 @@ impl Gate {
         Self { upstream, settings, places, seats, busy, callers }
     }
 
+    /// Whose they are.
+    pub(super) fn upstream(&self) -> &UpstreamName {
+        &self.upstream
+    }
+
     /// How many are inside, and how many wait.
     pub(super) fn taken(&self) -> (usize, usize) {
         let taken = |semaphore: &Semaphore, limit: usize| {

@@ -1,9 +1,13 @@
 //! Keeps what is handed through unread from waiting, or being many, without end.
 
 use std::{
+    collections::HashMap,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -11,9 +15,12 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, Sleep, sleep, sleep_until, timeout},
+};
 
-use super::{Gate, Rate, in_flight::Place, measured::status_word};
+use super::{Count, Gate, PolicySettings, Rate, in_flight::Place, measured::status_word};
 use crate::{
     observe::Words,
     route::UpstreamName,
@@ -25,12 +32,16 @@ use crate::{
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// How fast a client sends a body at least, in bytes a second, once the time for a short one is over.
+const UPLOAD_RATE: u64 = 1 << 10;
+
 /// An upstream that requests are handed through to, with its guards. It has no limit on how long a body is, or
-/// on how long it takes as long as some of it comes.
+/// on how long that of a reply takes as long as some of it comes.
 #[derive(Debug, Clone)]
 pub struct Passthrough {
     upstream: HttpUpstream,
     gate: Arc<Gate>,
+    slots: Arc<Slots>,
     rate: Option<Arc<Rate>>,
     settings: PassthroughSettings,
     counted: Words,
@@ -43,6 +54,12 @@ pub struct PassthroughSettings {
     pub deadline: Duration,
     /// How long a reply's body may pause.
     pub idle_timeout: Duration,
+    /// How long a request's body may take; a long one has a second more for each [`UPLOAD_RATE`] bytes that came.
+    pub body_timeout: Duration,
+    /// How many requests there are at a time; half of what the upstream gets where nothing is said.
+    pub max_in_flight: Option<usize>,
+    /// How many of one client; half of these where nothing is said.
+    pub max_in_flight_per_client: Option<usize>,
 }
 
 impl PassthroughSettings {
@@ -56,10 +73,11 @@ impl Passthrough {
         upstream: HttpUpstream,
         gate: Arc<Gate>,
         rate: Option<Arc<Rate>>,
-        settings: PassthroughSettings,
+        (settings, policy, busy): (PassthroughSettings, PolicySettings, Count),
         counted: Words,
     ) -> Self {
-        Self { upstream, gate, rate, settings, counted }
+        let slots = Arc::new(Slots::new(upstream.name().clone(), settings, policy, busy));
+        Self { upstream, gate, slots, rate, settings, counted }
     }
 
     /// Who gets the requests.
@@ -102,19 +120,142 @@ impl Passthrough {
         if let Some(rate) = &self.rate {
             rate.enter(&Caller::Only).await?;
         }
+        let slot = self.slots.enter(caller).await?;
         let place = self.gate.enter(caller).await?;
-        let moved = Moved::default();
-        let request = request.map(|body| Watched { body, moved: moved.clone() });
+        let (moved, upload) = (Moved::default(), Upload::new(self.settings.body_timeout));
+        let is_late = upload.is_late.clone();
+        let request = request.map(|body| Watched { body, moved: moved.clone(), upload });
         let after = self.settings.deadline;
         let due = Instant::now() + after;
         let reply = tokio::select! {
-            reply = self.upstream.stream(request, due) => reply?,
+            reply = self.upstream.stream(request, due) => reply.map_err(|error| {
+                let (upstream, after) = (self.name().clone(), self.settings.body_timeout);
+                if is_late.load(Ordering::Relaxed) { UpstreamError::SlowUpload { upstream, after } } else { error }
+            })?,
             () = moved.stood_still_for(after) => {
                 return Err(UpstreamError::Deadline { upstream: self.name().clone(), after });
             }
         };
         let idle_timeout = self.settings.idle_timeout;
-        Ok(reply.map(|body| StreamedBody { body, idle_timeout, pause: None, _place: place }))
+        Ok(reply.map(|body| StreamedBody { body, idle_timeout, pause: None, _place: (slot, place) }))
+    }
+}
+
+/// The concurrency slots of what is handed through. It has no more than these of what its upstream gets, so that clients
+/// which are slow here leave the others to calls; and one client does not have all of them.
+#[derive(Debug)]
+struct Slots {
+    gate: Gate,
+    /// How many one client has at most; `None` where that is as many as there are.
+    per_client: Option<usize>,
+    queue_timeout: Duration,
+    clients: Mutex<HashMap<Caller, Weak<Semaphore>>>,
+    busy: Count,
+}
+
+/// A slot; it is free again when this is dropped.
+#[derive(Debug)]
+struct Slot {
+    _of_client: Option<OwnedSemaphorePermit>,
+    _place: Place,
+}
+
+impl Slots {
+    /// How many clients are remembered before those that have no slot are forgotten.
+    const REMEMBERED: usize = 1024;
+
+    fn new(
+        upstream: UpstreamName,
+        settings: PassthroughSettings,
+        policy: PolicySettings,
+        busy: Count,
+    ) -> Self {
+        let limit = policy.in_flight_limit;
+        let limit = settings.max_in_flight.unwrap_or_else(|| limit.div_ceil(2)).min(limit);
+        let per_client = settings.max_in_flight_per_client.unwrap_or_else(|| limit.div_ceil(2));
+        let own = PolicySettings { in_flight_limit: limit, caller_in_flight_limit: None, ..policy };
+        Self {
+            gate: Gate::new(upstream, own, busy.clone()),
+            per_client: Some(per_client).filter(|count| *count < limit),
+            queue_timeout: policy.waiting_timeout,
+            clients: Mutex::default(),
+            busy,
+        }
+    }
+
+    /// Finds a slot for a client. Who has as many as it may waits until one of its own is free.
+    async fn enter(&self, caller: &Caller) -> Result<Slot, UpstreamError> {
+        let of_client = match self.per_client {
+            None => None,
+            Some(limit) => {
+                let slots = self.of_client(caller, limit);
+                let slot = timeout(self.queue_timeout, slots.acquire_owned()).await;
+                Some(slot.map_err(|_| {
+                    self.busy.add();
+                    UpstreamError::CallerBusy {
+                        upstream: self.gate.upstream().clone(),
+                        in_flight_limit: limit,
+                    }
+                })?)
+            }
+        };
+        let of_client = of_client.map(|slot| slot.expect("the semaphore is never closed"));
+        Ok(Slot { _of_client: of_client, _place: self.gate.enter(caller).await? })
+    }
+
+    fn of_client(&self, caller: &Caller, limit: usize) -> Arc<Semaphore> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slots) = clients.get(caller).and_then(Weak::upgrade) {
+            return slots;
+        }
+        if clients.len() >= Self::REMEMBERED {
+            clients.retain(|_, slots| slots.strong_count() > 0);
+        }
+        let slots = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
+        clients.insert(caller.clone(), Arc::downgrade(&slots));
+        slots
+    }
+}
+
+/// How fast a client sends the body of its request. Only the time counts in which it is waited for: what an upstream does
+/// not take, nobody asks the client for.
+#[derive(Debug)]
+struct Upload {
+    timeout: Duration,
+    received_bytes: u64,
+    /// How long the client was waited for.
+    waited: Duration,
+    /// Since when it is now, and until when.
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
+    is_late: Arc<AtomicBool>,
+}
+
+/// Why a body is broken off.
+#[derive(Debug, thiserror::Error)]
+#[error("the client sends its body too slowly")]
+struct TooSlow;
+
+impl Upload {
+    fn new(timeout: Duration) -> Self {
+        let is_late = Arc::default();
+        Self { timeout, received_bytes: 0, waited: Duration::ZERO, waiting: None, is_late }
+    }
+
+    fn received(&mut self, bytes: usize) {
+        self.received_bytes += bytes as u64;
+        if let Some((since, _)) = self.waiting.take() {
+            self.waited += since.elapsed();
+        }
+    }
+
+    /// Waits for the client, until its time is over.
+    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let allowed = self.timeout + Duration::from_secs(self.received_bytes / UPLOAD_RATE);
+        let left = allowed.saturating_sub(self.waited);
+        let (_, late) = self.waiting.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(left))));
+        ready!(late.as_mut().poll(context));
+        self.is_late.store(true, Ordering::Relaxed);
+        Poll::Ready(())
     }
 }
 
@@ -148,23 +289,34 @@ impl Moved {
     }
 }
 
-/// The body of a request, which says when some of it goes.
+/// The body of a request, which says when some of it goes, and is broken off where that is too slow.
 struct Watched<B> {
     body: B,
     moved: Moved,
+    upload: Upload,
 }
 
-impl<B: Body + Unpin> Body for Watched<B> {
-    type Data = B::Data;
-    type Error = B::Error;
+impl<B> Body for Watched<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+            ready!(self.upload.poll_late(context));
+            return Poll::Ready(Some(Err(TooSlow.into())));
+        };
+        let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+        let bytes = data.map_or(0, Bytes::len);
+        self.upload.received(bytes);
         self.moved.now();
-        Poll::Ready(frame)
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -183,7 +335,7 @@ pub struct StreamedBody {
     idle_timeout: Duration,
     /// Runs while the upstream is waited for, not while the client is.
     pause: Option<Pin<Box<Sleep>>>,
-    _place: Place,
+    _place: (Slot, Place),
 }
 
 /// Why a body was broken off.
@@ -217,5 +369,89 @@ impl Body for StreamedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, future::poll_fn};
+
+    use super::*;
+    use crate::policy::mock::name;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A client that sends so many bytes every so often, without an end.
+    struct Client {
+        bytes: usize,
+        every: Duration,
+        next: Pin<Box<Sleep>>,
+    }
+
+    impl Body for Client {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            ready!(self.next.as_mut().poll(context));
+            self.next = Box::pin(sleep(self.every));
+            Poll::Ready(Some(Ok(Frame::data(vec![b'a'; self.bytes].into()))))
+        }
+    }
+
+    /// How many frames come within a minute, and when it is broken off.
+    async fn upload(bytes: usize, every: Duration, busy: Duration) -> (usize, Option<Duration>) {
+        let begun = Instant::now();
+        let body = Client { bytes, every, next: Box::pin(sleep(every)) };
+        let upload = Upload::new(5 * SECOND);
+        let mut watched = Watched { body, moved: Moved::default(), upload };
+        let mut frames = 0;
+        while begun.elapsed() < 60 * SECOND {
+            match poll_fn(|context| Pin::new(&mut watched).poll_frame(context)).await {
+                Some(Ok(_)) => frames += 1,
+                Some(Err(_)) => return (frames, Some(begun.elapsed())),
+                None => unreachable!("it has no end"),
+            }
+            sleep(busy).await;
+        }
+        (frames, None)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_comes_byte_by_byte_has_no_more_time_than_one_that_does_not_come() {
+        let idle = Duration::ZERO;
+        assert_eq!(upload(1, 9 * SECOND, idle).await, (0, Some(5 * SECOND)));
+        let (frames, broken_off) = upload(1, SECOND, idle).await;
+        assert_eq!((frames, broken_off.map(|after| after.as_secs())), (5, Some(5)));
+        assert_eq!(upload(2 << 10, SECOND, idle).await, (60, None), "it is fast enough");
+        assert_eq!(upload(1, SECOND / 10, 9 * SECOND).await.1, None, "the upstream is slow, not the client");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_handed_through_has_half_of_the_slots_and_one_client_half_of_these() {
+        let settings = PassthroughSettings {
+            deadline: SECOND,
+            idle_timeout: SECOND,
+            body_timeout: SECOND,
+            max_in_flight: None,
+            max_in_flight_per_client: None,
+        };
+        let policy = PolicySettings { in_flight_limit: 8, waiting_limit: 0, ..PolicySettings::default() };
+        let slots = Slots::new(name(), settings, policy, Count::default());
+        let client = |last: u8| Caller::at([10, 0, 0, last].into());
+        let (first, _second) =
+            (slots.enter(&client(1)).await.unwrap(), slots.enter(&client(1)).await.unwrap());
+        let begun = Instant::now();
+        let third = slots.enter(&client(1)).await.unwrap_err();
+        assert!(matches!(third, UpstreamError::CallerBusy { in_flight_limit: 2, .. }), "{third}");
+        assert_eq!(begun.elapsed(), policy.waiting_timeout);
+        let _others = (slots.enter(&client(2)).await.unwrap(), slots.enter(&client(3)).await.unwrap());
+        let fifth = slots.enter(&client(4)).await.unwrap_err();
+        assert!(matches!(fifth, UpstreamError::Busy { in_flight_limit: 4, .. }), "{fifth}");
+        drop(first);
+        slots.enter(&client(1)).await.unwrap();
     }
 }

@@ -301,3 +301,46 @@ async fn calls_and_what_is_handed_through_share_the_upstreams_places() {
     client.read_until("old").await;
     soon("the place is free", async { while proxy.call("get_thing", "{}").await.status != 200 {} }).await;
 }
+
+const UPLOAD: &str =
+    "POST /old HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n";
+
+#[tokio::test]
+async fn an_upload_that_comes_too_slowly_is_broken_off() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.passthrough = true;
+    setup.patience.body_timeout = Duration::from_millis(50);
+    let proxy = setup.start().await;
+    let mut client = proxy.connect().await;
+    client.write(UPLOAD).await;
+    let response = soon("a response", client.read(false)).await;
+    assert_eq!(response.status, 408);
+    assert_eq!(response.text(), r#"{"error":"the request's body came too slowly"}"#);
+    upstream.until("the upstream is left", |state| state.left == 1).await;
+}
+
+/// Eight of them had all slots before, for as long as they liked.
+#[tokio::test]
+async fn slow_uploads_leave_slots_to_calls_and_to_other_requests() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.passthrough = true;
+    (setup.policy.in_flight_limit, setup.policy.waiting_limit) = (4, 0);
+    setup.policy.waiting_timeout = Duration::from_millis(50);
+    setup.door.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+    let proxy = setup.start().await;
+    let mut slow = Vec::new();
+    for _ in 0..8 {
+        let mut client = proxy.connect().await;
+        client.write(UPLOAD).await;
+        slow.push(client);
+        upstream.until("the first is passed through", |state| state.asked.len() == 1).await;
+    }
+    for client in slow.iter_mut().skip(1) {
+        client.read_until("HTTP/1.1 429").await;
+    }
+    assert_eq!(proxy.call("get_thing", "{}").await.status, 200);
+    let other = proxy.ask("GET /old", &["X-Forwarded-For: 192.0.2.7"], "").await;
+    assert_eq!(other.status, 200, "another client");
+}

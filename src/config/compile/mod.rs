@@ -33,7 +33,7 @@ use super::{
     version,
 };
 use crate::{
-    face::mcp::McpSettings,
+    face::{door::DoorSettings, mcp::McpSettings},
     policy::{PassthroughSettings, PolicySettings},
     route::UpstreamName,
 };
@@ -81,8 +81,7 @@ pub(in crate::config) fn compile(
     let names: Vec<(UpstreamName, Span)> =
         entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
     let clients = clients::read(report, environment, &file, server.as_ref(), &default_scopes);
-    let (passthrough, passthrough_idle, passthrough_scopes) =
-        passthrough::read(report, &file, &names, &upstreams, &clients);
+    let through = passthrough::read(report, &file, &names, &upstreams, &clients);
     let calls = RefCell::default();
     let around = Surroundings {
         defaults: &route_defaults,
@@ -115,13 +114,17 @@ pub(in crate::config) fn compile(
         report.error(place, "there are no routes", help);
     }
     read_unused(report, &rules, default_reply.filter(|_| written.is_empty()));
-    warn_unused(report, &names, &upstreams, &routes, passthrough.as_ref());
+    warn_unused(report, &names, &upstreams, &routes, through.upstream.as_ref());
     refuse_conflicts(report, &routes);
-    let passthrough = passthrough.map(|name| {
+    let body_timeout = process.as_ref().map(|process| process.door.body_timeout);
+    let passthrough = through.upstream.map(|name| {
         let upstream = upstreams.iter().find(|file| *file.settings.name() == name);
         let settings = PassthroughSettings {
             deadline: upstream.and_then(|file| file.deadline).unwrap_or(route_defaults.deadline),
-            idle_timeout: passthrough_idle.unwrap_or(PassthroughSettings::IDLE_TIMEOUT_DEFAULT),
+            idle_timeout: through.idle_timeout.unwrap_or(PassthroughSettings::IDLE_TIMEOUT_DEFAULT),
+            body_timeout: body_timeout.unwrap_or(DoorSettings::BODY_TIMEOUT_DEFAULT),
+            max_in_flight: through.max_in_flight,
+            max_in_flight_per_client: through.max_in_flight_per_client,
         };
         (name, settings)
     });
@@ -151,8 +154,7 @@ pub(in crate::config) fn compile(
         shared,
         upstreams,
         passthrough,
-        upstream_buffer_limit_bytes,
-        passthrough_scopes,
+        passthrough_scopes: through.scopes,
         routes: routes.into(),
         prompts,
         named_files: Vec::new(),

@@ -16,6 +16,16 @@ use crate::{
     route::{Scopes, UpstreamName},
 };
 
+/// What is written of it.
+#[derive(Default)]
+pub(super) struct Written {
+    pub(super) upstream: Option<UpstreamName>,
+    pub(super) idle_timeout: Option<Duration>,
+    pub(super) max_in_flight: Option<usize>,
+    pub(super) max_in_flight_per_client: Option<usize>,
+    pub(super) scopes: Scopes,
+}
+
 /// `passthrough`: the name of an upstream, or a map with how patiently.
 pub(super) fn read(
     report: &Report<'_>,
@@ -23,18 +33,20 @@ pub(super) fn read(
     names: &[(UpstreamName, Span)],
     upstreams: &[UpstreamFile],
     clients: &clients::Written,
-) -> (Option<UpstreamName>, Option<Duration>, Scopes) {
-    let Some(node) = file.get("passthrough") else { return (None, None, Scopes::default()) };
+) -> Written {
+    let Some(node) = file.get("passthrough") else { return Written::default() };
     let section = match &node.kind {
         Kind::Map(_) => file.section("passthrough", &PASSTHROUGH),
         _ => None,
     };
-    let (name, idle) = match &section {
-        None => (Some(node), None),
-        Some(section) => {
-            (section.required("upstream", "write `upstream: NAME`"), section.duration("idle_timeout"))
-        }
+    let name = match &section {
+        None => Some(node),
+        Some(section) => section.required("upstream", "write `upstream: NAME`"),
     };
+    let count = |name| section.as_ref()?.count(name).and_then(|count| usize::try_from(count).ok());
+    let (max_in_flight, max_in_flight_per_client) =
+        (count("max_in_flight"), count("max_in_flight_per_client"));
+    let idle_timeout = section.as_ref().and_then(|section| section.duration("idle_timeout"));
     let text = name.and_then(|node| Some((node, section::text_of(report, node, "`passthrough`")?)));
     let scopes = section.as_ref().and_then(clients::scopes);
     let says_scopes = section.as_ref().is_some_and(|section| section.get("scopes").is_some());
@@ -44,7 +56,8 @@ pub(super) fn read(
         report.error(node.span, message, help);
     }
     let upstream = text.and_then(|(node, name)| somebody(report, names, upstreams, node, name));
-    (upstream, idle, scopes.unwrap_or_default())
+    let scopes = scopes.unwrap_or_default();
+    Written { upstream, idle_timeout, max_in_flight, max_in_flight_per_client, scopes }
 }
 
 /// Who gets every path that is no route: somebody that speaks HTTP.

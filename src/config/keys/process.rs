@@ -49,6 +49,17 @@ pub(in crate::config) static PASSTHROUGH: Keys = Keys {
             Duration(1, 24 * HOUR),
             "How long the body of a reply may pause before it is broken off. Default `1m`.",
         ),
+        key(
+            "max_in_flight",
+            Count(1, 1_000_000),
+            "How many requests are passed through at once, of the `in_flight` of the upstream. Default: half of that, so that \
+             the others are left to calls.",
+        ),
+        key(
+            "max_in_flight_per_client",
+            Count(1, 1_000_000),
+            "How many of these one client has at once; its next one waits for 2 s at most. Default: half of them.",
+        ),
         key("scopes", SCOPES, "What a caller needs for it; it must be said where `clients` are told apart."),
     ],
 };
@@ -81,7 +92,8 @@ pub(in crate::config) static SERVER: Keys = Keys {
         key(
             "body_timeout",
             Duration(1, HOUR),
-            "How long a client may take to send its request's body. Default `30s`.",
+            "How long a client may take to send its request's body. Of what is passed through, a long one has a second more for \
+             each KiB that came. Default `30s`.",
         ),
         key(
             "trusted_proxies",

@@ -53,6 +53,9 @@ impl Setup {
             patience: PassthroughSettings {
                 deadline: Duration::from_secs(15),
                 idle_timeout: Duration::from_secs(15),
+                body_timeout: Duration::from_secs(15),
+                max_in_flight: None,
+                max_in_flight_per_client: None,
             },
             door: DoorSettings::default(),
             server: ListenerSettings::default(),
