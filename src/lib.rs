@@ -26,6 +26,7 @@ pub mod prompt;
 pub mod seal;
 pub mod tls;
 pub mod boxed;
+pub mod descriptors;
 pub mod wire;
 pub mod observe;
 pub mod shared;

@@ -4,10 +4,12 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use clap::Args;
 use tokio::runtime::Runtime;
+use tracing::warn;
 
 use super::{ConfigArgument, Failure, STACK_BYTES, screen::Screen};
 use crate::{
     config::{self, Flag, ListenerSettings, Loaded, Sources},
+    descriptors,
     face::admin::{Admin, Asked, Teller, operations},
     observe::{Chain, log},
     serve::{
@@ -73,7 +75,9 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
     let sources = arguments.config.sources(arguments.overrides.flags())?;
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
     screen.problems(&loaded.warnings);
-    run_to_end(prepare(&loaded)?, async {
+    let runtime = prepare(&loaded)?;
+    warn_of_few_descriptors(&loaded);
+    run_to_end(runtime, async {
         let mut server = Server::bind(&loaded).await?;
         server.reload_from(sources, &loaded, hangups);
         let (scheme, address) = (server.scheme(), server.address()?);
@@ -99,11 +103,24 @@ pub(super) fn run_to_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> 
 /// Starts the log and the runtime.
 pub(super) fn prepare(loaded: &Loaded) -> Result<Runtime, Failure> {
     start_log(loaded)?;
+    descriptors::raise_limit();
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_stack_size(STACK_BYTES)
         .build()
         .map_err(|error| Failure::runtime(error.to_string()))
+}
+
+/// The limits of the configuration may allow more files and sockets than the system does.
+fn warn_of_few_descriptors(loaded: &Loaded) {
+    let needed = loaded.descriptors_needed();
+    if let Some(limit) = descriptors::limit().filter(|limit| *limit < needed) {
+        warn!(
+            limit,
+            needed,
+            "the limit of open files is lower than the configured limits may need: raise it (`LimitNOFILE`, `ulimit -Hn`), or lower `server.connections` and `in_flight`"
+        );
+    }
 }
 
 /// Starts the log.

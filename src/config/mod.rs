@@ -79,6 +79,7 @@ use crate::{
     rule::on_a_deep_stack,
     shared::StoreSettings,
     tls::ServerTls,
+    upstream::UpstreamSettings,
 };
 
 pub use accept::{Acceptance, accept};
@@ -142,9 +143,9 @@ pub struct Loaded {
     pub telemetry: TelemetryFile,
     /// How much is kept of replies, in all.
     pub cache_limit_bytes: usize,
-    /// What replicas share, and where.
     /// How much memory responses of upstreams may take at once, of all calls together.
     pub upstream_buffer_limit_bytes: usize,
+    /// What replicas share, and where.
     pub shared: Option<StoreSettings>,
     /// The legacy servers.
     pub upstreams: Vec<UpstreamFile>,
@@ -186,6 +187,27 @@ impl Sources {
     pub fn of_text(name: impl Into<String>, text: impl Into<String>) -> Self {
         let origin = Origin::Text { name: name.into(), text: text.into() };
         Self { origin, environment: Environment::default(), flags: Vec::new() }
+    }
+}
+
+impl Loaded {
+    /// How many file descriptors are open at once where every limit is reached.
+    pub(crate) fn descriptors_needed(&self) -> u64 {
+        /// Listeners, the runtime, the log, files that are read, and connections to the admin port.
+        const OWN: usize = 128;
+        /// The three pipes of a program, and one to hear of its end.
+        const OF_A_PROGRAM: usize = 4;
+        let upstreams = self.upstreams.iter().map(|file| {
+            let limit = file.policy.in_flight_limit;
+            match &file.settings {
+                // Each address keeps connections for later requests.
+                UpstreamSettings::Http(http) => limit.saturating_mul(1 + http.others.len()),
+                UpstreamSettings::Command(_) | UpstreamSettings::Cgi(_) => limit.saturating_mul(OF_A_PROGRAM),
+                UpstreamSettings::Mcp(mcp) => mcp.http().map_or(OF_A_PROGRAM, |_| limit),
+            }
+        });
+        let needed = upstreams.fold(OWN + self.listener.connection_limit, usize::saturating_add);
+        u64::try_from(needed).unwrap_or(u64::MAX)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 
-use crate::{tls::ServerTls, upstream::UpstreamBuffer};
+use crate::{descriptors::client_reserve, tls::ServerTls, upstream::UpstreamBuffer};
 
 /// A port that was taken, with TLS or without.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub struct Listener {
     pub(super) tls: Option<Certificate>,
     /// The memory for responses of upstreams; charged with what clients have not taken.
     pub(super) buffer: Option<UpstreamBuffer>,
+    /// How many file descriptors its connections leave free.
+    pub(super) reserve: u64,
 }
 
 /// Who we are to clients; another may take its place while serving. Clones are the same.
@@ -40,6 +42,11 @@ impl Listener {
         Self { tls, ..self }
     }
 
+    /// The same port, whose connections may take every file descriptor.
+    pub(super) fn for_admin(self) -> Self {
+        Self { reserve: 0, ..self }
+    }
+
     /// The same port, whose clients are sent what is made of responses in this memory.
     pub fn charging(self, buffer: UpstreamBuffer) -> Self {
         Self { buffer: Some(buffer), ..self }
@@ -62,6 +69,6 @@ impl Listener {
 
 impl From<TcpListener> for Listener {
     fn from(port: TcpListener) -> Self {
-        Self { port, tls: None, buffer: None }
+        Self { port, tls: None, buffer: None, reserve: client_reserve() }
     }
 }

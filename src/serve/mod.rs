@@ -45,6 +45,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     config::ListenerSettings,
+    descriptors::leaves_free,
     face::{Ending, Shutdown},
 };
 use connection::{Phase, Serving};
@@ -140,7 +141,7 @@ pub async fn serve(
     answerer: Answerer,
     stop: impl Future<Output = ()>,
 ) -> Drained {
-    let Listener { port, tls, buffer } = listener.into();
+    let Listener { port, tls, buffer, reserve } = listener.into();
     let answers = Answers::of(settings.answers_limit_bytes, buffer);
     let crowd = Crowd::of(settings.connection_limit, answers);
     // While it drains, too, and until everybody has left.
@@ -153,7 +154,8 @@ pub async fn serve(
     let (shutdown, is_ending) = watch::channel(Shutdown::Serving);
     let tls = tls.map(|certificate| certificate.0);
     let serving = Serving { settings, tls, answerer, phases, ending: Ending::new(is_ending) };
-    let mut accepting = Accepting { crowd: crowd.clone(), serving, told: None };
+    let mut accepting =
+        Accepting { crowd: crowd.clone(), serving, reserve, told: None, failures: AcceptFailures::default() };
     // Nothing is sent: it is over when every connection that has a sender has gone.
     let (before, mut all_before) = mpsc::channel::<Infallible>(1);
     accepting.accept_until(&port, &before, stop).await;
@@ -194,7 +196,10 @@ pub async fn serve(
 struct Accepting {
     crowd: Crowd,
     serving: Serving,
+    /// How many file descriptors connections leave free.
+    reserve: u64,
     told: Option<Instant>,
+    failures: AcceptFailures,
 }
 
 impl Accepting {
@@ -208,7 +213,7 @@ impl Accepting {
         let mut end = pin!(end);
         loop {
             let accepted = async {
-                let (stream, peer) = accept(port, &self.crowd).await;
+                let (stream, peer) = accept(port, self.reserve, &self.crowd, &mut self.failures).await;
                 (self.crowd.place(&mut self.told).await, stream, peer)
             };
             tokio::select! {
@@ -249,12 +254,34 @@ impl Accepting {
 
 /// The next client. What one client did wrong is not worth a word; what the system can't do (no more file
 /// descriptors) is, and is tried again after a pause: a server that ends over it ends for everybody.
-async fn accept(listener: &TcpListener, crowd: &Crowd) -> (TcpStream, SocketAddr) {
+async fn accept(
+    listener: &TcpListener,
+    reserve: u64,
+    crowd: &Crowd,
+    failures: &mut AcceptFailures,
+) -> (TcpStream, SocketAddr) {
     let mut pause = ACCEPT_PAUSE.0;
+    let mut accepted: Option<(TcpStream, SocketAddr)> = None;
     loop {
-        let error = match listener.accept().await {
-            Ok(accepted) => return accepted,
-            Err(error) => error,
+        let error = match accepted.take() {
+            None => match listener.accept().await {
+                Ok((stream, peer)) => match leaves_free(&stream, reserve) {
+                    Ok(()) => return (stream, peer),
+                    Err(error) => {
+                        accepted = Some((stream, peer));
+                        error
+                    }
+                },
+                Err(error) => error,
+            },
+            // It keeps its number; a copy has the lowest that is free now.
+            Some((stream, peer)) => match copy_leaves_free(&stream, reserve) {
+                Ok(()) => return (stream, peer),
+                Err(error) => {
+                    accepted = Some((stream, peer));
+                    error
+                }
+            },
         };
         if matches!(
             error.kind(),
@@ -264,10 +291,41 @@ async fn accept(listener: &TcpListener, crowd: &Crowd) -> (TcpStream, SocketAddr
         ) {
             continue;
         }
-        warn!(%error, ?pause, "can't accept a connection");
+        failures.log(&error);
         // Whoever holds connections open and asks nothing has most of what there is too little of.
         crowd.make_room();
         sleep(pause).await;
         pause = (pause * 2).min(ACCEPT_PAUSE.1);
+    }
+}
+
+#[cfg(unix)]
+fn copy_leaves_free(stream: &TcpStream, reserve: u64) -> io::Result<()> {
+    use std::os::fd::AsFd;
+    leaves_free(&stream.as_fd().try_clone_to_owned()?, reserve)
+}
+
+#[cfg(not(unix))]
+fn copy_leaves_free(_: &TcpStream, _: u64) -> io::Result<()> {
+    Ok(())
+}
+
+/// Failures to accept a connection. They come in great numbers, and one line a second says it all.
+#[derive(Debug, Default)]
+struct AcceptFailures {
+    logged: Option<Instant>,
+    /// How many there were since.
+    count: u64,
+}
+
+impl AcceptFailures {
+    const LOG_EVERY: Duration = Duration::from_secs(1);
+
+    fn log(&mut self, error: &io::Error) {
+        self.count += 1;
+        if self.logged.is_none_or(|logged| logged.elapsed() >= Self::LOG_EVERY) {
+            warn!(%error, failures = self.count, "can't accept a connection");
+            *self = Self { logged: Some(Instant::now()), count: 0 };
+        }
     }
 }

@@ -9,7 +9,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{Answerer, ServeError, bind, serve};
+use super::{Answerer, Listener, ServeError, bind, serve};
 use crate::{
     config::{AdminFile, ListenerSettings},
     face::admin::Admin,
@@ -67,7 +67,8 @@ impl OperatorsPort {
             async move { admin.handle(request).await }
         });
         let serving = tokio::spawn(async move {
-            let served = serve(listener, settings, answerer, std::future::pending());
+            let served =
+                serve(Listener::from(listener).for_admin(), settings, answerer, std::future::pending());
             tokio::select! {
                 _ = served => {}
                 () = sampled => {}

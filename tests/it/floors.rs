@@ -169,7 +169,7 @@ fn outside_words_stay_in_their_rooms() {
         (&["ruzstd"], &["rule/coding"]),
         (&["similar::", "use similar"], &["cli/"]),
         (&["fastrand"], &["policy/", "upstream/http/targets"]),
-        (&["rustix", "tokio::process"], &["upstream/"]),
+        (&["rustix", "tokio::process"], &["upstream/", "descriptors"]),
         (&["httpdate"], &["policy/"]),
         (&["tower"], &["policy/"]),
         (&["wide::", "use wide"], &["tool/json/"]),

@@ -17,6 +17,8 @@ mod clients;
 #[cfg(unix)]
 mod commands;
 mod credentials;
+#[cfg(unix)]
+mod descriptors;
 mod floors;
 mod fuzz;
 mod golden;
@@ -54,7 +56,7 @@ mod trace;
 mod translating;
 mod untaken;
 mod upstream;
-mod watch;
-mod wire;
 #[cfg(unix)]
 mod upstream_buffer;
+mod watch;
+mod wire;

@@ -151,6 +151,7 @@ pub(in crate::config) fn compile(
         log,
         telemetry,
         cache_limit_bytes,
+        upstream_buffer_limit_bytes,
         shared,
         upstreams,
         passthrough,

@@ -19,6 +19,7 @@ use tokio::net::UnixStream;
 use tokio::{net::TcpStream, time::timeout};
 
 use crate::{
+    descriptors::{ADMIN_RESERVE, leaves_free},
     tls::{ClientStream, ClientTls},
     wire::poll_write_parts,
 };
@@ -85,7 +86,11 @@ impl Way {
                 Ok(Wire::Tls(Box::new(TokioIo::new(stream))))
             }
             #[cfg(unix)]
-            Self::Socket(path) => Ok(Wire::Socket(TokioIo::new(UnixStream::connect(path).await?))),
+            Self::Socket(path) => {
+                let stream = UnixStream::connect(path).await?;
+                leaves_free(&stream, ADMIN_RESERVE)?;
+                Ok(Wire::Socket(TokioIo::new(stream)))
+            }
             #[cfg(not(unix))]
             Self::Socket(_) => {
                 Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no such sockets"))
@@ -96,6 +101,7 @@ impl Way {
 
 async fn tcp(at: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(at).await?;
+    leaves_free(&stream, ADMIN_RESERVE)?;
     // Requests are written whole; waiting for more to send would only delay them.
     stream.set_nodelay(true)?;
     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE))?;

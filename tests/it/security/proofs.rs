@@ -121,6 +121,29 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "src/face/mcp/streams.rs::one_caller_has_its_part_of_them",
         ],
     ),
+    (
+        "C17",
+        &[
+            "tests/it/upstream_buffer.rs::many_long_responses_stay_within_the_limit_and_their_memory_is_given_back",
+            "tests/it/upstream_buffer.rs::every_kind_of_upstream_waits_for_memory",
+            "tests/it/upstream_buffer.rs::a_call_that_finds_no_memory_is_told_to_come_back",
+            "tests/it/upstream_buffer.rs::what_clients_do_not_take_is_charged_too",
+            "src/upstream/buffer.rs::who_finds_no_memory_waits_in_order_and_not_for_long",
+        ],
+    ),
+    (
+        "C18",
+        &[
+            "tests/it/passthrough.rs::an_upload_that_comes_too_slowly_is_broken_off",
+            "tests/it/passthrough.rs::slow_uploads_leave_slots_to_calls_and_to_other_requests",
+            "src/policy/passthrough.rs::a_body_that_comes_byte_by_byte_has_no_more_time_than_one_that_does_not_come",
+            "src/policy/passthrough.rs::what_is_handed_through_has_half_of_the_slots_and_one_client_half_of_these",
+        ],
+    ),
+    (
+        "C19",
+        &["tests/it/descriptors.rs::probes_and_metrics_are_answered_when_clients_have_taken_all_descriptors"],
+    ),
     ("A1", &["tests/it/clients.rs::who_shows_nothing_is_told_how_and_nothing_else"]),
     (
         "A2",

@@ -26,11 +26,7 @@ pub(crate) struct Program {
 impl Program {
     /// Starts it on a free port and waits until it listens. The log is JSON.
     pub(crate) async fn start(config: &str, arguments: &[&str]) -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let file =
-            std::env::temp_dir().join(format!("glossator-it-program-{}-{number}.yaml", std::process::id()));
-        std::fs::write(&file, config).unwrap();
+        let file = Self::file_of(config);
         let mut program = Self::start_from(&file, arguments).await;
         // It stays as long as the program runs, which would notice.
         program.file = Some(file);
@@ -73,6 +69,31 @@ impl Program {
         program
     }
 
+    /// Starts it with a limit that `ulimit` sets.
+    #[cfg(unix)]
+    pub(crate) async fn start_limited(config: &str, limit: &str) -> Self {
+        let file = Self::file_of(config);
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")])
+            .arg(env!("CARGO_BIN_EXE_glossator"))
+            .args(["run", "--log-format", "json", "--config"])
+            .arg(&file);
+        let mut program = Self::spawn(command).await;
+        program.file = Some(file);
+        program
+    }
+
+    /// A file of its own with a configuration.
+    fn file_of(config: &str) -> PathBuf {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let file =
+            std::env::temp_dir().join(format!("glossator-it-program-{}-{number}.yaml", std::process::id()));
+        std::fs::write(&file, config).unwrap();
+        file
+    }
+
     async fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (teller, mut told) = watch::channel(String::new());
@@ -110,9 +131,29 @@ impl Program {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
+    /// The soft and the hard limit of its open files.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn file_limits(&self) -> (String, String) {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.child.id())).unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+        let mut words = line.split_whitespace().map(str::to_owned);
+        (words.next().unwrap(), words.next().unwrap())
+    }
+
     /// How much memory it has in use.
     #[cfg(target_os = "linux")]
     pub(crate) fn resident_kib(&self) -> usize {
+        self.status_kib("VmRSS:")
+    }
+
+    /// How much memory it has had in use at most.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn peak_kib(&self) -> usize {
+        self.status_kib("VmHWM:")
+    }
+
+    #[cfg(target_os = "linux")]
+    fn status_kib(&self, name: &str) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
@@ -144,17 +185,6 @@ impl Program {
     pub(crate) async fn ended(mut self) -> (ExitStatus, String) {
         soon("the end of the program", async {
             let told = all(&mut self.told).await;
-        self.status_kib("VmRSS:")
-    }
-
-    /// How much memory it has had in use at most.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn peak_kib(&self) -> usize {
-        self.status_kib("VmHWM:")
-    }
-
-    #[cfg(target_os = "linux")]
-    fn status_kib(&self, name: &str) -> usize {
             (self.child.wait().unwrap(), told)
         })
         .await

@@ -1,0 +1,76 @@
+//! File descriptors: the process uses as many as the system allows it, and keeps some that connections of clients and
+//! upstreams can't take, so that probes and metrics are answered when the others are used up.
+
+use std::io;
+
+/// Descriptors that connections to upstreams leave free: for the admin port, and files that are read.
+pub(crate) const ADMIN_RESERVE: u64 = 32;
+
+/// Raises the soft limit of open files to the hard one.
+///
+/// Service managers start programs with 1,024, for the sake of those that use `select`.
+pub(crate) fn raise_limit() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, getrlimit, setrlimit};
+        let mut limit = getrlimit(Resource::Nofile);
+        limit.current = limit.maximum;
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            // The one that applies is enough for most; `run` warns where it is not.
+            tracing::debug!(%error, "the limit of open files can't be raised");
+        }
+    }
+}
+
+/// The limit of open files; `None` where there is none.
+pub(crate) fn limit() -> Option<u64> {
+    #[cfg(unix)]
+    {
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+    }
+    #[cfg(not(unix))]
+    {
+        None
+    }
+}
+
+/// Descriptors that connections of clients leave free: for connections to upstreams, programs, and the admin port.
+pub(crate) fn client_reserve() -> u64 {
+    (limit().unwrap_or(u64::MAX) / 8).clamp(2 * ADMIN_RESERVE, 1024)
+}
+
+/// Checks that at least `reserve` descriptors are free beside this one. The system gives the lowest number that is free
+/// (POSIX, `open`), so a high one says that all below are taken.
+///
+/// # Errors
+///
+/// The one of a process without free descriptors (`EMFILE`).
+#[cfg(unix)]
+pub(crate) fn leaves_free(descriptor: &impl std::os::fd::AsRawFd, reserve: u64) -> io::Result<()> {
+    let Some(limit) = limit() else { return Ok(()) };
+    let number = u64::try_from(descriptor.as_raw_fd()).unwrap_or_default();
+    match number.saturating_add(reserve) < limit {
+        true => Ok(()),
+        false => Err(rustix::io::Errno::MFILE.into()),
+    }
+}
+
+/// The same on systems that do not number them so.
+#[cfg(not(unix))]
+pub(crate) fn leaves_free<T>(_: &T, _: u64) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_leaves_free_what_is_above_it() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let limit = limit().unwrap();
+        leaves_free(&file, 1).unwrap();
+        let error = leaves_free(&file, limit).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::MFILE.raw_os_error()));
+    }
+}
