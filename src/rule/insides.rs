@@ -3,16 +3,59 @@
 use std::{net::Ipv6Addr, ops::Range, sync::LazyLock};
 
 use regex::{Captures, Regex};
+use serde_json::Value;
 
 use super::credentials::without_credentials;
 
-/// A text with addresses, paths and credentials replaced; a stack trace is replaced as a whole.
+/// A text with addresses, paths and credentials replaced; a stack trace or SQL is replaced as a whole.
 pub(super) fn safe_words(text: &str) -> String {
-    const NOT_SHOWN: &str = "The service failed. What it said of it is not for clients.";
-    if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted(text) }
+    safe_words_for(text, &Sent::default())
 }
 
-/// Stack traces of the common languages, and control characters.
+/// The same for a client that may read in it what it has sent itself.
+pub(super) fn safe_words_for(text: &str, sent: &Sent<'_>) -> String {
+    const NOT_SHOWN: &str = "The service failed. What it said of it is not for clients.";
+    if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted_for(text, sent) }
+}
+
+/// The strings among the arguments of a call.
+///
+/// A path or an address that an error quotes from them is known to the client: masked, it would only hide which argument
+/// was wrong. A string counts as a whole, so that a call can learn nothing by sending many guesses in one.
+#[derive(Debug, Default)]
+pub(super) struct Sent<'a>(Vec<&'a str>);
+
+impl<'a> Sent<'a> {
+    /// How many strings are looked for, and how long each may be.
+    const LIMITS: (usize, usize) = (64, 4096);
+
+    /// Those of these arguments.
+    pub(super) fn of(arguments: &'a Value) -> Self {
+        let mut strings = Vec::new();
+        let mut open = vec![arguments];
+        while let Some(value) = open.pop()
+            && strings.len() < Self::LIMITS.0
+        {
+            match value {
+                Value::String(text) if (2..=Self::LIMITS.1).contains(&text.len()) => strings.push(&**text),
+                Value::Array(items) => open.extend(items.iter().take(Self::LIMITS.0)),
+                Value::Object(members) => open.extend(members.values().take(Self::LIMITS.0)),
+                Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            }
+        }
+        Self(strings)
+    }
+
+    /// Whether this part of a text stands in it as a part of a string that was sent.
+    fn covers(&self, text: &str, part: &Range<usize>) -> bool {
+        self.0.iter().any(|sent| {
+            let mut places = text.match_indices(sent);
+            places.any(|(start, sent)| start <= part.start && part.end <= start + sent.len())
+        })
+    }
+}
+
+/// Stack traces of the common languages, what databases say of a statement, and control characters.
 pub(super) fn looks_internal(text: &str) -> bool {
     static TRACE: LazyLock<Regex> = LazyLock::new(|| {
         compiled(concat!(
@@ -21,11 +64,31 @@ pub(super) fn looks_internal(text: &str) -> bool {
             r#"|Stack trace:|^#\d+ +\S+\(|stack backtrace:|\S+\.rb:\d+:in [`']|SQLSTATE\[|ORA-\d{5}"#,
         ))
     });
-    TRACE.is_match(text) || text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
+    // In this order: SQLite, PostgreSQL, MySQL, SQL Server; then statements, and what was bound to one.
+    static SQL: LazyLock<Regex> = LazyLock::new(|| {
+        compiled(concat!(
+            r#"near "[^"\n]*": syntax error|\b(?:UNIQUE|CHECK|FOREIGN KEY|NOT NULL|PRIMARY KEY) constraint failed"#,
+            r"|\bno such (?:table|column): |\bhas no column named |\bSQLITE_[A-Z]+|\bSQL logic error",
+            r#"|\bviolates (?:unique|foreign key|not-null|check|exclusion) constraint|syntax error at or near ""#,
+            r#"|\b(?:relation|column) "[^"\n]+" (?:of relation "[^"\n]+" )?does not exist"#,
+            r"|error in your SQL syntax|\bDuplicate entry '[^\n]*' for key|\bUnknown column '[^\n]*' in '",
+            r"|\bTable '[^'\n]+' doesn't exist|\bViolation of (?:PRIMARY|UNIQUE) KEY constraint",
+            r"|\bCannot insert duplicate key|\bIncorrect syntax near |\bInvalid (?:object|column) name '",
+            r"|\bSELECT\s[^\n]*\sFROM\s|\bINSERT\s+INTO\s|\bUPDATE\s+\S+\s+SET\s|\bDELETE\s+FROM\s|\[SQL: |\bparams: \[",
+        ))
+    });
+    TRACE.is_match(text)
+        || SQL.is_match(text)
+        || text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
 }
 
 /// The text with addresses, file paths and credentials replaced.
 pub(super) fn redacted(text: &str) -> String {
+    redacted_for(text, &Sent::default())
+}
+
+/// The same but for what the client has sent itself. A credential is replaced even then.
+pub(super) fn redacted_for(text: &str, sent: &Sent<'_>) -> String {
     static ADDRESSES: LazyLock<Regex> = LazyLock::new(|| {
         compiled(concat!(
             // A time is no host with a port, and stays.
@@ -47,9 +110,24 @@ pub(super) fn redacted(text: &str) -> String {
     // In this order, or the path inside an address would be replaced on its own.
     let text = without_credentials(text);
     let text = without_ipv6(&text);
-    let kept = |found: &Captures<'_>| found.name("time").map_or("[address]", |time| time.as_str()).to_owned();
-    let text = ADDRESSES.replace_all(&text, |found: &Captures<'_>| kept(found));
-    PATHS.replace_all(&text, "$1[path]").replace("\"[path]", "[path]")
+    let text = ADDRESSES.replace_all(&text, |found: &Captures<'_>| match found.name("time") {
+        Some(time) => time.as_str().to_owned(),
+        None => masked(&text, found, "[address]", sent),
+    });
+    let text = PATHS.replace_all(&text, |found: &Captures<'_>| masked(&text, found, "[path]", sent));
+    text.replace("\"[path]", "[path]")
+}
+
+/// What stands in the place of a match, behind what its first group took before it. The full stop of a sentence is no part
+/// of a path.
+fn masked(text: &str, found: &Captures<'_>, mask: &str, sent: &Sent<'_>) -> String {
+    let before = found.get(1).filter(|_| mask == "[path]").map_or("", |before| before.as_str());
+    let start = found.get_match().start() + before.len();
+    let part = &text[start..found.get_match().end()];
+    let (part, stop) =
+        part.strip_suffix('.').filter(|part| !part.ends_with('.')).map_or((part, ""), |part| (part, "."));
+    let shown = if sent.covers(text, &(start..start + part.len())) { part } else { mask };
+    format!("{before}{shown}{stop}")
 }
 
 /// Addresses of IP version 6 that are shortened, which no pattern tells from times and names of C++ and Ruby; those in
@@ -199,6 +277,29 @@ mod tests {
     }
 
     #[test]
+    fn the_full_stop_of_a_sentence_stays() {
+        check("Can't read /srv/data/a.csv. Name another file.", "Can't read [path]. Name another file.");
+        check("It was not at https://shop.example.com/a.", "It was not at [address].");
+        check("Can't read /srv/data/a...", "Can't read [path]");
+    }
+
+    #[test]
+    fn what_the_client_has_sent_itself_is_shown() {
+        let args = serde_json::json!({ "target": "/srv/repo/sample", "urls": ["https://shop.example.com/a"],
+            "file": "/srv/my data/list.csv", "many": "/srv/a/b /srv/c/d", "key": "password=hunter2" });
+        let sent = Sent::of(&args);
+        let check = |text: &str, expected: &str| assert_eq!(redacted_for(text, &sent), expected);
+        check("'/srv/repo/sample': Is a directory", "'/srv/repo/sample': Is a directory");
+        check("Nothing at /srv/repo/sample.", "Nothing at /srv/repo/sample.");
+        check("Nothing at https://shop.example.com/a.", "Nothing at https://shop.example.com/a.");
+        check("can't open /srv/my data/list.csv", "can't open /srv/my data/list.csv");
+        check("can't open /srv/repo/sample/.git/index", "can't open [path]");
+        check("can't open file:///srv/repo/sample", "can't open [address]");
+        check("can't open /srv/a/b", "can't open [path]");
+        check("refused password=hunter2", "refused [credential]");
+    }
+
+    #[test]
     fn ordinary_messages_are_left_alone() {
         for text in [
             "no such city: Oslo",
@@ -211,6 +312,8 @@ mod tests {
             "Ungültige Stadt",
             "use std::string, Foo::Bar or Abc::Error",
             "one of ... or .. or ~5 per minute",
+            "Select a city from the list, then update the date",
+            "the query has a syntax error near the end",
         ] {
             check(text, text);
             assert!(!looks_internal(text), "{text}");
@@ -228,6 +331,14 @@ mod tests {
             "SQLSTATE[42S02]: Base table not found",
             "System.Exception: x at Shop.Orders.Get(Int32 id) in C:\\shop\\Orders.cs:line 3",
             "app.rb:3:in `find'",
+            "near \"'x'\": syntax error",
+            "UNIQUE constraint failed: entities.name: params: [{\"id\":\"1\"}]",
+            "SQLITE_BUSY: database is locked",
+            "duplicate key value violates unique constraint \"users_pkey\"",
+            "ERROR: relation \"orders\" does not exist",
+            "Duplicate entry 'Ada' for key 'PRIMARY'",
+            "failed: INSERT INTO t (a) VALUES (1)",
+            "failed: SELECT a, b FROM t WHERE a = 'x'",
         ] {
             assert!(looks_internal(text), "{text}");
         }

@@ -111,7 +111,11 @@ impl Job<'_> {
             Extracted::Answered(Answered { content, value, verdict }) => {
                 match told(reading, content, verdict, self.translator) {
                     Ok(content) => (value.map_or(Extracted::Nothing, |value| *value), content),
-                    Err(error) => return Ok(*error),
+                    Err(error) => {
+                        // Whoever looks after the route should find what was withheld.
+                        self.note_body(reading);
+                        return Ok(*error);
+                    }
                 }
             }
             extracted => (extracted, Vec::new()),

@@ -4,9 +4,8 @@ use serde_json::Value;
 
 use super::{
     extract::{MCP_MEDIA_TYPE, Verdict},
-    insides::safe_words,
+    insides::{Sent, safe_words_for},
     reading::Reading,
-    redaction::Redaction,
     rules::Translator,
     verdict::{CODE_META_KEY, marked},
 };
@@ -20,25 +19,23 @@ pub(super) fn told(
     verdict: Verdict,
     translator: &Translator,
 ) -> Result<Vec<Content>, Box<ToolResult>> {
+    let shown = |text: &str| safe_words_for(&translator.redaction.hide(text), &Sent::of(reading.facts.args));
     let (content, code) = match verdict {
         Verdict::Success => return Ok(content),
         Verdict::ToolError if content.iter().all(says_nothing) => {
             (vec![Content::text("The tool failed and did not say why.")], None)
         }
-        Verdict::ToolError => {
-            (content.into_iter().map(|content| safe(content, &translator.redaction)).collect(), None)
-        }
+        Verdict::ToolError => (content.into_iter().map(|content| safe(content, shown)).collect(), None),
         // Where a route asks by HTTP itself, its own rules are nearer to the server.
         Verdict::ProtocolError { code, .. }
             if is_of_upstream(reading) && code.as_ref().is_some_and(is_of_insides) =>
         {
-            let text = "The service could not answer the call: something went wrong inside of it. Other arguments will \
-                        hardly help; try again later.";
+            // Some servers answer wrong arguments with this code, too.
+            let text = "The service could not answer the call and reported an internal error, of which no more is \
+                        shown here. Check the arguments; if they are right, try again later.";
             (vec![Content::text(text)], code)
         }
-        Verdict::ProtocolError { code, message } => {
-            (vec![Content::text(safe_words(&translator.redaction.hide(&message)))], code)
-        }
+        Verdict::ProtocolError { code, message } => (vec![Content::text(shown(&message))], code),
     };
     let outcome = Outcome::Error(Fault::Reported { status: None });
     let result = marked(ToolResult::new(outcome, content), reading.reply());
@@ -67,9 +64,9 @@ fn says_nothing(content: &Content) -> bool {
 }
 
 /// A block whose text may be shown; one in which there is nothing to hide stays as it came.
-fn safe(content: Content, redaction: &Redaction) -> Content {
+fn safe(content: Content, shown: impl Fn(&str) -> String) -> Content {
     let shown = content.block.text(None).and_then(|text| {
-        let shown = safe_words(&redaction.hide(&text));
+        let shown = shown(&text);
         (shown != text).then_some(shown)
     });
     match shown {

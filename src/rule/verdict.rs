@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     extract::message_of_page,
-    insides::{looks_internal, redacted},
+    insides::{Sent, looks_internal, redacted_for},
     reading::Reading,
     rules::Translator,
 };
@@ -108,14 +108,15 @@ fn message_of(reading: &Reading<'_>, translator: &Translator) -> (Option<String>
     let most_bytes = translator.limits.error_text_bytes.saturating_mul(2);
     // What the route keeps to itself comes before what every route does: an address may be a part of it.
     let begun = |text: &str| translator.redaction.beginning(text, most_bytes);
+    let sent = Sent::of(reading.facts.args);
     if let Some(json) = reading.json() {
         return match json {
             Value::Object(members) => {
                 // Of one long word nothing is left: it is cut where a word ends.
-                let message = message_in(members).map(|text| redacted(&begun(&text)));
+                let message = message_in(members).map(|text| redacted_for(&begun(&text), &sent));
                 (message.filter(|text| !text.trim().is_empty()), code_in(members))
             }
-            Value::String(text) => (safe_text(&begun(text)), None),
+            Value::String(text) => (safe_text(&begun(text), &sent), None),
             _ => (None, None),
         };
     }
@@ -124,12 +125,12 @@ fn message_of(reading: &Reading<'_>, translator: &Translator) -> (Option<String>
     if is_page(&media_type, &text) {
         let page = translator.redaction.beginning(&text, PAGE_LIMIT_BYTES);
         let message = message_of_page(&page, reading.reply().status);
-        return (message.and_then(|message| safe_text(&begun(&message))), None);
+        return (message.and_then(|message| safe_text(&begun(&message), &sent)), None);
     }
     if !media_type.is_empty() && !media_type.starts_with("text/") {
         return (None, None);
     }
-    (safe_text(&begun(&text)), None)
+    (safe_text(&begun(&text), &sent), None)
 }
 
 /// How much of an error page is looked through: what it says stands near its beginning, behind its styles.
@@ -198,10 +199,10 @@ fn code_in(members: &Map<String, Value>) -> Option<Value> {
 }
 
 /// A text that may be shown, its parts that may not replaced; nothing when it is markup, a trace or empty.
-fn safe_text(text: &str) -> Option<String> {
+fn safe_text(text: &str, sent: &Sent<'_>) -> Option<String> {
     let text = text.trim();
     let markup = text.starts_with('<');
-    (!text.is_empty() && !markup && !looks_internal(text)).then(|| redacted(text))
+    (!text.is_empty() && !markup && !looks_internal(text)).then(|| redacted_for(text, sent))
 }
 
 /// At most `limit_bytes` of a text, cut between characters and marked.

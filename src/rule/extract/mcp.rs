@@ -170,7 +170,7 @@ fn answered(message: &JsonText) -> Result<Answered, String> {
         return Err(format!("expected at most {RECORD_LIMIT} blocks of content, found more"));
     }
     let content: Vec<Content> =
-        content.into_iter().map(|block| sent(message, block)).collect::<Result<_, _>>()?;
+        content.into_iter().filter_map(|block| sent(message, block).transpose()).collect::<Result<_, _>>()?;
     let value = match structured {
         Some(structured) => Some(Extracted::Raw(part(message, structured)?)),
         None => content.iter().find_map(|content| content.block.text(None)).map(|text| lifted(&text)),
@@ -218,13 +218,14 @@ fn check_base64(kind: &str, data: Option<&RawValue>) -> Result<(), String> {
     }
 }
 
-/// One block, left as it came.
-fn sent(message: &JsonText, block: &RawValue) -> Result<Content, String> {
+/// One block, left as it came. A text block without its text says nothing and is passed over: the work is done, and the
+/// other blocks are good.
+fn sent(message: &JsonText, block: &RawValue) -> Result<Option<Content>, String> {
     let members: SentMembers<'_> = read(block.get())?;
     let missing =
         |what: &str| Err(format!("expected {what} in a block of content, found `{}` without", members.kind));
     match members.kind.as_str() {
-        "text" if members.text.is_none() => return missing("`text`"),
+        "text" if members.text.is_none() => return Ok(None),
         "text" => {}
         "image" | "audio" => {
             let is_text = |value: Option<&RawValue>| value.is_some_and(|value| value.get().starts_with('"'));
@@ -244,14 +245,14 @@ fn sent(message: &JsonText, block: &RawValue) -> Result<Content, String> {
             Some(_) | None => return missing("a `resource` with `uri` and `text` or `blob`"),
         },
         // One that clients do not know would cost them the whole result; what it says can be read all the same.
-        _ => return Ok(Content::text(block.get())),
+        _ => return Ok(Some(Content::text(block.get()))),
     }
     if serde_json::from_str::<OnlyText>(block.get()).is_ok() {
-        return Ok(Content::text(members.text.unwrap_or_default()));
+        return Ok(Some(Content::text(members.text.unwrap_or_default())));
     }
     let link = members.uri.zip(members.name).map(|(uri, name)| format!("{name}: {uri}"));
     let text = if members.kind == "text" { members.text } else { None };
-    Ok(Block::AsSent(SentBlock { json: part(message, block)?, text, link }).into())
+    Ok(Some(Block::AsSent(SentBlock { json: part(message, block)?, text, link }).into()))
 }
 
 /// A part of a document as a document of its own, sharing its bytes.
@@ -355,6 +356,12 @@ mod tests {
         let block = r#"{"type": "hologram", "depth": 1.0}"#;
         let content = answer(&format!(r#"{{"content": [{block}]}}"#)).unwrap().content;
         assert_eq!(content[0].block, Block::Text(Text::Plain(block.into())));
+    }
+
+    #[test]
+    fn a_text_block_without_its_text_is_passed_over() {
+        check(r#"{"content": [{"type": "text"}, {"type": "text", "text": "1"}]}"#, Ok("1"));
+        check(r#"{"content": [{"type": "text", "text": null}]}"#, Ok("none"));
     }
 
     #[test]

@@ -11,7 +11,10 @@ use std::{
 use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value, value::Kwargs};
 use regex::Regex;
 
-use super::{filters, insides::safe_words};
+use super::{
+    filters,
+    insides::{Sent, safe_words_for},
+};
 
 pub(super) use bounds::{Budget, LookedUp};
 use bounds::{FUEL, LimitedText, SHORT_FUEL, refuse_too_deep};
@@ -82,7 +85,10 @@ static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_fuel(Some(FUEL));
     filters::add(&mut environment);
-    environment.add_filter("redact", |text: String| safe_words(&text));
+    environment.add_filter("redact", |state: &State<'_, '_>, text: String| {
+        let args = state.lookup("args").map_or(Ok(serde_json::Value::Null), |args| to_json(&args))?;
+        Ok::<_, Error>(safe_words_for(&text, &Sent::of(&args)))
+    });
     environment.add_filter("tojson", json_text);
     environment.add_filter("markdown_table", |value: Value, options: Kwargs| {
         let columns: Option<Vec<String>> = options.get("columns")?;
@@ -113,6 +119,10 @@ impl Template {
         let mut names: Vec<_> =
             paths.iter().map(|path| path.split('.').next().unwrap_or(path).to_owned()).collect();
         names.dedup();
+        // The filter shows what the client has sent itself.
+        if source.contains("redact") && !names.iter().any(|name| name == "args") {
+            names.push("args".to_owned());
+        }
         let (names, paths) = (names.into(), paths.into());
         let source = source.into();
         Ok(Self(Box::new(Written { source, place, compiled: OnceLock::new(), names, paths })))
