@@ -1,10 +1,13 @@
 //! JSON-RPC, as far as a client of MCP needs it. What a server writes keeps its text: only its outermost members are
 //! looked at.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::upstream::error::Withheld;
@@ -77,31 +80,61 @@ impl RpcError {
 
 #[derive(Deserialize)]
 struct Members<'a> {
+    jsonrpc: Option<IgnoredAny>,
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
     method: Option<Cow<'a, str>>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "even_null")]
     result: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
+/// A member that is there, `null` too.
+fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(member: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(member).map(Some)
+}
+
+/// Where a text comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Carrier {
+    /// It answers an HTTP request, and is meant as a message whatever is missing in it.
+    Http,
+    /// A line of a program, which may also be of its log: JSON with an `id` is no answer yet.
+    Line,
+}
+
 /// The messages in a text: one, or several in an array, which revision 2025-03-26 allows. Those that are none are
 /// left out; nothing is there when it is no JSON at all.
 pub(super) fn messages(text: &str) -> Vec<Message<'_>> {
+    messages_from(Carrier::Http, text)
+}
+
+/// The same of a line that a program wrote to its standard output: a message names `jsonrpc`, and has a `method`, a
+/// `result` or an `error`.
+pub(super) fn messages_of_line(text: &str) -> Vec<Message<'_>> {
+    messages_from(Carrier::Line, text)
+}
+
+fn messages_from(from: Carrier, text: &str) -> Vec<Message<'_>> {
     let text = text.trim();
     if text.starts_with('[') {
         let parts: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
-        return parts.into_iter().filter_map(|part| message(part.get())).collect();
+        return parts.into_iter().filter_map(|part| message(from, part.get())).collect();
     }
-    message(text).into_iter().collect()
+    message(from, text).into_iter().collect()
 }
 
-fn message(text: &str) -> Option<Message<'_>> {
-    let Members { id, method, params, result, error } = serde_json::from_str(text).ok()?;
+fn message(from: Carrier, text: &str) -> Option<Message<'_>> {
+    let Members { jsonrpc, id, method, params, result, error } = serde_json::from_str(text).ok()?;
+    let is_of_log = jsonrpc.is_none() || (method.is_none() && result.is_none() && error.is_none());
+    if from == Carrier::Line && is_of_log {
+        return None;
+    }
+    let result = result.filter(|result| result.get() != "null");
     match (method, id, error, result) {
         (Some(method), Some(id), ..) => Some(Message::Request { id, method }),
         (Some(method), None, ..) => Some(Message::Notification { method, params }),
@@ -143,6 +176,50 @@ impl<'a> Message<'a> {
         }
     }
 }
+
+/// Which request a line answers that is too long to be read, by its beginning.
+pub(super) fn id_at_beginning(line: &[u8]) -> Option<u64> {
+    struct Outermost<'i>(&'i mut Option<u64>);
+    impl<'de> Visitor<'de> for Outermost<'_> {
+        type Value = ();
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a message")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+            while let Some(name) = members.next_key::<Cow<'de, str>>()? {
+                if name == "id" {
+                    *self.0 = own_id(members.next_value::<&RawValue>()?);
+                    return Ok(());
+                }
+                members.next_value::<IgnoredAny>()?;
+            }
+            Ok(())
+        }
+    }
+    let mut found = None;
+    let line = &line[..line.len().min(LOOKED_THROUGH_BYTES)];
+    // It ends in the middle of a message, which is an error when the id does not come before.
+    let _ = serde_json::Deserializer::from_slice(line).deserialize_map(Outermost(&mut found));
+    found
+}
+
+/// The same by its end, for servers that write the id last.
+pub(super) fn id_at_end(line: &[u8]) -> Option<u64> {
+    let line = &line[line.len().saturating_sub(LOOKED_THROUGH_BYTES)..];
+    let text = String::from_utf8_lossy(line);
+    // What ends with two braces is inside of something else.
+    let (_, last) = text.trim_end().strip_suffix('}')?.rsplit_once("\"id\"")?;
+    let last = last.trim_start().strip_prefix(':')?.trim();
+    let (id, rest) = last.split_once(',').unwrap_or((last, ""));
+    let rest: String = rest.split_whitespace().collect();
+    let is_all = rest.is_empty() || rest == r#""jsonrpc":"2.0""#;
+    is_all.then(|| id.trim().trim_matches('"').parse().ok()).flatten()
+}
+
+/// How much of a line is looked through for an id.
+const LOOKED_THROUGH_BYTES: usize = 1024;
 
 /// Our ids are numbers; some servers give them back as texts.
 fn own_id(id: &RawValue) -> Option<u64> {
@@ -225,6 +302,41 @@ mod tests {
         assert_eq!(kinds(r#"[{"id":1,"result":{}},5,{"method":"m"}]"#), "Some(1)={} m()");
         assert_eq!(kinds("Server running on stdio"), "");
         assert_eq!(kinds("{}"), "");
+    }
+
+    #[test]
+    fn a_line_of_a_log_is_no_message() {
+        for line in [
+            r#"{"id":7,"level":"info","msg":"request done"}"#,
+            r#"{"id":7,"result":{"rows":3}}"#,
+            r#"{"id":7,"error":"disk full"}"#,
+            r#"{"jsonrpc":"2.0","id":7,"time":5}"#,
+            "Server running on stdio",
+        ] {
+            assert!(messages_of_line(line).is_empty(), "{line}");
+        }
+        for line in [
+            r#"{"jsonrpc":"2.0","id":7,"result":null}"#,
+            r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/x"}"#,
+        ] {
+            assert_eq!(messages_of_line(line).len(), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_id_of_a_message_that_is_too_long_is_found_before_it_or_behind_it() {
+        let begins = |text: &str| id_at_beginning(text.as_bytes());
+        assert_eq!(begins(r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"te"#), Some(3));
+        assert_eq!(begins(r#"{"id" : "3" , "result":{"#), Some(3));
+        assert_eq!(begins(r#"{"result":{"id":4},"id":3,"#), Some(3));
+        assert_eq!(begins(r#"{"result":{"id":4,"text":"aaaa"#), None);
+        assert_eq!(begins("a line for people"), None);
+        let ends = |text: &str| id_at_end(text.as_bytes());
+        assert_eq!(ends(r#"aaa"}]},"jsonrpc":"2.0","id":10}"#), Some(10));
+        assert_eq!(ends("aaa\"}]}, \"id\": \"10\", \"jsonrpc\": \"2.0\" }\r"), Some(10));
+        assert_eq!(ends(r#""text":"a","id":4}}"#), None);
+        assert_eq!(ends(r#""id":4,"text":"a"}"#), None);
     }
 
     #[test]

@@ -35,32 +35,52 @@ const LOGGED_WHILE: Duration = Duration::from_secs(10);
 pub(super) enum Line {
     /// All of it, without its end.
     Whole(Vec<u8>),
-    /// It was longer than the limit; this is its beginning.
+    /// It is longer than the limit; this is its beginning. The [`rest_of_line`] is to be read next.
     Cut(Vec<u8>),
 }
+
+/// How much of the end of a line is kept that is longer than the limit.
+const ENDS_BYTES: usize = 1024;
 
 /// The next line; `None` when there are no more. May not be dropped while it waits, or a part of a line is lost.
 pub(super) async fn next_line(
     input: &mut (impl AsyncBufRead + Unpin),
     limit_bytes: usize,
 ) -> io::Result<Option<Line>> {
-    let (mut line, mut is_cut, mut is_there) = (Vec::new(), false, false);
+    let (mut line, mut is_there) = (Vec::new(), false);
     loop {
         let piece = input.fill_buf().await?;
         let end = piece.iter().position(|byte| *byte == b'\n');
         let taken = &piece[..end.unwrap_or(piece.len())];
         is_there |= !piece.is_empty();
         let room = limit_bytes - line.len();
-        is_cut |= taken.len() > room;
-        line.extend_from_slice(&taken[..taken.len().min(room)]);
+        if taken.len() > room {
+            line.extend_from_slice(&taken[..room]);
+            input.consume(room);
+            return Ok(Some(Line::Cut(line)));
+        }
+        line.extend_from_slice(taken);
         let (used, is_last) = (end.map_or(piece.len(), |end| end + 1), piece.is_empty());
         input.consume(used);
         if end.is_some() || is_last {
-            return Ok(match (is_there, is_cut) {
-                (false, _) => None,
-                (true, true) => Some(Line::Cut(line)),
-                (true, false) => Some(Line::Whole(line)),
-            });
+            return Ok(is_there.then_some(Line::Whole(line)));
+        }
+    }
+}
+
+/// Reads on to the end of a line that was cut, and gives the last [`ENDS_BYTES`] of it.
+pub(super) async fn rest_of_line(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Vec<u8>> {
+    let mut ends = Vec::new();
+    loop {
+        let piece = input.fill_buf().await?;
+        let end = piece.iter().position(|byte| *byte == b'\n');
+        let taken = &piece[..end.unwrap_or(piece.len())];
+        ends.extend_from_slice(&taken[taken.len().saturating_sub(ENDS_BYTES)..]);
+        ends.drain(..ends.len().saturating_sub(ENDS_BYTES));
+        let (used, is_last) = (end.map_or(piece.len(), |end| end + 1), piece.is_empty());
+        input.consume(used);
+        if end.is_some() || is_last {
+            return Ok(ends);
         }
     }
 }
@@ -77,7 +97,16 @@ pub(super) async fn log_errors(
 ) {
     let mut errors = BufReader::new(errors);
     let (mut since, mut lines) = (Instant::now(), 0_u32);
-    while let Ok(Some(Line::Whole(line) | Line::Cut(line))) = next_line(&mut errors, LOGGED_BYTES).await {
+    while let Ok(Some(line)) = next_line(&mut errors, LOGGED_BYTES).await {
+        let line = match line {
+            Line::Whole(line) => line,
+            Line::Cut(line) => {
+                if rest_of_line(&mut errors).await.is_err() {
+                    return;
+                }
+                line
+            }
+        };
         if since.elapsed() > LOGGED_WHILE {
             if lines > LOGGED_LINES {
                 warn!(%upstream, lines = lines - LOGGED_LINES, "the server wrote more lines than are logged");
@@ -135,6 +164,9 @@ mod tests {
             let mut input = BufReader::with_capacity(capacity, &b"a\n\n12345\n1234567\r\nlast"[..]);
             let mut found = Vec::new();
             while let Some(line) = next_line(&mut input, 5).await.unwrap() {
+                if let Line::Cut(_) = &line {
+                    assert_eq!(rest_of_line(&mut input).await.unwrap(), b"67\r");
+                }
                 found.push(line);
             }
             let whole = |text: &str| Line::Whole(text.into());

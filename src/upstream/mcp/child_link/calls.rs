@@ -130,7 +130,8 @@ impl Caller {
     /// fill it.
     pub(super) async fn answer(mut self, text: &[u8]) {
         if text.len() > self.limit_bytes {
-            return self.too_long();
+            let limit_bytes = self.limit_bytes;
+            return self.too_long(limit_bytes);
         }
         let mut account = match &self.charge {
             Some((charge, until)) => BodyAccount::new(Some(charge), self.limit_bytes, *until),
@@ -147,8 +148,9 @@ impl Caller {
         let _ = self.tell.send(answer);
     }
 
-    pub(super) fn too_long(self) {
-        let limit_bytes = self.limit_bytes;
+    /// The answer is longer than this limit, and than that of the call where it has a lower one.
+    pub(super) fn too_long(self, limit_bytes: usize) {
+        let limit_bytes = self.limit_bytes.min(limit_bytes);
         let _ = self.tell.send(Err(Unanswered::TooLong { limit_bytes }));
     }
 }

@@ -1,8 +1,11 @@
 //! What a child writes: answers for who waits for them, and what it tells unasked.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -51,7 +54,11 @@ impl Reader {
         loop {
             match next_line(&mut output, MESSAGE_LIMIT_BYTES).await {
                 Ok(Some(Line::Whole(line))) => self.line(&line).await,
-                Ok(Some(Line::Cut(_))) => self.too_long(),
+                Ok(Some(Line::Cut(begins))) => {
+                    if self.too_long(begins, &mut output).await.is_err() {
+                        break;
+                    }
+                }
                 Ok(None) | Err(_) => break,
             }
         }
@@ -67,7 +74,7 @@ impl Reader {
     async fn line(&mut self, line: &[u8]) {
         self.heard.notify_waiters();
         let text = std::str::from_utf8(line).unwrap_or_default();
-        let messages = message::messages(text);
+        let messages = message::messages_of_line(text);
         if messages.is_empty() && !line.trim_ascii().is_empty() {
             return self.garbage(line);
         }
@@ -101,11 +108,26 @@ impl Reader {
         }
     }
 
-    /// Whose answer it would have been can't be told, unless only one waits.
-    fn too_long(&self) {
+    /// Fails the call whose answer is longer than is read, before the rest of it has come where the id is known by then.
+    /// An answer that tells its id nowhere is that of the only call, where there is only one.
+    async fn too_long(&self, begins: Vec<u8>, output: &mut BufReader<ChildStdout>) -> io::Result<()> {
+        self.heard.notify_waiters();
         warn!(upstream = %self.name, limit_bytes = MESSAGE_LIMIT_BYTES, "a message of the program is too long");
-        if let Some(caller) = self.waiting.take_only() {
-            caller.too_long();
+        let id = message::id_at_beginning(&begins);
+        drop(begins);
+        let known = id.and_then(|id| self.waiting.take(id));
+        let is_known = known.is_some();
+        if let Some(caller) = known {
+            caller.too_long(MESSAGE_LIMIT_BYTES);
         }
+        let ends = pipe::rest_of_line(output).await?;
+        self.heard.notify_waiters();
+        if !is_known && id.is_none() {
+            let by_end = message::id_at_end(&ends).and_then(|id| self.waiting.take(id));
+            if let Some(caller) = by_end.or_else(|| self.waiting.take_only()) {
+                caller.too_long(MESSAGE_LIMIT_BYTES);
+            }
+        }
+        Ok(())
     }
 }
