@@ -388,7 +388,7 @@ fn listed_by_a_route(name: &str, parts: &[ReadPart], routes: Routes<'_>) -> Opti
         let Part::Route(call) = &part.template.part else { return None };
         let file = part.call.as_ref()?.route(routes)?;
         call.arguments.iter().find_map(|(theirs, template)| match template {
-            JsonTemplate::Argument(ours) if ours == name => {
+            JsonTemplate::Argument(ours) | JsonTemplate::NotNull(ours) if ours == name => {
                 Some(file.route.input.listed(theirs)).filter(|values| !values.is_empty())
             }
             _ => None,

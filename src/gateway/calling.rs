@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde_json::{Map, Value};
+use tracing::debug;
 
 use super::{
     AGE_META, Asker, Call, OpenJob, REQUEST_ID_META, Snapshot, ask_first,
@@ -115,7 +116,7 @@ impl Snapshot {
             .map(|after| Due::after(after).at);
         let mut telling = Telling::new(call.audience, route.definition.name.as_str());
         let trace = call.trace.take().or_else(|| TraceContext::of_headers(call.headers));
-        let request = build(route, &arguments, call.headers)?;
+        let request = build(route, &arguments, call)?;
         let (headers, caller, trace) = (call.headers, &call.caller, trace.as_ref());
         let ticket = &record.ticket();
         let asking =
@@ -313,11 +314,13 @@ pub(super) fn allowed(route: &Route, call: &Call<'_>) -> Result<(), Box<ToolResu
     }
 }
 
-fn build(
-    route: &Route,
-    arguments: &Arguments,
-    headers: &HeaderMap,
-) -> Result<UpstreamRequest, Box<ToolResult>> {
-    let request = route.request.build(arguments, headers);
-    request.map_err(|error| Box::new(ToolResult::error(Fault::Arguments, error.to_string())))
+fn build(route: &Route, arguments: &Arguments, call: &Call<'_>) -> Result<UpstreamRequest, Box<ToolResult>> {
+    let request = route.request.build(arguments, call.headers);
+    request.map_err(|error| {
+        if let Some(detail) = error.detail() {
+            let (tool, request_id) = (&route.definition.name, &call.request_id);
+            debug!(%tool, %request_id, detail, "a template of the request can't be filled in");
+        }
+        Box::new(ToolResult::error(Fault::Arguments, error.to_string()))
+    })
 }

@@ -9,6 +9,9 @@ use crate::tool::{Arguments, CHECK_STEP_LIMIT, Schema, SchemaDocument, SchemaErr
 #[derive(Debug)]
 pub struct InputSchema {
     schema: Schema,
+    /// The same where `null` is admitted, for a schema of which a part says `nullable: true` as OpenAPI 3.0 has it. Clients
+    /// see it as it was written.
+    with_null: Option<Box<Schema>>,
     defaults: Vec<(String, Value)>,
 }
 
@@ -26,12 +29,16 @@ impl InputSchema {
     ///
     /// [`SchemaError`] when it is no schema.
     pub fn new(document: &Map<String, Value>) -> Result<Self, SchemaError> {
-        Ok(Self { defaults: defaults_of(document), schema: Schema::compile(document)? })
+        let with_null = match with_null(document) {
+            Some(Value::Object(document)) => Some(Box::new(Schema::compile(&document)?)),
+            Some(_) | None => None,
+        };
+        Ok(Self { defaults: defaults_of(document), schema: Schema::compile(document)?, with_null })
     }
 
     /// One that is made of names and types.
     pub fn known(document: Map<String, Value>) -> Self {
-        Self { defaults: defaults_of(&document), schema: Schema::known(document) }
+        Self { defaults: defaults_of(&document), schema: Schema::known(document), with_null: None }
     }
 
     /// The schema as clients see it.
@@ -41,7 +48,7 @@ impl InputSchema {
 
     /// From how many values on arguments may take more to check than is allowed, where that is a number that a call may have.
     pub fn values_too_costly(&self) -> Option<u64> {
-        self.schema.values_too_costly()
+        self.with_null.as_deref().unwrap_or(&self.schema).values_too_costly()
     }
 
     /// Texts, one or several, as the value that the schema asks for under this name. What can't be such a value stays
@@ -89,7 +96,8 @@ impl InputSchema {
         }
         let answers = arguments.answers().clone();
         let value = arguments.into_value();
-        let checked = self.schema.check(&value, Self::MOST_VIOLATIONS, step_limit);
+        let schema = self.with_null.as_deref().unwrap_or(&self.schema);
+        let checked = schema.check(&value, Self::MOST_VIOLATIONS, step_limit);
         let Ok(checked) = checked else {
             let Value::Object(map) = value else { unreachable!("arguments are an object") };
             return Err(Box::new(Arguments::from(map).with_answers(answers)));
@@ -115,6 +123,53 @@ impl InputSchema {
             false => format!("this tool takes {}", names.join(", ")),
         }
     }
+}
+
+/// A schema with `null` admitted wherever it says `nullable: true`; nothing where it says so nowhere.
+fn with_null(document: &Map<String, Value>) -> Option<Value> {
+    fn changed(schema: &Value) -> Option<Value> {
+        match schema {
+            Value::Object(members) => {
+                let parts: Vec<_> = members.iter().map(|(name, part)| (name, part, changed(part))).collect();
+                let is_nullable = members.get("nullable") == Some(&Value::Bool(true));
+                if !is_nullable && parts.iter().all(|(.., changed)| changed.is_none()) {
+                    return None;
+                }
+                let parts = parts
+                    .into_iter()
+                    .map(|(name, part, changed)| (name.clone(), changed.unwrap_or_else(|| part.clone())));
+                let mut parts: Map<String, Value> = parts.collect();
+                if !is_nullable {
+                    return Some(Value::Object(parts));
+                }
+                match parts.get("type") {
+                    Some(Value::String(kind)) => {
+                        let kinds = serde_json::json!([kind, "null"]);
+                        parts.insert("type".to_owned(), kinds);
+                        if let Some(Value::Array(values)) = parts.get_mut("enum") {
+                            values.push(Value::Null);
+                        }
+                        Some(Value::Object(parts))
+                    }
+                    Some(_) | None => Some(serde_json::json!({ "anyOf": [parts, { "type": "null" }] })),
+                }
+            }
+            Value::Array(items) => {
+                let changes: Vec<_> = items.iter().map(|item| (item, changed(item))).collect();
+                changes.iter().any(|(_, changed)| changed.is_some()).then(|| {
+                    changes
+                        .into_iter()
+                        .map(|(item, changed)| changed.unwrap_or_else(|| item.clone()))
+                        .collect()
+                })
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        }
+    }
+    let mut document = document.clone();
+    // Arguments are an object, whatever the root says.
+    document.remove("nullable");
+    changed(&Value::Object(document))
 }
 
 fn defaults_of(document: &Map<String, Value>) -> Vec<(String, Value)> {
@@ -144,6 +199,31 @@ mod tests {
         let checked = input.check(arguments.as_object().unwrap().clone().into());
         let checked = checked.map(|arguments| arguments.into_value().to_string());
         assert_eq!(checked, expected.map(str::to_owned).map_err(str::to_owned));
+    }
+
+    #[test]
+    fn null_is_taken_where_the_schema_says_nullable() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "kinds": {"type": "array", "items": {"type": "string"}, "nullable": true},
+                "depth": {"type": "integer", "minimum": 0, "nullable": true},
+                "inner": {"type": "object", "properties": {"level": {"enum": ["low"], "nullable": true}}},
+                "target": {"type": "string"},
+            },
+            "required": ["target"],
+        });
+        let input = InputSchema::new(schema.as_object().unwrap()).unwrap();
+        let check = |arguments: Value| input.check(arguments.as_object().unwrap().clone().into());
+        let null = json!({"target": "a", "kinds": null, "depth": null, "inner": {"level": null}});
+        assert_eq!(check(null.clone()).unwrap().into_value(), null);
+        check(json!({"target": "a", "kinds": ["b"], "depth": 1})).unwrap();
+        assert_eq!(
+            check(json!({"target": null})).unwrap_err(),
+            "argument `target` must be a string; found `null`"
+        );
+        assert!(check(json!({"target": "a", "depth": -1})).is_err());
+        assert_eq!(input.document().get("properties"), schema.get("properties"));
     }
 
     #[test]

@@ -64,6 +64,10 @@ impl Reader<'_, '_> {
             self.asked.add(name, false, language::words_in(self.report, node.span, name));
             return Some(ValueTemplate::Argument(name.to_owned()));
         }
+        if let Some(name) = node.as_text().and_then(omitted_argument) {
+            self.asked.add(name, true, language::words_in(self.report, node.span, name));
+            return Some(ValueTemplate::Argument(name.to_owned()));
+        }
         self.template(node, what).map(ValueTemplate::Text)
     }
 
@@ -118,6 +122,11 @@ impl Reader<'_, '_> {
                     self.asked.add(name, false, language::words_in(self.report, node.span, name));
                     JsonTemplate::Argument(name.to_owned())
                 }
+                None if omitted_argument(&text.text).is_some() => {
+                    let name = omitted_argument(&text.text)?;
+                    self.asked.add(name, true, language::words_in(self.report, node.span, name));
+                    JsonTemplate::NotNull(name.to_owned())
+                }
                 None if single_answer(&text.text).is_some() => {
                     let (name, field) = single_answer(&text.text)?;
                     self.template(node, "a text of `json`")?;
@@ -168,6 +177,15 @@ impl Reader<'_, '_> {
 pub(super) fn single_argument(text: &str) -> Option<&str> {
     let name = expression(text)?.strip_prefix("args.")?;
     (!name.is_empty() && name.chars().all(is_name)).then_some(name)
+}
+
+/// `city` of `{{ args.city | default(omit) }}` and nothing else: an argument that leaves no trace where it is null or
+/// absent.
+fn omitted_argument(text: &str) -> Option<&str> {
+    let (name, filter) = expression(text)?.strip_prefix("args.")?.split_once('|')?;
+    let filter: String = filter.split_whitespace().collect();
+    let name = name.trim_end();
+    (filter == "default(omit)" && !name.is_empty() && name.chars().all(is_name)).then_some(name)
 }
 
 /// `form` and `count` of `{{ answers.form.count }}` and nothing else.

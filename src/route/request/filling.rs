@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{RequestError, http::ValueTemplate};
 use crate::{
     route::path::{ESCAPED, scalar},
-    rule::{Template, template_names},
+    rule::{Template, TemplateError, template_names},
     tool::Arguments,
 };
 
@@ -23,9 +23,7 @@ impl<'a> Filling<'a> {
 
     pub(super) fn render(&mut self, template: &Template) -> Result<String, RequestError> {
         let names = self.names.get_or_insert_with(|| template_names(self.arguments));
-        template
-            .render(names)
-            .map_err(|error| RequestError(format!("the request could not be made of the arguments: {error}")))
+        template.render(names).map_err(|error| unfilled(template, self.arguments, &error))
     }
 
     /// `name=value&…`, encoded for a query or a form.
@@ -49,14 +47,56 @@ impl<'a> Filling<'a> {
             ValueTemplate::Argument(name) => match self.arguments.get(name) {
                 None | Some(Value::Null) => Ok(Vec::new()),
                 Some(Value::Array(items)) => {
-                    items.iter().map(|item| scalar(name, Some(item)).map_err(RequestError)).collect()
+                    items.iter().map(|item| scalar(name, Some(item)).map_err(RequestError::from)).collect()
                 }
-                one => Ok(vec![scalar(name, one).map_err(RequestError)?]),
+                one => Ok(vec![scalar(name, one).map_err(RequestError::from)?]),
             },
             ValueTemplate::Text(template) => {
                 let text = self.render(template)?;
                 Ok(if text.is_empty() { Vec::new() } else { vec![text] })
             }
         }
+    }
+}
+
+/// Why a template can't be filled in, for a model that sees the arguments and not the template.
+fn unfilled(template: &Template, arguments: &Arguments, error: &TemplateError) -> RequestError {
+    let names = template.paths().iter().filter_map(|path| path.strip_prefix("args.")?.split('.').next());
+    let mut names: Vec<&str> = names.collect();
+    names.dedup();
+    let is_missing = |name: &&str| matches!(arguments.get(name), None | Some(Value::Null));
+    let missing: Vec<&str> = names.iter().copied().filter(is_missing).collect();
+    let listed = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let sentence = match (missing.as_slice(), names.as_slice()) {
+        ([], []) => "the request can't be made of these arguments".to_owned(),
+        ([], names) => {
+            format!("the request can't be made of the arguments {}: check what they must be", listed(names))
+        }
+        ([name], _) => format!("the request can't be made without the argument `{name}`"),
+        (missing, _) => format!("the request can't be made without the arguments {}", listed(missing)),
+    };
+    RequestError { sentence, detail: Some(error.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_template_that_can_not_be_filled_in_is_not_quoted() {
+        let error = |source: &str, arguments: Value| {
+            let arguments = Arguments::from(arguments.as_object().unwrap().clone());
+            Filling::new(&arguments).render(&Template::compile(source).unwrap()).unwrap_err()
+        };
+        let missing = error("tenant-7/{{ args.city }}/{{ args.day }}", json!({ "city": "Oslo" }));
+        assert_eq!(missing.to_string(), "the request can't be made without the argument `day`");
+        assert!(missing.detail().unwrap().contains("args.day"), "{missing:?}");
+        let unfit = error("{{ args.days | round }}", json!({ "days": "many" }));
+        assert_eq!(
+            unfit.to_string(),
+            "the request can't be made of the arguments `days`: check what they must be"
+        );
     }
 }

@@ -65,6 +65,8 @@ pub enum JsonTemplate {
     Fixed(Value),
     /// The argument of this name with its type; left out of its object where the caller did not give it.
     Argument(String),
+    /// The same, left out where it is null, too.
+    NotNull(String),
     /// The answer of this name, or a field of it, with its type; left out where there is none.
     Answer {
         /// The question.
@@ -179,8 +181,8 @@ impl HttpTemplate {
     }
 
     fn target(&self, filling: &mut Filling<'_>) -> Result<PathAndQuery, RequestError> {
-        let mut target = self.path.fill(filling.arguments).map_err(RequestError)?;
-        let written = self.path_query.fill(filling.arguments).map_err(RequestError)?;
+        let mut target = self.path.fill(filling.arguments).map_err(RequestError::from)?;
+        let written = self.path_query.fill(filling.arguments).map_err(RequestError::from)?;
         for (nth, query) in
             [written, filling.encoded(&self.query)?].iter().filter(|query| !query.is_empty()).enumerate()
         {
@@ -189,11 +191,11 @@ impl HttpTemplate {
         }
         if target.len() > Self::TARGET_LIMIT_BYTES {
             let limit = Self::TARGET_LIMIT_BYTES;
-            return Err(RequestError(format!(
+            return Err(RequestError::from(format!(
                 "the arguments are too long: the request's address would have more than {limit} bytes"
             )));
         }
-        target.parse().map_err(|_| RequestError("the arguments do not make an address".to_owned()))
+        target.parse().map_err(|_| RequestError::new("the arguments do not make an address"))
     }
 }
 
@@ -238,7 +240,9 @@ fn not_of_xml(arguments: &Arguments, found: char) -> RequestError {
     let named = arguments.as_map().iter().find(|(_, value)| has(value, found));
     let whose = named.map_or_else(|| "the request".to_owned(), |(name, _)| format!("argument `{name}`"));
     let character = u32::from(found);
-    RequestError(format!("{whose} has the character U+{character:04X}, which XML can't hold: leave it out"))
+    RequestError::from(format!(
+        "{whose} has the character U+{character:04X}, which XML can't hold: leave it out"
+    ))
 }
 
 impl JsonTemplate {
@@ -256,6 +260,9 @@ impl JsonTemplate {
         Ok(Some(match self {
             Self::Fixed(value) => value.clone(),
             Self::Argument(name) => return Ok(filling.arguments.get(name).cloned()),
+            Self::NotNull(name) => {
+                return Ok(filling.arguments.get(name).filter(|value| !value.is_null()).cloned());
+            }
             Self::Answer { name, field } => {
                 let answer = filling.arguments.answers().get(name);
                 let value = match field {
@@ -285,7 +292,7 @@ impl JsonTemplate {
 
 fn header_value(name: &HeaderName, text: &str) -> Result<HeaderValue, RequestError> {
     HeaderValue::from_str(text).map_err(|_| {
-        RequestError(format!("header `{name}` can't have line breaks or other control characters; change the argument it is made of"))
+        RequestError::from(format!("header `{name}` can't have line breaks or other control characters; change the argument it is made of"))
     })
 }
 
@@ -350,8 +357,11 @@ mod tests {
             ("q".into(), JsonTemplate::Text(text("{{ args.q }}!"))),
             ("n".into(), JsonTemplate::Argument("n".into())),
             ("gone".into(), JsonTemplate::Argument("gone".into())),
+            ("null".into(), JsonTemplate::NotNull("null".into())),
+            ("absent".into(), JsonTemplate::NotNull("absent".into())),
         ])));
-        let request = build(&template, json!({"city": "Oslo", "q": "\",\"x\":\"", "n": 1.50})).unwrap();
+        let arguments = json!({"city": "Oslo", "q": "\",\"x\":\"", "n": 1.50, "null": null});
+        let request = build(&template, arguments).unwrap();
         assert_eq!(request.body, r#"{"q":"\",\"x\":\"!","n":1.5}"#);
         assert_eq!(request.headers[header::CONTENT_TYPE], "application/json");
         template.body = Some(BodyTemplate::Form(vec![("q".into(), ValueTemplate::Argument("q".into()))]));

@@ -42,12 +42,26 @@ pub enum UpstreamRequest {
 
 /// Why arguments can't be put into a request. The text is for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct RequestError(String);
+#[error("{sentence}")]
+pub struct RequestError {
+    sentence: String,
+    detail: Option<String>,
+}
 
 impl RequestError {
     pub(super) fn new(sentence: &str) -> Self {
-        Self(sentence.to_owned())
+        Self::from(sentence.to_owned())
+    }
+
+    /// More for the log: it may quote the operator's template.
+    pub fn detail(&self) -> Option<&str> {
+        self.detail.as_deref()
+    }
+}
+
+impl From<String> for RequestError {
+    fn from(sentence: String) -> Self {
+        Self { sentence, detail: None }
     }
 }
 
