@@ -23,6 +23,8 @@ pub struct ToolDefinition {
     /// JSON Schema of `structuredContent` for clients that take any JSON value (2026-07-28 and later), where
     /// the route opted out of the wrapping.
     pub bare_output_schema: Option<SchemaDocument>,
+    /// What the server behind it says of it to clients that know each other's keys (`_meta`).
+    pub meta: Option<Map<String, Value>>,
 }
 
 impl ToolDefinition {
@@ -42,6 +44,9 @@ impl ToolDefinition {
         }
         if let Some(annotations) = &self.annotations {
             out.insert("annotations".into(), Value::Object(annotations.clone()));
+        }
+        if let Some(meta) = &self.meta {
+            out.insert("_meta".into(), Value::Object(meta.clone()));
         }
         out
     }

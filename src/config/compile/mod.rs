@@ -15,7 +15,7 @@ use super::{
     Loaded,
     calls::Routes,
     clients,
-    import::Importer,
+    import::{self, Importer},
     keys::{ADMIN, DEFAULTS, FILE, LOG, SERVER, TELEMETRY},
     node::{Entry, Node},
     problem::Problem,
@@ -94,6 +94,7 @@ pub(in crate::config) fn compile(
     let written = file.map("routes").unwrap_or_default();
     let mut routes: Vec<RouteFile> = Vec::with_capacity(written.len());
     routes.extend(written.iter().filter_map(|entry| routes::read(report, &around, entry)));
+    import::check_tools(report, &root, &around, &upstreams);
     let known = Routes { written, read: &routes };
     for call in calls.borrow().iter() {
         call.check(report, known);

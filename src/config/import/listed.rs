@@ -84,26 +84,15 @@ impl Listed {
         upstream: &UpstreamName,
         rules: &ToolRules,
         name: &str,
-        span: Span,
-        reply: Option<&Entry>,
+        written: &Written<'_>,
         takes: Takes,
     ) -> Entry {
-        let request = vec![
-            Entry::new("upstream", Node::of_text(upstream.as_str(), span), span),
-            Entry::new("tool", Node::of_text(&self.name, span), span),
-        ];
-        let mut parts = self.parts(span, takes);
-        // Rules that make another structure of it make it by no schema of the server's.
-        if reply.is_some_and(|reply| makes_structure(&reply.value)) {
-            parts.retain(|part| part.key.text != "output");
-        }
+        let mut parts = self.parts(written.span, takes);
         if let Some(description) = rules.description_of(&self.name) {
             parts.retain(|part| part.key.text != "description");
-            parts.push(Entry::new("description", Node::of_text(description, span), span));
+            parts.push(Entry::new("description", Node::of_text(description, written.span), written.span));
         }
-        parts.push(Entry::new("request", Node::new(Kind::Map(request), span), span));
-        parts.extend(reply.cloned());
-        Entry::new(name, Node::new(Kind::Map(parts), span), span)
+        written.route(upstream, &self.name, name, parts)
     }
 
     /// What the server says of the tool.
@@ -140,6 +129,11 @@ impl Listed {
         parts
     }
 
+    /// What it says to clients that know its keys.
+    pub(super) fn meta(&self) -> Option<Map<String, Value>> {
+        self.members.get("_meta").and_then(Value::as_object).filter(|meta| !meta.is_empty()).cloned()
+    }
+
     /// Whether it wants to be called in a way that is no call with an answer (MCP 2025-11-25, Tasks).
     pub(super) fn is_task_only(&self) -> bool {
         let support = self.members.get("execution").and_then(|execution| execution.get("taskSupport"));
@@ -157,6 +151,57 @@ impl Listed {
         let properties: Map<String, Value> =
             properties.map(|(name, property)| (name.clone(), described(property))).collect();
         serde_json::json!({ "type": "object", "properties": properties })
+    }
+}
+
+/// What a file says of a server's tools, as far as it goes into their routes.
+pub(super) struct Written<'t> {
+    /// Where the upstream is written.
+    pub(super) span: Span,
+    /// The rules for the answers of all its tools.
+    pub(super) reply: Option<&'t Entry>,
+    /// What single tools have in the place of what the server says.
+    pub(super) overrides: &'t [Entry],
+}
+
+impl Written<'_> {
+    /// A route that calls a tool: with what the server says, what the file says in the place of that, and the rules.
+    pub(super) fn route(
+        &self,
+        upstream: &UpstreamName,
+        tool: &str,
+        name: &str,
+        mut parts: Vec<Entry>,
+    ) -> Entry {
+        let span = self.span;
+        let overrides = self.overrides.iter().find(|entry| entry.key.text == tool);
+        let own = overrides.and_then(|entry| entry.value.as_map()).unwrap_or_default();
+        let rules_of_it = own.iter().find(|entry| entry.key.text == "reply");
+        let reply = match (rules_of_it, self.reply) {
+            (Some(first), Some(then)) => {
+                let rules = [first, then].into_iter().flat_map(|entry| match &entry.value.kind {
+                    Kind::List(rules) => rules.clone(),
+                    _ => vec![entry.value.clone()],
+                });
+                let rules = Node::new(Kind::List(rules.collect()), first.value.span);
+                Some(Entry { key: first.key.clone(), value: rules })
+            }
+            (first, then) => first.or(then).cloned(),
+        };
+        // Rules that make another structure of it make it by no schema of the server's.
+        if reply.as_ref().is_some_and(|reply| makes_structure(&reply.value)) {
+            parts.retain(|part| part.key.text != "output");
+        }
+        parts.retain(|part| own.iter().all(|own| own.key.text != part.key.text));
+        parts.extend(own.iter().filter(|own| own.key.text != "reply").cloned());
+        let request = vec![
+            Entry::new("upstream", Node::of_text(upstream.as_str(), span), span),
+            Entry::new("tool", Node::of_text(tool, span), span),
+        ];
+        parts.push(Entry::new("request", Node::new(Kind::Map(request), span), span));
+        parts.extend(reply);
+        let place = overrides.map_or(span, |entry| entry.key.span);
+        Entry::new(name, Node::new(Kind::Map(parts), place), place)
     }
 }
 

@@ -8,7 +8,7 @@ use std::{cell::RefCell, fmt, sync::Arc};
 
 use serde_json::{Value, value::RawValue};
 
-use self::listed::{Listed, Takes};
+use self::listed::{Listed, Takes, Written};
 use super::{
     RouteFile, ToolRules, UpstreamFile, compile,
     keys::DEFAULTS,
@@ -143,7 +143,7 @@ impl Trees<'_> {
             if let Some(entry) = self.entry_of(route.route.definition.name.as_str())
                 && let Some(adopting) = adopting(entry, route, tool)
             {
-                match self.read(around, &adopting) {
+                match self.read(around, &adopting).map(|route| with_meta(route, tool)) {
                     Ok(route) => imported.written.push(route),
                     Err(why) => imported.notes.push(tool.note(format!(
                         "the route `{}` does not take over what the server says of it: {why}",
@@ -213,11 +213,11 @@ impl Trees<'_> {
         name: &str,
         notes: &mut Vec<ImportNote>,
     ) -> Option<RouteFile> {
-        let (place, reply) = self.place_of(upstream);
+        let written = written_of(&self.root, upstream);
         let mut why = String::new();
         for takes in Takes::WAYS {
-            let entry = tool.entry(upstream, rules, name, place, reply, takes);
-            match self.read(around, &entry) {
+            let entry = tool.entry(upstream, rules, name, &written, takes);
+            match self.read(around, &entry).map(|route| with_meta(route, tool)) {
                 Ok(route) => {
                     notes.extend(takes.lost().map(|lost| tool.note(format!("{lost}: {why}"))));
                     return Some(route);
@@ -268,20 +268,55 @@ impl Trees<'_> {
     pub(in crate::config) fn entry_of(&self, route: &str) -> Option<&Entry> {
         self.root.get("routes")?.as_map()?.iter().find(|entry| entry.key.text == route)
     }
+}
 
-    /// Where an upstream is written, and the rules for the replies of its tools.
-    fn place_of(&self, upstream: &UpstreamName) -> (Span, Option<&Entry>) {
-        let entries = self.root.get("upstreams").and_then(Node::as_map).unwrap_or_default();
-        let Some(entry) = entries.iter().find(|entry| entry.key.text == upstream.as_str()) else {
-            return (self.root.span, None);
-        };
-        let reply = entry.value.get("tools").and_then(Node::as_map).and_then(reply_in);
-        (entry.key.span, reply)
+/// A route that was read just now, with the `_meta` of its tool.
+fn with_meta(mut file: RouteFile, tool: &Listed) -> RouteFile {
+    if let Some(route) = Arc::get_mut(&mut file.route) {
+        route.definition.meta = tool.meta();
+    }
+    file
+}
+
+/// What is written of an upstream's tools.
+fn written_of<'t>(root: &'t Node, upstream: &UpstreamName) -> Written<'t> {
+    let entries = root.get("upstreams").and_then(Node::as_map).unwrap_or_default();
+    let Some(entry) = entries.iter().find(|entry| entry.key.text == upstream.as_str()) else {
+        return Written { span: root.span, reply: None, overrides: &[] };
+    };
+    let tools = entry.value.get("tools").and_then(Node::as_map).unwrap_or_default();
+    let overrides = tools.iter().find(|entry| entry.key.text == "overrides");
+    Written {
+        span: entry.key.span,
+        reply: tools.iter().find(|entry| entry.key.text == "reply"),
+        overrides: overrides.and_then(|entry| entry.value.as_map()).unwrap_or_default(),
     }
 }
 
-fn reply_in(entries: &[Entry]) -> Option<&Entry> {
-    entries.iter().find(|entry| entry.key.text == "reply")
+/// Reads what is written of tools as routes would have it, so that a mistake shows before a server lists them.
+pub(super) fn check_tools(
+    report: &Report<'_>,
+    root: &Node,
+    around: &Surroundings<'_>,
+    upstreams: &[UpstreamFile],
+) {
+    /// A tool that has no rules but those of all.
+    const ANY: &str = "any";
+    for (file, rules) in upstreams.iter().filter_map(|file| Some((file, file.tools.as_ref()?))) {
+        let upstream = file.settings.name();
+        let written = written_of(root, upstream);
+        let mut tools: Vec<&str> = written.overrides.iter().map(|entry| entry.key.text.as_str()).collect();
+        if tools.is_empty() && written.reply.is_some() {
+            tools.push(ANY);
+        }
+        for tool in tools {
+            let _ = routes::read(
+                report,
+                around,
+                &written.route(upstream, tool, &rules.name_of(tool), Vec::new()),
+            );
+        }
+    }
 }
 
 /// The tool of this upstream that a route calls.

@@ -247,7 +247,7 @@ pub(in crate::config) static DEFAULTS: Keys = Keys {
         ),
         key(
             "error_text_limit",
-            Size(64, 1 << 20),
+            ERROR_TEXT_LIMIT,
             "The longest error text that a client gets. Default `2KiB`.",
         ),
         key(

@@ -113,6 +113,7 @@ pub(in crate::config) static ROUTE: Keys = Keys {
         key("scopes", SCOPES, "What a caller needs for it, all of it; in the place of those of `defaults`."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read."),
         key("value_limit", VALUE_LIMIT, "How many values a reply may have for a rule that looks into it."),
+        key("error_text_limit", ERROR_TEXT_LIMIT, "The longest error text that a client gets."),
         key("envelope", ENVELOPE, "What REST clients get: the tool result, or the structured value alone."),
         key("error_status", ERROR_STATUS, "The HTTP status of a tool error for REST clients."),
         key(

@@ -85,6 +85,11 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
         key("deadline", DEADLINE, "How long a call may take, for its routes."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read, for its routes."),
         key("value_limit", VALUE_LIMIT, "How many values a reply may have, for its routes."),
+        key(
+            "error_text_limit",
+            ERROR_TEXT_LIMIT,
+            "The longest error text that a client gets, for its routes.",
+        ),
     ],
 };
 
@@ -172,10 +177,36 @@ pub(in crate::config) static TOOLS: Keys = Keys {
         key("describe", Map(&Text), "Other descriptions, by the server's names."),
         key("reply", REPLY, "What their answers mean: rules, tried before an answer is taken as it is."),
         key(
+            "overrides",
+            Map(&Section(&OVERRIDE)),
+            "What single tools have in the place of what the server says, by the server's names.",
+        ),
+        key(
             "refresh",
             Duration(SECOND, 24 * HOUR),
             "How often the list is asked for, beside when the server says that it changed. Default `5m`.",
         ),
+    ],
+};
+
+pub(in crate::config) static OVERRIDE: Keys = Keys {
+    of: "a tool",
+    id: "override",
+    list: &[
+        key("title", Text, "A name for people."),
+        key("description", Text, "What a model reads to decide whether to call the tool."),
+        key("annotations", Section(&ANNOTATIONS), "Hints for clients, as MCP has them."),
+        key("input", JsonSchema, "What arguments must look like."),
+        key("output", JsonSchema, "What the structured content looks like; enforced on every success."),
+        key("reply", REPLY, "Rules that are tried before those of `tools.reply`."),
+        key("confirm", Text, "A question that a person says yes to before the tool is called: a template."),
+        key("deadline", DEADLINE, "How long a call may take, all in all."),
+        key(
+            "repeatable",
+            Flag,
+            "Whether the call may be made again after a failure. Default: by its annotations.",
+        ),
+        key("error_text_limit", ERROR_TEXT_LIMIT, "The longest error text that a client gets."),
     ],
 };
 

@@ -175,6 +175,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let (title, description) = (section.text("title"), section.text("description"));
     let annotations = section.section("annotations", &ANNOTATIONS).map(|section| annotations(&section));
     let (deadline, reply_limit) = (section.duration("deadline"), section.size("reply_limit"));
+    let error_text_limit = section.size("error_text_limit");
     let value_limit = section.count("value_limit").and_then(|count| usize::try_from(count).ok());
     let (envelope, error_status) = (envelope(&section), error_status(&section));
     let (error_format, repeatable) = (error_format(&section), section.flag("repeatable"));
@@ -183,7 +184,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let traced = section.flag("trace_context").unwrap_or(true);
     let tests = section.get("tests").map(|node| examples::read(report, node, answerer)).unwrap_or_default();
     let is_tool = section.flag("tool").unwrap_or_else(|| resource.is_none());
-    if section.get("description").is_none() && !section.is_misspelt() {
+    // The server behind a `CALL` describes its tool itself.
+    if section.get("description").is_none() && !section.is_misspelt() && !calls_a_tool {
         let help = match is_tool {
             true => "a model reads it to decide whether to call the tool",
             false => "people and models read it to learn what it is",
@@ -261,6 +263,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let reply_limit_bytes =
         reply_limit.or_else(|| upstream?.reply_limit_bytes).unwrap_or(defaults.reply_limit_bytes);
     let value_limit = value_limit.or_else(|| upstream?.value_limit).unwrap_or(defaults.value_limit);
+    let error_text_bytes =
+        error_text_limit.or_else(|| upstream?.error_text_bytes).unwrap_or(defaults.error_text_bytes);
     let mut rules = rules?;
     for compiled in &mut rules {
         if let Action::Success(SuccessRule { limit: Some(own), .. }) = &mut compiled.rule.action {
@@ -278,6 +282,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             input_schema: input.document().clone(),
             output_schema: output.as_ref().map(crate::rule::OutputSchema::advertised),
             bare_output_schema: output.as_ref().and_then(crate::rule::OutputSchema::advertised_bare),
+            meta: None,
         },
         input,
         tool: if is_tool { Offer::Made } else { Offer::Withheld },
@@ -297,7 +302,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             wrap,
             redaction,
             limits: TranslationLimits {
-                error_text_bytes: defaults.error_text_bytes,
+                error_text_bytes,
                 reply_bytes: reply_limit_bytes,
                 values: value_limit,
             },

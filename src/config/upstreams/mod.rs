@@ -50,6 +50,7 @@ pub struct UpstreamFile {
     pub(super) deadline: Option<Duration>,
     pub(super) reply_limit_bytes: Option<usize>,
     pub(super) value_limit: Option<usize>,
+    pub(super) error_text_bytes: Option<usize>,
 }
 
 /// What upstreams take where they say nothing.
@@ -103,6 +104,7 @@ pub(super) fn read(
             deadline: None,
             reply_limit_bytes: None,
             value_limit: None,
+            error_text_bytes: None,
         });
     }
     if !matches!(entry.value.kind, Kind::Map(_)) {
@@ -138,7 +140,17 @@ pub(super) fn read(
     };
     let tools = if kind == UpstreamKind::Mcp { tools::read(&section)? } else { None };
     let identity = identity(environment, entry);
-    Some(UpstreamFile { settings, policy, identity, tools, deadline, reply_limit_bytes, value_limit })
+    let error_text_bytes = section.size("error_text_limit");
+    Some(UpstreamFile {
+        settings,
+        policy,
+        identity,
+        tools,
+        deadline,
+        reply_limit_bytes,
+        value_limit,
+        error_text_bytes,
+    })
 }
 
 /// A fingerprint of what is written of an upstream, with the variables that it names put beside it. What is in a file that

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     config::{
-        keys::TOOLS,
+        keys::{OVERRIDE, TOOLS},
         node::{Entry, Kind},
         section::{self, Section},
     },
@@ -19,6 +19,8 @@ pub struct ToolRules {
     except: Vec<String>,
     rename: Vec<(String, String)>,
     describe: Vec<(String, String)>,
+    /// The tools that have something in the place of what the server says.
+    overridden: Vec<String>,
     /// How often the list is asked for when nothing is heard of it.
     pub refresh: Duration,
 }
@@ -34,6 +36,7 @@ impl Default for ToolRules {
             except: Vec::new(),
             rename: Vec::new(),
             describe: Vec::new(),
+            overridden: Vec::new(),
             refresh: REFRESH,
         }
     }
@@ -63,7 +66,7 @@ impl ToolRules {
     /// Names that are written down for a server that does not have them.
     pub(in crate::config) fn strangers<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
         let exact = self.only.iter().flatten().chain(&self.except).filter(|pattern| !pattern.contains('*'));
-        let keys = self.rename.iter().chain(&self.describe).map(|(name, _)| name);
+        let keys = self.rename.iter().chain(&self.describe).map(|(name, _)| name).chain(&self.overridden);
         let mut strangers: Vec<&str> =
             exact.chain(keys).map(String::as_str).filter(|name| !names.contains(name)).collect();
         strangers.sort_unstable();
@@ -115,14 +118,23 @@ pub(super) fn read(upstream: &Section<'_, '_>) -> Option<Option<ToolRules>> {
             );
         }
     }
-    // The rules themselves are read when the tools are known.
+    // Both are read again, as parts of routes: now by an example, and when the tools are known.
     let _ = section.get("reply");
+    let overrides = section.map("overrides").unwrap_or_default();
+    for Entry { key, value } in overrides {
+        if let Some(own) = Section::open(report, key.span, value, &OVERRIDE) {
+            for key in OVERRIDE.list {
+                let _ = own.get(key.name);
+            }
+        }
+    }
     let rules = ToolRules {
         prefix: prefix.unwrap_or_default(),
         only: names("only"),
         except: names("except").unwrap_or_default(),
         rename,
         describe: pairs("describe"),
+        overridden: overrides.iter().map(|entry| entry.key.text.clone()).collect(),
         refresh: section.duration("refresh").unwrap_or(REFRESH),
     };
     (report.errors() == before).then_some(Some(rules))

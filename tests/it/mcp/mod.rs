@@ -301,6 +301,7 @@ fn route(
         input_schema: input.clone().into(),
         output_schema: output.as_ref().map(OutputSchema::advertised),
         bare_output_schema: output.as_ref().and_then(OutputSchema::advertised_bare),
+        meta: None,
     };
     Route {
         definition,

@@ -8,7 +8,7 @@ use std::sync::{
 use serde_json::{Value, json};
 
 use super::{Served, json as answer, server, server_of, status, what_was_said};
-use crate::support::{Client, Gate, Step};
+use crate::support::{Client, Gate, Program, Step, soon};
 
 fn tool(name: &str) -> Value {
     json!({ "name": name, "inputSchema": { "type": "object" } })
@@ -323,5 +323,98 @@ async fn what_is_no_mcp_is_told_as_such() {
             Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
         let told = served.call("odd", json!({})).await.told();
         assert!(told.contains(expected), "{body}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_file_says_of_single_tools_is_in_the_place_of_what_the_server_says() {
+    let tools = json!([
+        { "name": "count", "description": "Counts.", "_meta": { "ui/resourceUri": "ui://count" },
+          "inputSchema": { "type": "object", "properties": {
+              "depth": { "type": "integer", "nullable": true }, "of": { "type": "string" } }, "required": ["of"] } },
+        tool("other"), tool("blank"),
+    ]);
+    let old = server_of(tools, |said, name| match name {
+        "count" if said.message["params"]["arguments"]["of"] == "nothing" => said.text(r#"{"gone":true}"#),
+        "count" if said.message["params"]["arguments"]["of"] == "words" => said.text(r#"{"n":"many"}"#),
+        "count" => {
+            assert_eq!(said.message["params"]["arguments"]["depth"], Value::Null);
+            said.text(r#"{"n":"12"}"#)
+        }
+        "blank" => said.result(r#"{"content":[{"type":"text"},{"type":"text","text":"done"}]}"#),
+        _ => said.result(
+            &json!({ "isError": true, "content": [{ "type": "text",
+            "text": format!("{} /srv/data", "no ".repeat(2000)) }] })
+            .to_string(),
+        ),
+    })
+    .await;
+    let served = Served::start(&format!(
+        "upstreams:
+  old:
+    mcp: 'http://{}/mcp'
+    error_text_limit: 16KiB
+    tools:
+      reply: {{ when: {{ value: '.gone == true' }}, error: Gone for all. }}
+      overrides:
+        count:
+          title: Count
+          annotations: {{ readOnlyHint: true }}
+          output: {{ type: object, properties: {{ n: {{ type: integer }} }}, required: [n] }}
+          reply: {{ when: {{ args: '.of == \"nothing\"' }}, error: Nothing of it. }}",
+        old.address
+    ))
+    .await;
+    let listed = served.tools().await;
+    let count = listed.iter().find(|tool| tool["name"] == "count").unwrap();
+    assert_eq!((&count["title"], &count["description"]), (&json!("Count"), &json!("Counts.")));
+    assert_eq!(count["_meta"], json!({ "ui/resourceUri": "ui://count" }));
+    assert_eq!(count["outputSchema"]["required"], json!(["n"]));
+    assert_eq!(count["inputSchema"]["properties"]["depth"]["nullable"], true);
+    let counted = served.call("count", json!({ "of": "a", "depth": null })).await.json();
+    assert_eq!(counted["structuredContent"], json!({ "n": 12 }), "{counted}");
+    assert!(served.call("count", json!({ "of": "words" })).await.told().contains("`n` must be an integer"));
+    assert_eq!(served.call("count", json!({ "of": "nothing" })).await.told(), "Nothing of it.");
+    assert_eq!(served.call("blank", json!({})).await.told(), "done");
+    let long = served.call("other", json!({})).await.told();
+    assert!(long.len() > 6000 && long.ends_with("[path]"), "{long}");
+}
+
+#[tokio::test]
+async fn what_is_withheld_of_an_error_is_in_a_log_of_every_detail() {
+    let old = server_of(json!([tool("sql"), tool("row")]), |said, name| match name {
+        "sql" => {
+            said.result(r#"{"content":[{"type":"text","text":"near \"Ada\": syntax error"}],"isError":true}"#)
+        }
+        _ => said.answer(
+            r#""error":{"code":-32603,"message":"UNIQUE constraint failed: t.name: params: [\"Ada\"]"}"#,
+        ),
+    })
+    .await;
+    let config = format!(
+        "upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}\nserver: {{ listen: '127.0.0.1:0' }}\nlog: {{ level: debug }}",
+        old.address
+    );
+    let program = Program::start(&config, &[]).await;
+    let call = async |tool: &str| {
+        let headers = ["Content-Type: application/json"];
+        program.connect().await.ask(&format!("POST /tools/{tool}"), &headers, "{}").await
+    };
+    soon("the tools", async { while call("sql").await.status == 503 {} }).await;
+    for (tool, told) in [
+        ("sql", "The service failed. What it said of it is not for clients."),
+        (
+            "row",
+            "The service could not answer the call and reported an internal error, of which no more is shown here. Check \
+             the arguments; if they are right, try again later.",
+        ),
+    ] {
+        assert_eq!(call(tool).await.told(), told);
+    }
+    let log = program.log().await;
+    for (tool, words) in [("sql", "syntax error"), ("row", "UNIQUE constraint")] {
+        let is_of_it = |line: &&Value| line["tool"] == tool && line["note"].to_string().contains(words);
+        let found: Vec<_> = log.iter().filter(is_of_it).collect();
+        assert!(!found.is_empty() && found.iter().all(|line| line["level"] == "DEBUG"), "{tool}: {log:?}");
     }
 }
