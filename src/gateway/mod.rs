@@ -46,7 +46,7 @@ pub use pages::{BadCursor, Keyed, Listed, Listing, Page};
 pub use prompting::{CallOf, PromptError};
 pub use questions::{Answering, Asker, ask_first};
 pub use reading::{CacheScope, Freshness, ReadError, ReadResource};
-pub use snapshot::Snapshot;
+pub use snapshot::{Awaited, Snapshot};
 pub use views::{Seen, View};
 use watch::Watches;
 pub use watch::{WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError, Watching};

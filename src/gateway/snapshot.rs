@@ -5,13 +5,13 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{Change, View, views::Views, worker_pool::WorkerPool};
+use super::{Change, View, sentences, views::Views, worker_pool::WorkerPool};
 use crate::{
     observe::{Meters, RouteMeters, Tracing},
     policy::{Guarded, Guards, Passthrough, PolicyCounts},
     prompt::PromptTable,
     route::{Route, RouteTable, Scopes, UpstreamName},
-    tool::ToolName,
+    tool::{ToolName, ToolResult},
     upstream::{BodyCharge, UpstreamBuffer},
 };
 
@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub passthrough_scopes: Scopes,
     /// What prompts there are.
     pub prompts: PromptTable,
+    /// Servers whose tools are to be listed and are not known yet.
+    pub awaited: Vec<Awaited>,
     /// All of it, as clients read it.
     pub all: View,
     pub(super) views: Views,
@@ -52,6 +54,21 @@ const PASSED_ON_FACTOR: usize = 3;
 
 /// The same where rules or a schema look into it: the trees that they make are several times as long.
 const LOOKED_INTO_FACTOR: usize = 10;
+
+/// A server whose tools are to be listed and are not known yet: what they will be called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Awaited {
+    /// What every name begins with, but those that were given.
+    pub prefix: String,
+    /// The names that were given.
+    pub given: Vec<String>,
+}
+
+impl Awaited {
+    fn may_name(&self, name: &str) -> bool {
+        name.starts_with(&self.prefix) || self.given.iter().any(|given| given == name)
+    }
+}
 
 impl Snapshot {
     /// A snapshot over a table, without prompts; the catalog is made of it.
@@ -81,6 +98,7 @@ impl Snapshot {
             passthrough,
             passthrough_scopes: Scopes::default(),
             prompts,
+            awaited: Vec::new(),
             completes: OnceLock::new(),
             workers: WorkerPool::new(),
             measured: HashMap::new(),
@@ -121,6 +139,17 @@ impl Snapshot {
         let is_passed_on = route.translator.rules.is_empty() && route.translator.output.is_none();
         let factor = if is_passed_on { PASSED_ON_FACTOR } else { LOOKED_INTO_FACTOR };
         Some(BodyCharge { buffer, factor })
+    }
+
+    /// The same with servers whose tools are not known yet.
+    #[must_use]
+    pub fn awaiting(self, awaited: Vec<Awaited>) -> Self {
+        Self { awaited, ..self }
+    }
+
+    /// The tool error for a name that no tool has, where it may be that of a tool which is not listed yet.
+    pub fn not_ready(&self, name: &str) -> Option<ToolResult> {
+        self.awaited.iter().any(|server| server.may_name(name)).then(sentences::not_ready)
     }
 
     /// The same, counted by these.

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     access::Access,
-    config::{Importer, ListenerSettings, Loaded, PromptFile, RouteFile},
+    config::{Importer, ListenerSettings, Loaded, PromptFile, RouteFile, ToolRules},
     face::{door::Door, mcp::Mcp, rest::Rest},
     gateway::{Change, Gateway, Snapshot},
     observe::{Meters, Tracing},
@@ -313,6 +313,9 @@ impl Written {
             store: Some(store.clone()),
         };
         let guards = upstreams.iter().map(|(name, asked)| (name.clone(), asked.guards.clone())).collect();
+        let awaited = upstreams.iter().filter(|(name, _)| lists.get(name).is_none());
+        let awaited =
+            awaited.filter_map(|(_, asked)| asked.file.tools.as_ref().map(ToolRules::awaited)).collect();
         let passthrough = self.passthrough.as_ref();
         let passthrough =
             passthrough.and_then(|(name, settings)| upstreams.get(name)?.guards.passthrough(*settings));
@@ -320,6 +323,7 @@ impl Written {
         Ok(Snapshot::with_prompts(table, PromptTable::new(prompts), following, passthrough)
             .with_passthrough_scopes(self.passthrough_scopes.clone())
             .with_ways(ways, counts)
+            .awaiting(awaited)
             .guarded_by(guards))
     }
 }

@@ -8,6 +8,7 @@ use crate::{
         node::{Entry, Kind},
         section::{self, Section},
     },
+    gateway::Awaited,
     rule::extract::NamePattern,
 };
 
@@ -56,6 +57,12 @@ impl ToolRules {
         let found = renamed.map_or_else(|| format!("{}{name}", self.prefix), |(_, renamed)| renamed.clone());
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         found.chars().map(|c| if allowed(c) { c } else { '_' }).collect()
+    }
+
+    /// What its tools will be called, while they are not known yet.
+    pub fn awaited(&self) -> Awaited {
+        let given = self.rename.iter().map(|(_, renamed)| renamed.clone()).collect();
+        Awaited { prefix: self.prefix.clone(), given }
     }
 
     /// What is said of it, where that is not for the server to say.

@@ -86,6 +86,7 @@ impl About {
     /// `tools/list`: one page.
     pub(super) fn list_tools(
         &self,
+        snapshot: &Snapshot,
         catalog: &Catalog,
         client: &Client<'_>,
         out: &mut Vec<u8>,
@@ -99,7 +100,9 @@ impl About {
             }
             out.extend_from_slice(tool.json(client.revision.shapes()));
         }
-        self.end_list(page.next_cursor, client, out);
+        // A list without the tools of a server that starts is not to be kept.
+        let lasts = if snapshot.awaited.is_empty() { self.list_ttl } else { Duration::ZERO };
+        self.end_list(page.next_cursor, lasts, client, out);
         Ok(())
     }
 
@@ -122,11 +125,11 @@ impl About {
             }
             out.extend_from_slice(entry.json());
         }
-        self.end_list(page.next_cursor, client, out);
+        self.end_list(page.next_cursor, self.list_ttl, client, out);
         Ok(())
     }
 
-    fn end_list(&self, next_cursor: Option<String>, client: &Client<'_>, out: &mut Vec<u8>) {
+    fn end_list(&self, next_cursor: Option<String>, lasts: Duration, client: &Client<'_>, out: &mut Vec<u8>) {
         out.push(b']');
         if let Some(cursor) = next_cursor {
             out.extend_from_slice(b",\"nextCursor\":");
@@ -134,7 +137,7 @@ impl About {
         }
         match client.revision.era() {
             Era::Handshake => {}
-            Era::PerRequest => self.write_hints(self.list_ttl, client.cache_scope(), out),
+            Era::PerRequest => self.write_hints(lasts, client.cache_scope(), out),
         }
     }
 

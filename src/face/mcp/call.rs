@@ -29,7 +29,13 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
             }
         }
     }
-    let Some(route) = route else { return Err(Refusal::UnknownTool { tool }) };
+    let Some(route) = route else {
+        let Some(mut result) = snapshot.not_ready(&tool) else { return Err(Refusal::UnknownTool { tool }) };
+        revision.adapt(&mut result);
+        return Answer::result_sharing(request.id, revision, |out| {
+            Ok(write_result_sharing(&result, revision.shapes(), protocol.about.result_meta(revision), out))
+        });
+    };
     let may_be_task = match revision.era() {
         Era::Handshake => false,
         Era::PerRequest => tasks::may_be(route, client, &arguments)?,

@@ -326,7 +326,7 @@ impl Protocol {
             Method::ListTools => {
                 let snapshot = self.gateway.snapshot();
                 let seen = snapshot.seen_by(&client.carrier.caller());
-                Answer::result(id, revision, |out| about.list_tools(&seen.catalog, client, out))
+                Answer::result(id, revision, |out| about.list_tools(&snapshot, &seen.catalog, client, out))
             }
             Method::CallTool => call::call_tool(self, client).await,
             Method::ListPrompts => prompts::list(self, client),

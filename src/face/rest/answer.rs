@@ -118,6 +118,16 @@ pub(super) fn result(result: &ToolResult, manner: Manner) -> Response<Body> {
     response
 }
 
+/// Of a tool that no route has yet, whose manner is not known either.
+pub(super) fn not_ready(result: &ToolResult) -> Response<Body> {
+    let message = result.content.iter().find_map(|content| content.block.text(None)).unwrap_or_default();
+    let mut response = error(StatusCode::SERVICE_UNAVAILABLE, &message);
+    if let Some(again_after) = result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(again_after));
+    }
+    response
+}
+
 /// Rounded up, as who comes back too early is turned away again; one at least.
 fn seconds(time: Duration) -> HeaderValue {
     let rounded = time.as_secs() + u64::from(time.subsec_nanos() > 0);

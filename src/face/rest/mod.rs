@@ -216,12 +216,23 @@ impl Rest {
                 answer::value(StatusCode::OK, &self.status(&seen))
             }
             Place::WrongMethod(allowed) => answer::wrong_method(&parts.method, &allowed),
-            Place::UnknownTool(name) => refuse(
-                face,
-                request_id,
-                StatusCode::NOT_FOUND,
-                &format!("unknown tool `{name}`; `GET /tools` lists all tools"),
-            ),
+            Place::UnknownTool(name) => match snapshot.not_ready(&name) {
+                Some(result) => {
+                    log_refusal(
+                        face,
+                        request_id,
+                        StatusCode::SERVICE_UNAVAILABLE,
+                        "the tool is not listed yet",
+                    );
+                    answer::not_ready(&result)
+                }
+                None => refuse(
+                    face,
+                    request_id,
+                    StatusCode::NOT_FOUND,
+                    &format!("unknown tool `{name}`; `GET /tools` lists all tools"),
+                ),
+            },
             // All but the first were answered before.
             Place::Nothing | Place::Health | Place::Passthrough(_) | Place::Tool { .. } => refuse(
                 face,

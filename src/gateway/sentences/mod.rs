@@ -45,6 +45,15 @@ pub(super) enum Effect {
     Unsent,
 }
 
+/// Of a tool that may be there when its server has listed its tools.
+pub(super) fn not_ready() -> ToolResult {
+    later(
+        Fault::Busy { again_after: WHEN_BUSY },
+        "This tool is not ready: the service behind it has not started yet, or is away. Nothing was sent; try again in a few \
+         seconds.",
+    )
+}
+
 /// The tool error of a failure.
 pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
     let was_sent = effect != Effect::Unsent;

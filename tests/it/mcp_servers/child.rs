@@ -9,6 +9,7 @@ use crate::support::soon;
 const SERVER: &str = r##"
 echo "a line for people"
 echo "to its standard error, with $WORD and ${HIDDEN:-nothing}" >&2
+hung=0
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
 text() { answer "$1" "{\"content\":[{\"type\":\"text\",\"text\":\"$2\"}]}"; }
 while read -r line; do
@@ -16,11 +17,27 @@ while read -r line; do
     id=${id%%,*}
     case $line in
         *'"initialize"'*) answer "$id" '{"protocolVersion":"2024-11-05","capabilities":{"tools":{}}}' ;;
-        *'"tools/list"'*) answer "$id" '{"tools":[{"name":"die","inputSchema":{"type":"object"}},{"name":"pid","inputSchema":{"type":"object"}},{"name":"stay","inputSchema":{"type":"object"}},{"name":"word","inputSchema":{"type":"object"}}]}' ;;
+        *'"tools/list"'*) answer "$id" '{"tools":[{"name":"die","inputSchema":{"type":"object"}},{"name":"flood","inputSchema":{"type":"object"}},{"name":"flood_end","inputSchema":{"type":"object"}},{"name":"hang","inputSchema":{"type":"object"}},{"name":"hung","inputSchema":{"type":"object"}},{"name":"noise","inputSchema":{"type":"object"}},{"name":"pid","inputSchema":{"type":"object"}},{"name":"stay","inputSchema":{"type":"object"}},{"name":"word","inputSchema":{"type":"object"}}]}' ;;
         *'"name":"pid"'*) text "$id" "$$" ;;
         *'"name":"word"'*) text "$id" "$WORD ${HIDDEN:-nothing} $(pwd)" ;;
         *'"name":"stay"'*) sleep 1000 & text "$id" "$!" ;;
         *'"name":"die"'*) exit 3 ;;
+        *'"name":"hang"'*) hung=$((hung + 1)) ;;
+        *'"name":"hung"'*) text "$id" "$hung" ;;
+        *'"name":"noise"'*)
+            printf '{"id":%s,"level":"info","result":{"rows":3}}\n' "$id"
+            printf '{"jsonrpc":"2.0","id":%s,"level":"info"}\n' "$id"
+            text "$id" done
+            ;;
+        *'"name":"flood_end"'*)
+            printf '{"result":{"content":[{"type":"text","text":"'
+            head -c 67200000 /dev/zero | tr '\0' a
+            printf '"}]},"jsonrpc":"2.0","id":%s}\n' "$id"
+            ;;
+        *'"name":"flood"'*)
+            printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"' "$id"
+            head -c 67200000 /dev/zero | tr '\0' a
+            ;;
     esac
 done
 "##;
@@ -43,7 +60,10 @@ fn is_alive(pid: &str) -> bool {
 #[tokio::test]
 async fn a_child_is_started_with_its_own_environment_and_serves_every_call() {
     let served = served("").await;
-    assert_eq!(served.names().await, ["die", "pid", "stay", "word"]);
+    assert_eq!(
+        served.names().await,
+        ["die", "flood", "flood_end", "hang", "hung", "noise", "pid", "stay", "word"]
+    );
     assert_eq!(served.call("word", json!({})).await.told(), "hello nothing /");
     let (one, other) = tokio::join!(served.call("pid", json!({})), served.call("pid", json!({})));
     assert_eq!(one.told(), other.told(), "one child for all calls");
@@ -58,6 +78,64 @@ async fn a_child_that_ends_is_started_again_and_the_call_is_cut_off() {
     let second = served.call("pid", json!({})).await.told();
     assert_ne!(first, second);
     assert!(!is_alive(&first));
+}
+
+#[tokio::test]
+async fn a_line_of_a_log_on_standard_output_is_no_answer() {
+    let served = served("").await;
+    assert_eq!(served.call("noise", json!({})).await.told(), "done");
+}
+
+#[tokio::test]
+async fn a_message_over_the_hard_limit_fails_its_own_call_and_no_other() {
+    let served = served(", reply_limit: 100MiB, deadline: 50s, retry: off").await;
+    let hang = served.call("hang", json!({}));
+    let floods = async {
+        soon("a call that hangs", async { while served.call("hung", json!({})).await.told() != "1" {} })
+            .await;
+        // The second is not even over.
+        for tool in ["flood_end", "flood"] {
+            let told = served.call(tool, json!({})).await.told();
+            assert!(told.contains("longer than the limit of 64 MiB"), "{tool}: {told}");
+        }
+    };
+    tokio::select! {
+        answered = hang => panic!("{}", answered.text()),
+        () = floods => {}
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_a_server_that_starts_is_not_ready_and_not_unknown() {
+    let go = std::env::temp_dir().join(format!("glossator-it-slow-{}", std::process::id()));
+    let _ = std::fs::remove_file(&go);
+    let slow =
+        format!("while [ ! -e {} ]; do sleep 0.02; done\n{}", go.display(), SERVER.replace("${", "$${"));
+    let config = format!(
+        "upstreams: {{ slow: {{ mcp: {{ command: {} }}, tools: {{ prefix: slow_ }} }} }}",
+        json!(["sh", "-c", slow])
+    );
+    let served = Served::start_after(std::time::Duration::ZERO, &config).await;
+    let early = served.call("slow_noise", json!({})).await;
+    assert_eq!((early.status, early.header("retry-after")), (503, Some("2".to_owned())));
+    assert!(early.text().contains("This tool is not ready"), "{}", early.text());
+    assert_eq!(served.call("fast_noise", json!({})).await.status, 404);
+    let over_mcp = served.over_mcp("tools/call", json!({ "name": "slow_noise", "arguments": {} })).await;
+    assert_eq!(over_mcp["result"]["isError"], true, "{over_mcp}");
+    assert_eq!(over_mcp["result"]["_meta"]["glossator/retryAfter"], 2);
+    let list = served.over_mcp("tools/list", json!({})).await;
+    assert_eq!((&list["result"]["tools"], &list["result"]["ttlMs"]), (&json!([]), &json!(0)));
+    std::fs::write(&go, "").unwrap();
+    soon("the tool", async {
+        while served.call("slow_noise", json!({})).await.status != 200 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    std::fs::remove_file(&go).unwrap();
+    let list = served.over_mcp("tools/list", json!({})).await;
+    assert_eq!(list["result"]["ttlMs"], json!(60000));
+    assert_eq!(served.call("slow_nothing", json!({})).await.status, 404);
 }
 
 #[cfg(target_os = "linux")]

@@ -24,10 +24,15 @@ struct Served {
 
 impl Served {
     async fn start(text: &str) -> Self {
+        Self::start_after(Duration::from_secs(10), text).await
+    }
+
+    /// The same, with the first clients when servers had so long to list their tools.
+    async fn start_after(patience: Duration, text: &str) -> Self {
         let loaded = config::load(&Sources::of_text("a.yaml", text));
         let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
         let mut assembled = serve::assemble(&loaded).unwrap();
-        assembled.swap.discover_first(Duration::from_secs(10)).await;
+        assembled.swap.discover_first(patience).await;
         let keeping = Keeping::of(assembled.swap);
         let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -42,6 +47,25 @@ impl Served {
         let mut client = Client::connect(self.address).await;
         let headers = ["Content-Type: application/json"];
         client.ask(&format!("POST /tools/{tool}"), &headers, &arguments.to_string()).await
+    }
+
+    /// A JSON-RPC request of revision 2026-07-28, and the whole answer.
+    async fn over_mcp(&self, method: &str, mut params: Value) -> Value {
+        let mut headers = vec![
+            "Content-Type: application/json".to_owned(),
+            "Accept: application/json, text/event-stream".to_owned(),
+            "MCP-Protocol-Version: 2026-07-28".to_owned(),
+            format!("Mcp-Method: {method}"),
+        ];
+        headers.extend(params["name"].as_str().map(|name| format!("Mcp-Name: {name}")));
+        params["_meta"] = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {} });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+        let response = Client::connect(self.address).await.ask("POST /mcp", &headers, &body).await;
+        let text = response.text();
+        let json = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(text);
+        serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
     async fn tools(&self) -> Vec<Value> {
