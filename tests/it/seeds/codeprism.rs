@@ -1,99 +1,88 @@
-//! Seed 001: JSON in a text, lifted into the structure.
+//! Seed 001: JSON in a text, lifted into the structure. Every exchange was recorded from the real server.
 
 use serde_json::{Value, json};
 
-use super::{REVISIONS, Seed, body};
-use crate::support::{Scripted, Step, reply};
+use super::{
+    REVISIONS,
+    recorded::{Called, Played},
+};
 
-/// As the server writes it, oddly spaced, which must not change.
-const VERSION: &str = "{\n  \"server_name\": \"codeprism-mcp-server\",\n  \"mcp_protocol_version\":\"2024-11-05\",\n  \
-                       \"tools_enabled\": {\"core\": true,  \"search\": false}\n}";
-const QUALITY: &str = r#"{"status":"success","quality_metrics":{"lines":120,"smells":[]},"overall_score":8.50,"note":"schön \u2713"}"#;
-const ERROR: &str =
-    r#"{"status":"error","message":"Target 'nowhere' is not in the repository","code":"INVALID_TARGET"}"#;
-const NO_CODE: &str = r#"{ "status": "error", "message": "No repository is open", "code": null }"#;
+async fn codeprism() -> Played {
+    Played::start("codeprism", "CODEPRISM", "REPOSITORY").await
+}
 
-async fn codeprism() -> Seed {
-    let upstream = Scripted::start(|asked| {
-        let message = body(asked);
-        assert_eq!((&message["jsonrpc"], &message["method"]), (&json!("2.0"), &json!("tools/call")));
-        let params = &message["params"];
-        let text = |text: &str| json!({ "content": [{ "type": "text", "text": text }], "isError": false });
-        let result = match params["name"].as_str().unwrap() {
-            "version" => text(VERSION),
-            "analyze_code_quality" if params["arguments"]["target"] == "nowhere" => text(ERROR),
-            "analyze_code_quality" if params["arguments"]["target"] == "rpc" => {
-                let error = json!({ "jsonrpc": "2.0", "id": 1,
-                    "error": { "code": -32603, "message": "Parser failed in /srv/codeprism/src/parser.rs" } });
-                return vec![Step::Send(reply("200 OK", "application/json", &error.to_string()))];
-            }
-            "analyze_code_quality" => text(QUALITY),
-            _ => text(NO_CODE),
-        };
-        let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }).to_string();
-        vec![Step::Send(reply("200 OK", "application/json", &answer))]
-    })
-    .await;
-    Seed::start("codeprism", upstream).await
+fn called(tool: &str, arguments: Value) -> Called {
+    Called { tool: tool.to_owned(), arguments }
 }
 
 #[tokio::test]
-async fn the_text_is_unchanged_and_its_value_is_beside_it() {
-    let seed = codeprism().await;
-    for (tool, arguments, text) in
-        [("version", json!({}), VERSION), ("analyze_code_quality", json!({ "target": "src/" }), QUALITY)]
-    {
-        let over_mcp = seed.call(tool, arguments.clone()).await;
-        let over_rest = seed.post(&format!("/tools/{tool}"), &arguments.to_string()).await;
-        assert_eq!(over_rest.status, 200);
-        for result in [over_mcp, over_rest.json()] {
-            assert_eq!(result["content"], json!([{ "type": "text", "text": text }]));
-            assert_eq!(result["structuredContent"], serde_json::from_str::<Value>(text).unwrap());
-            assert_eq!(result["isError"], json!(false));
+async fn every_answer_keeps_its_text_and_has_its_value_beside_it() {
+    let played = codeprism().await;
+    assert_eq!(played.calls.len(), 34);
+    for recorded in &played.calls {
+        let line: Value = serde_json::from_str(&recorded.answer).unwrap();
+        let sent = &line["result"];
+        played.answers(&recorded.answer);
+        for revision in REVISIONS {
+            let result = played.call(revision, &recorded.call).await;
+            let text = sent["content"][0]["text"].as_str().unwrap();
+            let value: Option<Value> = serde_json::from_str(text).ok();
+            let is_error =
+                sent["isError"] == true || value.as_ref().is_some_and(|value| value["status"] == "error");
+            assert_eq!(result["isError"], is_error, "{text}: {result}");
+            let structured = match value {
+                Some(value) => value,
+                None => json!({ "status": "error", "message": text }),
+            };
+            assert_eq!(result["structuredContent"], structured, "{text}");
+            let content = if is_error { json!([sent["content"][0]]) } else { sent["content"].clone() };
+            assert_eq!(result["content"], content, "{text}");
         }
+        let asked = played.asked().unwrap();
+        assert_eq!(
+            (&asked["name"], &asked["arguments"]),
+            (&json!(recorded.call.tool), &recorded.call.arguments)
+        );
+        let response = played
+            .serving
+            .connect()
+            .await
+            .ask(
+                &format!("POST /tools/{}", recorded.call.tool),
+                &["Content-Type: application/json"],
+                &recorded.call.arguments.to_string(),
+            )
+            .await;
+        let over_mcp = played.call(REVISIONS[0], &recorded.call).await;
+        assert_eq!(response.json()["structuredContent"], over_mcp["structuredContent"]);
+        assert_eq!(response.status, if over_mcp["isError"] == true { 422 } else { 200 });
     }
 }
 
 #[tokio::test]
-async fn fields_are_read_directly() {
-    let seed = codeprism().await;
-    let result = seed.call("analyze_code_quality", json!({ "target": "src/" })).await;
-    let structured = &result["structuredContent"];
-    assert!(structured["status"].is_string() && structured["quality_metrics"].is_object());
-    assert_eq!(structured["overall_score"].to_string(), "8.50");
-    let asked = body(&seed.upstream.state().asked[0]);
-    let expected = json!({ "target": "src/", "quality_types": ["all"] });
-    assert_eq!(asked["params"]["arguments"], expected);
-}
-
-#[tokio::test]
-async fn an_error_is_there_in_both_forms() {
-    let seed = codeprism().await;
-    for (tool, arguments, text, code) in [
-        ("analyze_code_quality", json!({ "target": "nowhere" }), ERROR, json!("INVALID_TARGET")),
-        ("repository_overview", json!({}), NO_CODE, Value::Null),
-    ] {
-        let over_mcp = seed.call(tool, arguments.clone()).await;
-        let over_rest = seed.post(&format!("/tools/{tool}"), &arguments.to_string()).await;
-        assert_eq!(over_rest.status, 422);
-        for result in [over_mcp, over_rest.json()] {
-            assert_eq!(result["isError"], json!(true));
-            assert_eq!(result["content"], json!([{ "type": "text", "text": text }]));
-            let structured = &result["structuredContent"];
-            assert_eq!((&structured["status"], &structured["code"]), (&json!("error"), &code));
-            assert!(structured["message"].is_string());
-            assert_eq!(result["_meta"]["glossator/upstreamCode"], code);
-        }
-    }
-}
-
-#[tokio::test]
-async fn an_error_of_the_servers_protocol_is_an_error_of_the_tool() {
-    let seed = codeprism().await;
-    let result = seed.call("analyze_code_quality", json!({ "target": "rpc" })).await;
-    assert_eq!((&result["isError"], &result["text"]), (&json!(true), &json!("Parser failed in [path]")));
-    assert_eq!(result["_meta"]["glossator/upstreamCode"], -32603);
+async fn every_tool_is_listed_as_the_server_has_it() {
+    let played = codeprism().await;
     for revision in REVISIONS {
-        assert_eq!(seed.refused(revision, "forget", json!({})).await.0, -32602);
+        let listed = played.ask(revision, "tools/list", json!({})).await["result"]["tools"].take();
+        assert_eq!(listed.as_array().unwrap().len(), 26);
+        let tool = |name: &str| {
+            listed.as_array().unwrap().iter().find(|tool| tool["name"] == name).cloned().unwrap()
+        };
+        assert_eq!(tool("trace_path")["inputSchema"]["required"], json!(["source", "target"]));
+        assert_eq!(tool("trace_path")["inputSchema"]["properties"]["max_depth"]["nullable"], true);
+        assert!(tool("trace_path").get("outputSchema").is_none());
     }
+}
+
+#[tokio::test]
+async fn what_the_listed_schema_refuses_does_not_reach_the_server() {
+    let played = codeprism().await;
+    played.answers(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#);
+    let refused =
+        played.call(REVISIONS[0], &called("trace_path", json!({ "source": null, "target": "x" }))).await;
+    assert_eq!(refused["isError"], true, "{refused}");
+    assert_eq!(refused["content"][0]["text"], "argument `source` must be a string; found `null`");
+    let unknown = played.call(REVISIONS[1], &called("repository_overview", json!({}))).await;
+    assert_eq!(unknown["code"], -32602, "{unknown}");
+    assert!(played.asked().is_none());
 }

@@ -1,12 +1,175 @@
-//! Seed 002: errors that were called successes, schemas, all kinds of content.
+//! Seed 002: errors that were called successes, schemas, all kinds of content. Every exchange was recorded from the real
+//! server.
 
+use glossator::tool::Schema;
 use serde_json::{Value, json};
 
-use super::{REVISIONS, Seed, body};
-use crate::support::{Scripted, Step, reply};
+use super::{
+    REVISIONS,
+    recorded::{Called, Played},
+};
 
-fn five_kinds() -> Value {
-    json!([
+async fn devflow() -> Played {
+    Played::start("devflow", "NODE", "DEVFLOW").await
+}
+
+fn called(tool: &str, arguments: Value) -> Called {
+    Called { tool: tool.to_owned(), arguments }
+}
+
+/// What nobody is to read who is no operator.
+const INSIDES: [&str; 4] = ["UNIQUE constraint", "params:", "entity_type", "680530ae"];
+
+/// The errors that were recorded, and how they are told.
+const ERRORS: [(&str, &str); 16] = [
+    (
+        "UNIQUE constraint",
+        "An entity of this name is there already. Choose another name, or add observations to it.",
+    ),
+    ("Invalid entity", "Invalid entity: name must be a non-empty string (was \"\")"),
+    ("Invalid arguments", "Invalid arguments for create_entities: entities must be an array (was missing)"),
+    ("Cannot create", "Cannot create relations: entities not found: Nobody"),
+    ("Invalid relation", "Invalid relation: strength must be a number (was null)"),
+    ("No arguments", "No arguments provided for tool: read_graph"),
+    ("query must be", "query must be a string, got number"),
+    ("Relation not found", "Relation not found: Ghost -> AuthFeature (part_of)"),
+    ("No embedding found", "No embedding found for entity: AuthFeature"),
+    ("Entity not found", "Entity not found: Ghost"),
+    ("Error retrieving", "Error retrieving entity history: entityName must be a string, got number"),
+    ("Failed to generate", "Failed to generate embedding: EmbeddingJobManager not initialized"),
+    ("deletions must be", "deletions must be an array"),
+    ("Unknown tool", "Unknown tool: drop_everything"),
+    ("near \\\"", "The operation failed. Check the arguments; if they are right, try again later."),
+    ("SQLITE_", "The operation failed. Check the arguments; if they are right, try again later."),
+];
+
+/// What is in a success of the server.
+fn value_of(line: &Value) -> Value {
+    let text = line["result"]["content"][0]["text"].as_str().unwrap();
+    match serde_json::from_str(text) {
+        Ok(value @ Value::Object(_)) => value,
+        Ok(value) => json!({ "result": value }),
+        Err(_) => json!({ "result": text }),
+    }
+}
+
+#[tokio::test]
+async fn every_answer_is_an_error_with_a_short_text_or_a_success_with_its_value() {
+    let played = devflow().await;
+    assert_eq!(played.calls.len(), 32);
+    let mut errors = 0;
+    for recorded in &played.calls {
+        let call = recorded.instead.as_ref().unwrap_or(&recorded.call);
+        let line: Value = serde_json::from_str(&recorded.answer).unwrap();
+        played.answers(&recorded.answer);
+        let told = ERRORS.iter().find(|(part, _)| recorded.answer.contains(part));
+        for revision in REVISIONS {
+            let result = played.call(revision, call).await;
+            match told {
+                Some((_, text)) => {
+                    assert_eq!(result["isError"], true, "{result}");
+                    assert_eq!(result["content"], json!([{ "type": "text", "text": text }]));
+                    assert!(result.get("structuredContent").is_none(), "{result}");
+                }
+                None => {
+                    assert_eq!(result["isError"], false, "{result}");
+                    assert_eq!(result["content"], line["result"]["content"]);
+                    assert_eq!(result["structuredContent"], value_of(&line));
+                }
+            }
+            let result = result.to_string();
+            assert!(INSIDES.iter().all(|inside| !result.contains(inside)), "{result}");
+        }
+        errors += usize::from(told.is_some());
+        let asked = played.asked().unwrap();
+        assert_eq!((&asked["name"], &asked["arguments"]), (&json!(call.tool), &call.arguments));
+    }
+    assert_eq!(errors, 14);
+}
+
+#[tokio::test]
+async fn a_call_that_can_not_be_right_is_answered_here() {
+    let played = devflow().await;
+    let refused: Vec<_> = played.calls.iter().filter(|recorded| recorded.instead.is_some()).collect();
+    assert!(refused.len() >= 7, "{}", refused.len());
+    for recorded in refused {
+        played.answers(&recorded.answer);
+        let result = played.call(REVISIONS[1], &recorded.call).await;
+        match recorded.call.tool.as_str() {
+            "drop_everything" | "debug_embedding_config" => assert_eq!(result["code"], -32602, "{result}"),
+            _ => {
+                assert_eq!(result["isError"], true, "{result}");
+                let text = result["content"][0]["text"].as_str().unwrap();
+                assert!(text.starts_with("argument `"), "{text}");
+            }
+        }
+        assert!(played.asked().is_none());
+    }
+}
+
+#[tokio::test]
+async fn errors_since_the_migration_and_words_of_the_database_are_short_and_safe() {
+    let played = devflow().await;
+    let fail = |code: &str, message: &str| {
+        let text = json!({ "success": false, "error": { "code": code, "message": message } }).to_string();
+        json!({ "jsonrpc": "2.0", "id": 1, "result": { "content": [{ "type": "text", "text": text }] } })
+    };
+    let of_rpc =
+        |message: &str| json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -32603, "message": message } });
+    for (answer, text, code) in [
+        (fail("ALREADY_EXISTS", "Entity 'taken' exists."), "Entity 'taken' exists.", json!("ALREADY_EXISTS")),
+        (
+            fail("NOT_FOUND", "No file /srv/devflow/a.json at 10.0.0.7:5432"),
+            "No file [path] at [address]",
+            json!("NOT_FOUND"),
+        ),
+        (
+            fail("DATABASE", "refused at localhost:5432"),
+            "The operation failed. Please try again later.",
+            json!("DATABASE"),
+        ),
+        (of_rpc("near \"'x'\": syntax error"), ERRORS[14].1, json!(-32603)),
+        (of_rpc("SQLITE_BUSY: database is locked"), ERRORS[15].1, json!(-32603)),
+    ] {
+        played.answers(&answer.to_string());
+        let result = played.call(REVISIONS[0], &called("search_nodes", json!({ "query": "a" }))).await;
+        assert_eq!((&result["isError"], &result["content"][0]["text"]), (&json!(true), &json!(text)));
+        assert_eq!(result["_meta"]["glossator/upstreamCode"], code, "{result}");
+    }
+}
+
+#[tokio::test]
+async fn every_structured_result_meets_the_declared_schema() {
+    let played = devflow().await;
+    for revision in REVISIONS {
+        let listed = played.ask(revision, "tools/list", json!({})).await["result"]["tools"].take();
+        let listed = listed.as_array().unwrap();
+        assert_eq!(listed.len(), 18);
+        let mut checked = 0;
+        for recorded in played.calls.iter().filter(|recorded| recorded.instead.is_none()) {
+            let tool = listed.iter().find(|tool| tool["name"] == recorded.call.tool.as_str()).unwrap();
+            let Some(schema) = tool.get("outputSchema") else { continue };
+            played.answers(&recorded.answer);
+            let result = played.call(revision, &recorded.call).await;
+            if result["isError"] == false {
+                let schema = Schema::compile(schema.as_object().unwrap()).unwrap();
+                assert!(schema.admits(&result["structuredContent"]), "{result}");
+                checked += 1;
+            }
+        }
+        assert!(checked >= 12, "{checked}");
+    }
+    played.answers(
+        r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"{\"entities\":\"many\"}"}]}}"#,
+    );
+    let drifted = played.call(REVISIONS[0], &called("read_graph", json!({}))).await;
+    assert_eq!((&drifted["isError"], drifted.get("structuredContent")), (&json!(true), None));
+}
+
+#[tokio::test]
+async fn all_kinds_of_content_come_with_their_annotations() {
+    let played = devflow().await;
+    let content = json!([
         { "type": "text", "text": "Important result",
           "annotations": { "audience": ["user"], "priority": 0.9, "lastModified": "2025-05-03T14:30:00Z" } },
         { "type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png", "annotations": { "priority": 0.5 } },
@@ -17,151 +180,43 @@ fn five_kinds() -> Value {
         { "type": "resource", "resource": { "uri": "file:///project/src/main.rs", "title": "Project Rust Main File",
           "mimeType": "text/x-rust", "text": "fn main() {\n    println!(\"Hello world!\");\n}" },
           "annotations": { "priority": 1.0 } }
-    ])
-}
-
-async fn devflow() -> Seed {
-    let upstream = Scripted::start(|asked| {
-        let message = body(asked);
-        let params = &message["params"];
-        let fail = |code: &str, message: &str| json!({ "success": false, "error": { "code": code, "message": message } });
-        let said = match (params["name"].as_str().unwrap(), params["arguments"]["entities"][0]["name"].as_str()) {
-            ("create_entities", Some("taken")) => fail("ALREADY_EXISTS", "Entity 'taken' exists. Choose another name."),
-            ("create_entities", Some("leaky")) => fail("NOT_FOUND", "No file /srv/devflow/data/leaky.json at 10.0.0.7:5432"),
-            ("create_entities", Some("database")) => {
-                fail("DATABASE", "PostgreSQL connection refused at localhost:5432 with user 'admin'")
-            }
-            ("create_entities", Some("drifted")) => json!({ "success": true, "data": { "created": "many" } }),
-            ("create_entities", Some(name)) => {
-                json!({ "success": true, "data": { "created": 1, "entities": [{ "name": name, "weight": 1.0 }] } })
-            }
-            ("delete_entities", _) => json!({ "success": true, "data": { "deleted": 1, "entityNames": ["a"] } }),
-            ("describe_file", _) => json!({ "success": true, "data": { "uri": "file:///a.rs", "name": "a.rs", "lines": 3,
-                "text": "fn main() {}", "thumbnail": "iVBORw0KGgo=", "spoken": "UklGRg==" } }),
-            _ => Value::Null,
-        };
-        let content = match said {
-            Value::Null => five_kinds(),
-            said => json!([{ "type": "text", "text": said.to_string() }]),
-        };
-        let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "content": content } }).to_string();
-        vec![Step::Send(reply("200 OK", "application/json", &answer))]
-    })
-    .await;
-    Seed::start("devflow", upstream).await
-}
-
-fn entity(name: &str) -> Value {
-    json!({ "entities": [{ "name": name, "entityType": "component" }] })
-}
-
-#[tokio::test]
-async fn an_error_in_json_is_a_tool_error_with_a_short_safe_text() {
-    let seed = devflow().await;
-    for (name, text, code) in [
-        ("taken", "Entity 'taken' exists. Choose another name.", "ALREADY_EXISTS"),
-        ("leaky", "No file [path] at [address]", "NOT_FOUND"),
-        ("database", "The operation failed. Please try again later.", "DATABASE"),
-    ] {
-        let over_mcp = seed.call("create_entities", entity(name)).await;
-        let over_rest = seed.post("/tools/create_entities", &entity(name).to_string()).await;
-        assert_eq!(over_rest.status, 422);
-        for result in [over_mcp, over_rest.json()] {
-            assert_eq!(result["isError"], json!(true));
-            assert_eq!(result["content"], json!([{ "type": "text", "text": text }]));
-            assert!(result.get("structuredContent").is_none_or(Value::is_null));
-            assert_eq!(result["_meta"]["glossator/upstreamCode"], code);
-        }
-    }
-}
-
-#[tokio::test]
-async fn every_structured_result_meets_the_declared_schema() {
-    let seed = devflow().await;
-    for revision in REVISIONS {
-        let tools = seed.tools(revision).await;
-        let declared =
-            |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap()["outputSchema"].clone();
-        for (tool, arguments) in
-            [("create_entities", entity("cache")), ("delete_entities", json!({ "entityNames": ["a"] }))]
-        {
-            let schema = glossator::tool::Schema::compile(declared(tool).as_object().unwrap()).unwrap();
-            let result = seed.call(tool, arguments).await;
-            assert_eq!(result["isError"], json!(false));
-            assert!(schema.admits(&result["structuredContent"]), "{result}");
-            let text: Value = serde_json::from_str(result["text"].as_str().unwrap()).unwrap();
-            assert_eq!(text, result["structuredContent"]);
-        }
-    }
-    let drifted = seed.call("create_entities", entity("drifted")).await;
-    assert_eq!((&drifted["isError"], &drifted["structuredContent"]), (&json!(true), &Value::Null));
-}
-
-#[tokio::test]
-async fn all_kinds_of_content_come_with_their_annotations() {
-    let seed = devflow().await;
-    let sent = seed.call("export_project", json!({})).await;
-    assert_eq!((&sent["isError"], &sent["content"]), (&json!(false), &five_kinds()));
-    assert_eq!(seed.post("/tools/export_project", "{}").await.json()["content"], five_kinds());
-    let made = seed.call("describe_file", json!({ "uri": "file:///a.rs" })).await;
-    let expected = json!([
-        { "type": "text", "text": "a.rs has 3 lines.",
-          "annotations": { "audience": ["user"], "priority": 0.9, "lastModified": "2025-05-03T14:30:00Z" } },
-        { "type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png", "annotations": { "audience": ["user"] } },
-        { "type": "audio", "data": "UklGRg==", "mimeType": "audio/wav", "annotations": { "priority": 0.1 } },
-        { "type": "resource_link", "uri": "file:///a.rs", "name": "a.rs", "description": "A file of the project",
-          "mimeType": "text/x-rust", "annotations": { "audience": ["assistant"] } },
-        { "type": "resource", "resource": { "uri": "file:///a.rs", "mimeType": "text/x-rust", "text": "fn main() {}" },
-          "annotations": { "audience": ["user", "assistant"], "priority": 1.0 } }
     ]);
-    assert_eq!(made["content"], expected);
+    played.answers(&json!({ "jsonrpc": "2.0", "id": 1, "result": { "content": content } }).to_string());
+    for revision in REVISIONS {
+        let call = called("get_entity_embedding", json!({ "entity_name": "a" }));
+        let result = played.call(revision, &call).await;
+        assert_eq!((&result["isError"], &result["content"]), (&json!(false), &content));
+    }
 }
 
 #[tokio::test]
 async fn errors_of_the_protocol_are_told_apart_from_errors_of_a_tool() {
-    let seed = devflow().await;
+    let played = devflow().await;
     for revision in REVISIONS {
-        let (code, message) = seed.refused(revision, "invalid_tool_name", json!({})).await;
-        assert!(code == -32602 && message.contains("invalid_tool_name"), "{code} {message}");
-        assert_eq!(seed.ask(revision, "tools/forget", json!({})).await["error"]["code"], -32601);
+        let unknown = played.call(revision, &called("invalid_tool_name", json!({}))).await;
+        assert_eq!(unknown["code"], -32602, "{unknown}");
+        assert!(unknown["message"].as_str().unwrap().contains("invalid_tool_name"));
+        assert_eq!(played.ask(revision, "tools/forget", json!({})).await["error"]["code"], -32601);
     }
-    let broken =
-        seed.connect().await.ask("POST /mcp", &["Content-Type: application/json"], "{\"jsonrpc\":").await;
+    let json = ["Content-Type: application/json"];
+    let broken = played.serving.connect().await.ask("POST /mcp", &json, "{\"jsonrpc\":").await;
     assert_eq!(broken.json()["error"]["code"], -32700);
     let nameless = r#"{"jsonrpc":"2.0","id":1,"params":{}}"#;
-    let invalid = seed.connect().await.ask("POST /mcp", &["Content-Type: application/json"], nameless).await;
+    let invalid = played.serving.connect().await.ask("POST /mcp", &json, nameless).await;
     assert_eq!(invalid.json()["error"]["code"], -32600);
-    // Arguments that do not fit are for the model to mend.
-    let unfit = seed.call("create_entities", json!({ "entities": [{ "name": "" }] })).await;
-    assert_eq!(unfit["isError"], json!(true));
-    assert!(unfit["text"].as_str().unwrap().contains("entityType"), "{unfit}");
-    assert_eq!(seed.upstream.state().asked.len(), 0);
 }
 
 #[tokio::test]
-async fn what_may_be_repeated_is_asked_again_and_a_server_that_only_fails_is_left_alone() {
-    let upstream = Scripted::start(|asked| {
-        let message = body(asked);
-        let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "content": [
-            { "type": "text", "text": json!({ "success": true, "data": { "deleted": 1, "entityNames": ["a"] } }).to_string() }
-        ] } });
-        match (message["params"]["name"].as_str(), asked.connection) {
-            (Some("delete_entities"), 1..) => {
-                vec![Step::Send(reply("200 OK", "application/json", &answer.to_string())), Step::Close]
-            }
-            _ => vec![Step::Close],
-        }
-    })
-    .await;
-    let seed = Seed::start("devflow", upstream).await;
-    let deleted = seed.call_once(REVISIONS[0], "delete_entities", json!({ "entityNames": ["a"] })).await;
-    assert_eq!(deleted["structuredContent"]["deleted"], 1, "{deleted}");
-    for _ in 0..5 {
-        let failed = seed.call_once(REVISIONS[1], "create_entities", entity("a")).await;
-        assert_eq!(failed["isError"], true, "{failed}");
-    }
-    let asked = seed.upstream.state().asked.len();
-    let resting = seed.call_once(REVISIONS[1], "create_entities", entity("a")).await;
-    assert!(resting["content"][0]["text"].as_str().unwrap().contains("try again in 30 s"), "{resting}");
-    assert_eq!(seed.upstream.state().asked.len(), asked);
+async fn a_call_that_breaks_off_is_made_again_where_the_tool_only_reads() {
+    let played = devflow().await;
+    let answer = &played.calls[0].answer;
+    played.answers(answer);
+    played.dies();
+    let read = played.call(REVISIONS[0], &called("read_graph", json!({}))).await;
+    assert_eq!(read["structuredContent"], json!({ "entities": [], "relations": [] }), "{read}");
+    played.dies();
+    let entity = json!({ "entities": [{ "name": "a", "entityType": "task", "observations": [] }] });
+    let written = played.call(REVISIONS[1], &called("create_entities", entity)).await;
+    assert_eq!(written["isError"], true, "{written}");
+    assert!(written["content"][0]["text"].as_str().unwrap().contains("may have taken effect"), "{written}");
 }

@@ -1,8 +1,12 @@
 //! The servers of `config/seeds/`, each played as its document describes it, behind its own route file alone.
 
+#[cfg(unix)]
 mod codeprism;
+#[cfg(unix)]
 mod devflow;
 mod kuniumi;
+#[cfg(unix)]
+mod recorded;
 mod weather_response_format;
 mod weather_rest;
 
@@ -54,25 +58,8 @@ impl Seed {
     }
 
     /// A JSON-RPC request of a revision, and the whole answer.
-    async fn ask(&self, revision: &str, method: &str, mut params: Value) -> Value {
-        let mut headers = vec![
-            "Content-Type: application/json".to_owned(),
-            "Accept: application/json, text/event-stream".to_owned(),
-            format!("MCP-Protocol-Version: {revision}"),
-        ];
-        if revision == REVISIONS[1] {
-            params["_meta"] = json!({ "io.modelcontextprotocol/protocolVersion": revision,
-                "io.modelcontextprotocol/clientCapabilities": {} });
-            headers.push(format!("Mcp-Method: {method}"));
-            headers.extend(params["name"].as_str().map(|name| format!("Mcp-Name: {name}")));
-        }
-        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-        let response = self.connect().await.ask("POST /mcp", &headers, &body).await;
-        // Either form is right; the JSON is the same.
-        let text = response.text();
-        let json = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(text);
-        serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {text}"))
+    async fn ask(&self, revision: &str, method: &str, params: Value) -> Value {
+        ask(&self.serving, revision, method, params).await
     }
 
     /// The result of a call over MCP, which is the same in both eras.
@@ -94,12 +81,6 @@ impl Seed {
         results.swap_remove(0)
     }
 
-    /// The result of a call over MCP in one revision, for servers that count.
-    async fn call_once(&self, revision: &str, tool: &str, arguments: Value) -> Value {
-        let params = json!({ "name": tool, "arguments": arguments });
-        self.ask(revision, "tools/call", params).await["result"].take()
-    }
-
     /// The error of a call that is none of a tool.
     async fn refused(&self, revision: &str, tool: &str, arguments: Value) -> (i64, String) {
         let params = json!({ "name": tool, "arguments": arguments });
@@ -112,6 +93,28 @@ impl Seed {
     async fn tools(&self, revision: &str) -> Vec<Value> {
         self.ask(revision, "tools/list", json!({})).await["result"]["tools"].as_array().unwrap().clone()
     }
+}
+
+/// A JSON-RPC request of a revision, and the whole answer.
+async fn ask(serving: &Serving, revision: &str, method: &str, mut params: Value) -> Value {
+    let mut headers = vec![
+        "Content-Type: application/json".to_owned(),
+        "Accept: application/json, text/event-stream".to_owned(),
+        format!("MCP-Protocol-Version: {revision}"),
+    ];
+    if revision == REVISIONS[1] {
+        params["_meta"] = json!({ "io.modelcontextprotocol/protocolVersion": revision,
+            "io.modelcontextprotocol/clientCapabilities": {} });
+        headers.push(format!("Mcp-Method: {method}"));
+        headers.extend(params["name"].as_str().map(|name| format!("Mcp-Name: {name}")));
+    }
+    let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+    let response = serving.connect().await.ask("POST /mcp", &headers, &body).await;
+    // Either form is right; the JSON is the same.
+    let text = response.text();
+    let json = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(text);
+    serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 /// The path of a request, its query too.
