@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::StatusCode;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
 use tracing::debug;
 
@@ -24,7 +24,7 @@ use crate::{
     policy::Guarded,
     reply::Reply,
     route::{LogLevel, Route, TraceContext, UpstreamRequest},
-    rule::{Translation, line_names},
+    rule::{Facts, STATUS_META_KEY, Trace, Translation, line_names, translate},
     tool::{Arguments, Fault, Outcome, ToolResult},
     upstream::{Due, Kept},
 };
@@ -85,7 +85,7 @@ impl Snapshot {
 
     async fn checked(&self, route: &Arc<Route>, arguments: Arguments) -> Result<Arguments, Box<ToolResult>> {
         let checked = self.check_arguments(route, arguments).await;
-        checked.map_err(|sentence| Box::new(ToolResult::error(Fault::Arguments, sentence)))
+        checked.map_err(|sentence| Box::new(argument_error(route, sentence)))
     }
 
     /// A result either way; an `Err` is one that ended the call early, boxed because it is the seldom one. Takes what it
@@ -312,6 +312,24 @@ pub(super) fn allowed(route: &Route, call: &Call<'_>) -> Result<(), Box<ToolResu
         true => Ok(()),
         false => Err(Box::new(sentences::forbidden(&route.scopes))),
     }
+}
+
+/// An error about arguments, in the form that the route gives it.
+fn argument_error(route: &Route, sentence: String) -> ToolResult {
+    let Some(form) = &route.argument_error else { return ToolResult::error(Fault::Arguments, sentence) };
+    let body = serde_json::json!({ "message": sentence }).to_string();
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let reply = Reply::new(StatusCode::BAD_REQUEST, headers, body.into());
+    let none = Value::Object(Map::new());
+    let facts = Facts::new(&route.definition.name, &none);
+    let mut result = translate(form, facts, &reply, &mut Trace::off()).result;
+    // No upstream has said anything. A status of the rule's own stays.
+    result.meta.remove(STATUS_META_KEY);
+    if let Outcome::Error(Fault::Upstream { .. }) = result.outcome {
+        result.outcome = Outcome::Error(Fault::Arguments);
+    }
+    result
 }
 
 fn build(route: &Route, arguments: &Arguments, call: &Call<'_>) -> Result<UpstreamRequest, Box<ToolResult>> {

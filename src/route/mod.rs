@@ -93,6 +93,8 @@ pub struct Route {
     pub job: Option<Box<JobRule>>,
     /// What the reply means.
     pub translator: Translator,
+    /// The form of an error about arguments, where it is another than a sentence. Large, and seldom there.
+    pub argument_error: Option<Box<Translator>>,
     /// How long a call may take, all in all.
     pub deadline: Duration,
     /// Whether its request may be sent twice; where nothing is said, when its method is idempotent (RFC 9110,

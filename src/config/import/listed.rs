@@ -160,6 +160,8 @@ pub(super) struct Written<'t> {
     pub(super) span: Span,
     /// The rules for the answers of all its tools.
     pub(super) reply: Option<&'t Entry>,
+    /// The form of an error about arguments.
+    pub(super) argument_error: Option<&'t Entry>,
     /// What single tools have in the place of what the server says.
     pub(super) overrides: &'t [Entry],
 }
@@ -200,6 +202,7 @@ impl Written<'_> {
         ];
         parts.push(Entry::new("request", Node::new(Kind::Map(request), span), span));
         parts.extend(reply);
+        parts.extend(self.argument_error.cloned());
         let place = overrides.map_or(span, |entry| entry.key.span);
         Entry::new(name, Node::new(Kind::Map(parts), place), place)
     }

@@ -282,14 +282,15 @@ fn with_meta(mut file: RouteFile, tool: &Listed) -> RouteFile {
 fn written_of<'t>(root: &'t Node, upstream: &UpstreamName) -> Written<'t> {
     let entries = root.get("upstreams").and_then(Node::as_map).unwrap_or_default();
     let Some(entry) = entries.iter().find(|entry| entry.key.text == upstream.as_str()) else {
-        return Written { span: root.span, reply: None, overrides: &[] };
+        return Written { span: root.span, reply: None, argument_error: None, overrides: &[] };
     };
     let tools = entry.value.get("tools").and_then(Node::as_map).unwrap_or_default();
-    let overrides = tools.iter().find(|entry| entry.key.text == "overrides");
+    let named = |name: &str| tools.iter().find(|entry| entry.key.text == name);
     Written {
         span: entry.key.span,
-        reply: tools.iter().find(|entry| entry.key.text == "reply"),
-        overrides: overrides.and_then(|entry| entry.value.as_map()).unwrap_or_default(),
+        reply: named("reply"),
+        argument_error: named("argument_error"),
+        overrides: named("overrides").and_then(|entry| entry.value.as_map()).unwrap_or_default(),
     }
 }
 
@@ -306,7 +307,7 @@ pub(super) fn check_tools(
         let upstream = file.settings.name();
         let written = written_of(root, upstream);
         let mut tools: Vec<&str> = written.overrides.iter().map(|entry| entry.key.text.as_str()).collect();
-        if tools.is_empty() && written.reply.is_some() {
+        if tools.is_empty() && (written.reply.is_some() || written.argument_error.is_some()) {
             tools.push(ANY);
         }
         for tool in tools {

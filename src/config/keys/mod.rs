@@ -152,6 +152,8 @@ const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;
 const DEADLINE: Takes = Duration(1, HOUR);
 const REPLY_LIMIT: Takes = Size(1, 1 << 30);
+/// How the text, the code and the structure of an error are made.
+const ERROR_FORM: Takes = Either(&[Text, Section(&ERROR)]);
 const ERROR_TEXT_LIMIT: Takes = Size(64, 1 << 20);
 const VALUE_LIMIT: Takes = Count(1, 100_000_000);
 const IN_FLIGHT: Takes = Count(1, 100_000);

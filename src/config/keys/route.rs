@@ -50,6 +50,11 @@ pub(in crate::config) static ROUTE: Keys = Keys {
         ),
         key("reply", REPLY, "What replies mean: rules, of which the first that holds is taken."),
         key(
+            "argument_error",
+            ERROR_FORM,
+            "The form of an error about arguments that `input` refuses, as `error` of a rule: `value.message` is the sentence.",
+        ),
+        key(
             "job",
             Either(&[Word(&["follow"]), Section(&JOB)]),
             "How work is followed that is not done with the first reply: to the `Location` of a 202, or as a map says. \

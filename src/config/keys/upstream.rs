@@ -177,6 +177,11 @@ pub(in crate::config) static TOOLS: Keys = Keys {
         key("describe", Map(&Text), "Other descriptions, by the server's names."),
         key("reply", REPLY, "What their answers mean: rules, tried before an answer is taken as it is."),
         key(
+            "argument_error",
+            ERROR_FORM,
+            "The form of an error about arguments that a tool's schema refuses: `value.message` is the sentence.",
+        ),
+        key(
             "overrides",
             Map(&Section(&OVERRIDE)),
             "What single tools have in the place of what the server says, by the server's names.",

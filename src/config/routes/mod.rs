@@ -39,7 +39,8 @@ use crate::{
         UpstreamName,
     },
     rule::{
-        Action, Pattern, Redaction, SAMPLE, SecretPattern, SuccessRule, TranslationLimits, Translator, Wrap,
+        Action, Otherwise, Pattern, Redaction, SAMPLE, SecretPattern, SuccessRule, TranslationLimits,
+        Translator, Wrap,
     },
     tool::{ToolDefinition, ToolName, ToolNameError},
 };
@@ -127,6 +128,9 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let rest = section.get("rest").map(|node| request::rest(report, node, &mut asked));
     let mut in_rules = Asked::default();
     let rules = replies::rules(&section, around, &entry.key.text, &mut in_rules);
+    let argument_error = section
+        .entry("argument_error")
+        .map(|written| replies::argument_error(report, around, written, &mut in_rules));
     let request_is_good = request.is_some() && !matches!(rest, Some(None)) && !matches!(resource, Some(None));
     if request_is_good && !sends_all && rules.is_some() {
         let lost = |name: &String| !sent.contains(name) && !in_rules.names(name);
@@ -265,6 +269,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let value_limit = value_limit.or_else(|| upstream?.value_limit).unwrap_or(defaults.value_limit);
     let error_text_bytes =
         error_text_limit.or_else(|| upstream?.error_text_bytes).unwrap_or(defaults.error_text_bytes);
+    let limits = TranslationLimits { error_text_bytes, reply_bytes: reply_limit_bytes, values: value_limit };
     let mut rules = rules?;
     for compiled in &mut rules {
         if let Action::Success(SuccessRule { limit: Some(own), .. }) = &mut compiled.rule.action {
@@ -295,17 +300,17 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         job: whole(job)?.map(Box::new),
         log: log?,
         traces: if traced { Traces::Forwarded } else { Traces::Kept },
+        argument_error: whole(argument_error)?.map(|rule| {
+            let (rules, redaction) = (vec![rule], redaction.clone());
+            Translator { rules, otherwise: Otherwise::Text, output: None, wrap, redaction, limits }.into()
+        }),
         translator: Translator {
             rules: rules.into_iter().map(|compiled| compiled.rule).collect(),
             otherwise,
             output,
             wrap,
             redaction,
-            limits: TranslationLimits {
-                error_text_bytes,
-                reply_bytes: reply_limit_bytes,
-                values: value_limit,
-            },
+            limits,
         },
         deadline,
         repeatable,

@@ -3,14 +3,16 @@
 use super::Surroundings;
 use crate::{
     config::{
+        node::{Entry, Kind, Node},
         promise,
         reply::{self, Compiled},
+        report::Report,
         schemas::{self, Asked},
         section::Section,
         short_lists,
     },
     route::Sampled,
-    rule::{Action, Otherwise, OutputSchema, Wrap},
+    rule::{Action, Otherwise, OutputSchema, Rule, Wrap},
 };
 
 /// The rules of a route.
@@ -50,6 +52,20 @@ pub(super) fn rules(
     let (own, defaults) = (own?, defaults?);
     let own_count = own.len();
     Some(RouteRules { all: reply::with_defaults(own, defaults), own_count })
+}
+
+/// Reads the form of an error about arguments: the `error` of a rule for a reply that is its sentence.
+pub(super) fn argument_error(
+    report: &Report<'_>,
+    around: &Surroundings<'_>,
+    written: &Entry,
+    used: &mut Asked,
+) -> Option<Rule> {
+    let place = written.key.span;
+    let rule = Node::new(Kind::Map(vec![Entry::new("error", written.value.clone(), place)]), place);
+    let reply = Entry::new("reply", rule, place);
+    let rules = around.rules.expand(report, "`argument_error`", &reply)?;
+    reply::read(report, rules, used)?.pop().map(|compiled| compiled.rule)
 }
 
 /// Whether rules ask the client's model, and can do without.

@@ -317,6 +317,7 @@ fn route(
         job: None,
         log: Vec::new(),
         traces: Traces::Forwarded,
+        argument_error: None,
         translator: Translator {
             rules: Vec::new(),
             otherwise: Otherwise::Text,

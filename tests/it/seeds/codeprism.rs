@@ -81,7 +81,13 @@ async fn what_the_listed_schema_refuses_does_not_reach_the_server() {
     let refused =
         played.call(REVISIONS[0], &called("trace_path", json!({ "source": null, "target": "x" }))).await;
     assert_eq!(refused["isError"], true, "{refused}");
-    assert_eq!(refused["content"][0]["text"], "argument `source` must be a string; found `null`");
+    let text = "argument `source` must be a string; found `null`";
+    assert_eq!(refused["content"], json!([{ "type": "text", "text": text }]));
+    assert_eq!(refused["structuredContent"], json!({ "status": "error", "message": text }));
+    assert!(refused["_meta"].get("glossator/upstreamStatus").is_none(), "{refused}");
+    let headers = ["Content-Type: application/json"];
+    let over_rest = played.serving.connect().await.ask("POST /tools/trace_path", &headers, "{}").await;
+    assert_eq!((over_rest.status, &over_rest.json()["structuredContent"]["status"]), (400, &json!("error")));
     let unknown = played.call(REVISIONS[1], &called("repository_overview", json!({}))).await;
     assert_eq!(unknown["code"], -32602, "{unknown}");
     assert!(played.asked().is_none());

@@ -96,6 +96,7 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
         job: None,
         log: Vec::new(),
         traces: Traces::Forwarded,
+        argument_error: None,
         translator: Translator {
             rules: Vec::new(),
             otherwise: Otherwise::Text,
