@@ -16,7 +16,7 @@ use crate::{
     face::admin::{Attempt, Given, Workbench},
     reply::{End, Exit, Reply},
     route::{RequestTemplate, Route},
-    rule::{Facts, Step, Stop, Trace, Translation, extract::MCP_MEDIA_TYPE, translate},
+    rule::{Facts, Note, Step, Stop, Trace, Translation, extract::MCP_MEDIA_TYPE, translate},
     tool::{Arguments, Shapes, ToolResult, result_to_json},
 };
 
@@ -64,7 +64,10 @@ pub fn explained(
     let result = result.with_errors_as(route.error_format);
     let mut steps = trace.into_steps();
     steps.iter_mut().for_each(|step| tell_origin(step, &file.rule_origins));
-    let notes = notes.iter().map(ToString::to_string).collect();
+    // Whoever looks at a reply they gave sees the sentence that quotes it, and not the one for the log as well.
+    let quoting = notes.iter().skip(1).map(|note| matches!(note, Note::Quoting(_))).chain([false]);
+    let shown = notes.iter().zip(quoting).filter(|(note, next)| !(*next && matches!(note, Note::Why(_))));
+    let notes = shown.map(|(note, _)| note.to_string()).collect();
     Explained { rule, steps, notes, is_error: result.is_error(), result: written(&result) }
 }
 
