@@ -4,14 +4,17 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use clap::Args;
 use tokio::runtime::Runtime;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{ConfigArgument, Failure, STACK_BYTES, screen::Screen};
 use crate::{
     config::{self, Flag, ListenerSettings, Loaded, Sources},
     descriptors,
     face::admin::{Admin, Asked, Teller, operations},
-    observe::{Chain, log},
+    observe::{
+        Chain,
+        log::{self, LogFormat},
+    },
     serve::{
         self, Answerer, Assembled, Drained, Hangups, Keeping, Listener, OperatorsPort, Reloader, Swap,
         Telemetry, Watched,
@@ -58,6 +61,17 @@ impl Overrides {
 }
 
 impl LogOverrides {
+    /// The form that the command line or the environment wants, known before the file is read.
+    pub(super) fn format(&self) -> Option<LogFormat> {
+        let mut variables = config::process_variables();
+        let variable = variables.find(|(name, _)| name == "GLOSSATOR__LOG__FORMAT");
+        let variable = variable.and_then(|(_, value)| value.into_string().ok());
+        match self.log_format.as_deref().or(variable.as_deref()) {
+            Some("json") => Some(LogFormat::Json),
+            Some(_) | None => None,
+        }
+    }
+
     pub(super) fn flags(&self) -> Vec<Flag> {
         let level = flag("--log-level", "log.level", self.log_level.as_ref());
         let format = flag("--log-format", "log.format", self.log_format.as_ref());
@@ -70,10 +84,12 @@ fn flag(name: &str, setting: &str, value: Option<&String>) -> Option<Flag> {
 }
 
 pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), Failure> {
+    screen.write_as(arguments.overrides.log.format());
     // Before everything that takes a while: a supervisor may send a hangup as soon as it has started us.
     let hangups = Hangups::receive().map_err(|error| Failure::runtime(Chain(&error).to_string()))?;
     let sources = arguments.config.sources(arguments.overrides.flags())?;
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
+    screen.write_as(Some(loaded.log.format));
     screen.problems(&loaded.warnings);
     let runtime = prepare(&loaded)?;
     warn_of_few_descriptors(&loaded);
@@ -81,6 +97,7 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
         let mut server = Server::bind(&loaded).await?;
         server.reload_from(sources, &loaded, hangups);
         let (scheme, address) = (server.scheme(), server.address()?);
+        info!(%scheme, %address, "listening");
         screen.line(format!("listening on {scheme}://{address}"));
         server.serve().await
     })

@@ -1,17 +1,19 @@
 //! What a person sees.
 
-use std::{
-    fmt,
-    io::{self, IsTerminal, Write},
-};
+use std::io::{self, IsTerminal, Write};
 
-use crate::config::Problem;
+use crate::{
+    config::{Problem, Severity},
+    observe::log::LogFormat,
+};
 
 /// Where a command writes: results to standard output, complaints to standard error. Colour only where a
 /// terminal shows it.
 pub(super) struct Screen {
     out: io::Stdout,
     colour: bool,
+    /// The form of what goes to standard error.
+    format: LogFormat,
 }
 
 /// Colours, by what they are for.
@@ -26,7 +28,12 @@ impl Screen {
     pub(super) fn new() -> Self {
         let out = io::stdout();
         let colour = out.is_terminal();
-        Self { out, colour }
+        Self { out, colour, format: LogFormat::Text }
+    }
+
+    /// What goes to standard error has the form of the log from now on.
+    pub(super) fn write_as(&mut self, format: Option<LogFormat>) {
+        self.format = format.unwrap_or(self.format);
     }
 
     /// Writes a line. A reader that has gone away is nobody's mistake.
@@ -55,22 +62,27 @@ impl Screen {
     /// Shows what is wrong with a configuration.
     pub(super) fn problems(&mut self, problems: &[Problem]) {
         for problem in problems {
-            to_stderr(format_args!("{problem}"));
+            let level = if problem.severity == Severity::Warning { "WARN" } else { "ERROR" };
+            self.to_stderr(level, &problem.to_string());
         }
     }
 
     /// Says something beside the result.
     pub(super) fn remark(&mut self, text: &str) {
-        to_stderr(format_args!("{text}"));
+        self.to_stderr("INFO", text);
     }
 
     /// Says why a command did nothing.
     pub(super) fn complain(&mut self, text: &str) {
-        to_stderr(format_args!("glossator: {text}"));
+        let text = match self.format {
+            LogFormat::Text => format!("glossator: {text}"),
+            LogFormat::Json => text.to_owned(),
+        };
+        self.to_stderr("ERROR", &text);
     }
-}
 
-/// Writes a line; as on standard output, a reader that has gone away is nobody's mistake.
-fn to_stderr(line: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{line}");
+    /// Writes a line; as on standard output, a reader that has gone away is nobody's mistake.
+    fn to_stderr(&self, level: &str, text: &str) {
+        let _ = writeln!(io::stderr(), "{}", self.format.line(level, text));
+    }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::{
-    Arrival,
+    Arrival, Reason,
     standing::{Opened, Standing},
 };
 use crate::{
@@ -136,6 +136,16 @@ impl Guard {
             return None;
         }
         self.0.access.load().as_ref()?.metadata_at(path, &needed())
+    }
+}
+
+impl Reason for TurnedAway {
+    fn reason(&self) -> &'static str {
+        match self.denied {
+            Denied::Unknown => "no credential",
+            Denied::Unclear(why) | Denied::Invalid(why) => why,
+            Denied::Unchecked => "tokens can't be checked",
+        }
     }
 }
 

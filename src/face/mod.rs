@@ -13,17 +13,21 @@ mod proxies;
 pub mod rest;
 mod standing;
 
-use std::{fmt::Display, net::SocketAddr, sync::Arc};
+use std::{
+    fmt::Display,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::body::Body;
 use http::{Extensions, HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
 use http_body::Body as _;
 use tokio::sync::watch;
-use tracing::info;
+use tracing::{debug, info};
 
 use crate::{
     gateway::Face,
-    observe::{Foreign, RequestId, Span},
+    observe::{Foreign, RequestId, Span, method_word},
     tls::ClientCertificate,
     upstream::Caller,
 };
@@ -145,10 +149,40 @@ impl HandedThrough {
     }
 }
 
-/// The log line of a request that no call came of: what was wrong with it, as its client was told.
-fn log_refusal(face: Face, request_id: &RequestId, status: StatusCode, reason: impl Display) {
-    let reason = reason.to_string();
-    info!(face = face.as_str(), status = status.as_u16(), reason = %Foreign(&reason), %request_id, "refused a request");
+/// From which address a request was sent, as [`door`] has found.
+#[derive(Debug, Clone, Copy)]
+struct ClientAddress(IpAddr);
+
+/// The address of the client that sends a request, for the log: where nobody has looked yet, that of the connection.
+fn address_of(parts: &Parts) -> Option<IpAddr> {
+    let found = parts.extensions.get().map(|ClientAddress(address)| *address);
+    found.or_else(|| Arrival::of(&parts.extensions).peer.map(|peer| peer.ip().to_canonical()))
+}
+
+/// Why a request was rejected, in words that are the same for every request: what it said itself is for a log at `debug`.
+trait Reason: Display {
+    fn reason(&self) -> &'static str;
+}
+
+/// The log line of a request that no call came of.
+fn log_rejection(parts: &Parts, own: Face, status: StatusCode, why: &dyn Reason) {
+    let (face, request_id) = (came_by(parts, own).as_str(), RequestId::of_request(parts));
+    let name = parts.extensions.get().and_then(Caller::client).map(|client| client.name());
+    info!(
+        status = status.as_u16(),
+        method = method_word(&parts.method),
+        path = %Foreign(parts.uri.path()),
+        reason = why.reason(),
+        client = address_of(parts).map(display),
+        client_name = name.map(|name| display(Foreign(name))),
+        face,
+        %request_id,
+        "request rejected"
+    );
+    if tracing::enabled!(tracing::Level::DEBUG) {
+        let error = why.to_string();
+        debug!(error = %Foreign(&error), %request_id, "why the request was rejected");
+    }
 }
 
 /// Whether it can't be said for certain where a request of HTTP/1 ends: it is cut into chunks more than once.
@@ -164,7 +198,8 @@ pub fn ends_unclearly(headers: &HeaderMap) -> bool {
 pub fn refuse_unclear_end() -> Response<Body> {
     const MESSAGE: &str = "the request's `Transfer-Encoding` says `chunked` more than once";
     let status = StatusCode::BAD_REQUEST;
-    log_refusal(Face::Rest, &RequestId::next(), status, MESSAGE);
+    let (face, request_id) = (Face::Rest.as_str(), RequestId::next());
+    info!(status = status.as_u16(), reason = "more than one `chunked`", face, %request_id, "request rejected");
     let mut response = Response::new(Body::from(format!(r#"{{"error":"{MESSAGE}"}}"#)));
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -7,8 +7,6 @@ use std::{
 
 use http::{HeaderMap, HeaderName};
 
-use crate::upstream::Caller;
-
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Addresses that begin alike: `10.0.0.0/8`, or a single one.
@@ -63,11 +61,11 @@ pub(super) fn is_trusted(peer: IpAddr, trusted: &[Network]) -> bool {
 /// Who asks: the peer of the connection, or the one that trusted proxies say they ask for. Each proxy adds its own peer
 /// at the end of `X-Forwarded-For`, so the list is read from there, as far as whoever wrote it is trusted; what stands
 /// before may be anybody's invention.
-pub(super) fn caller(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> Caller {
+pub(super) fn address_of_client(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> IpAddr {
     let is_trusted = |address: IpAddr| is_trusted(address, trusted);
     let mut asking = peer.to_canonical();
     if !is_trusted(asking) {
-        return Caller::at(asking);
+        return asking;
     }
     let lines: Vec<&str> =
         headers.get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default()).collect();
@@ -78,7 +76,7 @@ pub(super) fn caller(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> 
             break;
         }
     }
-    Caller::at(asking)
+    asking
 }
 
 /// An address, with a port or without.
@@ -92,12 +90,13 @@ fn address(text: &str) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upstream::Caller;
 
     #[track_caller]
     fn check(peer: &str, forwarded: &[&str], expected: &str) {
         let trusted = ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"].map(|text| text.parse().unwrap());
         let headers = forwarded.iter().map(|value| (FORWARDED_FOR, value.parse().unwrap())).collect();
-        let found = caller(peer.parse().unwrap(), &headers, &trusted);
+        let found = Caller::at(address_of_client(peer.parse().unwrap(), &headers, &trusted));
         assert_eq!(found, Caller::at(expected.parse().unwrap()), "{peer} {forwarded:?}");
     }
 

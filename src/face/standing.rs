@@ -68,8 +68,9 @@ impl Standing {
                 Err(why) => break why,
             }
         };
-        let (request_id, client) = (&self.request_id, self.caller.in_log());
-        info!(%request_id, client = client.map(tracing::field::display), reason = %why, "a stream ends: its client may not have it any more");
+        let (request_id, client) = (&self.request_id, self.caller.address_in_log(None));
+        let client_name = self.caller.name_in_log().map(tracing::field::display);
+        info!(%request_id, client = client.map(tracing::field::display), client_name, reason = %why, "a stream ends: its client may not have it any more");
     }
 
     /// How long the stream may stay before it is asked again: till something changes, where nobody is asked.

@@ -1,5 +1,7 @@
 //! What a face asks, free of any wire.
 
+use std::net::IpAddr;
+
 use http::HeaderMap;
 use serde_json::{Map, Value};
 
@@ -23,6 +25,8 @@ pub struct Call<'a> {
     pub face: Face,
     /// Who calls, as far as limits tell callers apart.
     pub caller: Caller,
+    /// From where it was sent, for the log.
+    pub address: Option<IpAddr>,
     /// Who is told how it goes on; nobody where there is none.
     pub audience: Option<&'a dyn Audience>,
     /// The trace that it belongs to, where that is not for its headers to say.
@@ -61,6 +65,7 @@ impl<'a> Call<'a> {
             headers,
             request_id,
             face,
+            address: None,
             caller,
             audience: None,
             trace: None,

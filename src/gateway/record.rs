@@ -1,6 +1,7 @@
 //! The log of one call.
 
 use std::{
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
@@ -31,6 +32,9 @@ pub(super) struct Record<'a> {
     request_id: &'a RequestId,
     ticket: Ticket,
     caller: Caller,
+    address: Option<IpAddr>,
+    /// Which limit of ours rejected it.
+    rejected_by: Option<&'static str>,
     begun: Instant,
     /// How long its upstream was waited for, in all.
     waited: Option<Duration>,
@@ -70,6 +74,8 @@ impl<'a> Record<'a> {
             request_id,
             ticket: Ticket::new(request_id.clone(), span),
             caller: call.caller.clone(),
+            address: call.address,
+            rejected_by: None,
             begun: Instant::now(),
             waited: None,
             received_bytes: 0,
@@ -138,6 +144,12 @@ impl<'a> Record<'a> {
             self.meters.upstream_replied(error.as_word(), took);
         }
         let chain = Chain(error).to_string();
+        // The line of the call says so, and nobody was asked. Why there is no credential, it does not say.
+        self.rejected_by = error.rejected_by();
+        if self.rejected_by.is_some() {
+            self.reason = Some(chain);
+            return;
+        }
         warn!(
             tool = %self.tool,
             request_id = %self.request_id,
@@ -244,7 +256,9 @@ impl Drop for Record<'_> {
             attempts = self.ticket.attempts(),
             reply_bytes = self.received_bytes,
             request_id = %self.request_id,
-            client = self.caller.in_log().map(tracing::field::display),
+            rejected_by = self.rejected_by,
+            client = self.caller.address_in_log(self.address).map(tracing::field::display),
+            client_name = self.caller.name_in_log().map(tracing::field::display),
             face = self.face.as_str(),
             protocol = Some(self.protocol).filter(|protocol| !protocol.is_empty()),
             trace_id = self.ticket.span().and_then(Span::trace_id).map(tracing::field::display),

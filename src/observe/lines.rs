@@ -7,13 +7,18 @@
 use std::{
     io::{self, Write},
     mem,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
 
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
+
+use super::log::LogFormat;
 
 /// How long a line waits for others, at most.
 const GATHERED_FOR: Duration = Duration::from_millis(20);
@@ -25,8 +30,11 @@ const LIMIT_BYTES: usize = 1 << 20;
 #[derive(Debug, Clone)]
 pub(super) struct Lines(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    format: LogFormat,
+    /// How many lines were dropped since the start.
+    dropped: AtomicU64,
     waiting: Mutex<Waiting>,
     /// The first line came, or one that does not wait.
     came: Condvar,
@@ -48,11 +56,22 @@ impl Lines {
     /// # Errors
     ///
     /// When the system gives no thread.
-    pub(super) fn to(out: impl Write + Send + 'static) -> io::Result<Self> {
-        let shared = Arc::<Shared>::default();
+    pub(super) fn to(out: impl Write + Send + 'static, format: LogFormat) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            format,
+            dropped: AtomicU64::new(0),
+            waiting: Mutex::default(),
+            came: Condvar::new(),
+            gone: Condvar::new(),
+        });
         let lines = Self(Arc::clone(&shared));
         thread::Builder::new().name("log".to_owned()).spawn(move || shared.write_on(out))?;
         Ok(lines)
+    }
+
+    /// How many lines were dropped so far, because nobody took them quickly enough.
+    pub(super) fn dropped(&self) -> u64 {
+        self.0.dropped.load(Ordering::Relaxed)
     }
 
     /// Waits until all lines are written, `patience` at most.
@@ -74,6 +93,7 @@ impl Shared {
         let mut waiting = self.waiting();
         if waiting.text.len() + line.len() > LIMIT_BYTES {
             waiting.lost += 1;
+            self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let wakes = waiting.text.is_empty() || (urgent && !waiting.urgent);
@@ -92,8 +112,7 @@ impl Shared {
             // Standard error that is closed or full is nothing to end for, and there is no other place to say so.
             let _ = out.write_all(&batch);
             if lost > 0 {
-                let _ =
-                    writeln!(out, "{lost} lines of the log were lost: they were not taken quickly enough");
+                let _ = writeln!(out, "{}", self.format.dropped(lost));
             }
             let _ = out.flush();
             batch.clear();
@@ -168,9 +187,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_collector_of_json_can_read_how_many_lines_were_dropped() {
+        let line: serde_json::Value = serde_json::from_str(&LogFormat::Json.dropped(3)).unwrap();
+        assert_eq!((&line["level"], &line["lines"]), (&"WARN".into(), &3.into()));
+        assert_eq!(line["message"], "log lines dropped");
+        assert!(line["timestamp"].as_str().unwrap().ends_with('Z'));
+    }
+
     fn lines() -> (Lines, Receiver<String>) {
         let (sender, batches) = sync_channel(0);
-        (Lines::to(Batches(sender)).unwrap(), batches)
+        (Lines::to(Batches(sender), LogFormat::Text).unwrap(), batches)
     }
 
     #[test]
@@ -198,10 +225,11 @@ mod tests {
         }
         lines.flush(Duration::ZERO);
         let mut written = batches.recv().unwrap();
-        while !written.contains("lost") {
+        while !written.contains("dropped") {
             written += &batches.recv().unwrap();
         }
-        let lost: usize = written.trim_start_matches('x').split(' ').next().unwrap().parse().unwrap();
+        let lost: usize = written.trim_end().rsplit('=').next().unwrap().parse().unwrap();
+        assert_eq!(lines.dropped(), lost as u64);
         let kept = written.matches('x').count() / line.len();
         assert!(lost > 0 && kept + lost <= 3 * LIMIT_BYTES / line.len(), "{kept} kept, {lost} lost");
     }

@@ -6,9 +6,17 @@ use std::{
     time::Duration,
 };
 
-use tracing_subscriber::{EnvFilter, fmt::Subscriber};
+use serde_json::json;
+use tracing_subscriber::{
+    EnvFilter,
+    field::MakeExt,
+    fmt::{Subscriber, format::debug_fn},
+};
 
-use super::{lines::Lines, text::TextLine};
+use super::{
+    lines::Lines,
+    text::{TextLine, now, write_field},
+};
 
 /// What to log, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +34,27 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line, for collectors.
     Json,
+}
+
+impl LogFormat {
+    /// A line that is written beside the log: before there is one, or about it.
+    pub fn line(self, level: &str, message: &str) -> String {
+        match self {
+            Self::Text => message.to_owned(),
+            Self::Json => json!({ "timestamp": now(), "level": level, "message": message }).to_string(),
+        }
+    }
+
+    /// The line about lines that were dropped because nobody took them quickly enough.
+    pub(super) fn dropped(self, lines: u64) -> String {
+        let (now, message) = (now(), "log lines dropped");
+        match self {
+            Self::Text => format!("{now}  WARN glossator::observe::lines: {message} lines={lines}"),
+            Self::Json => {
+                json!({ "timestamp": now, "level": "WARN", "message": message, "lines": lines }).to_string()
+            }
+        }
+    }
 }
 
 /// Why there is no log.
@@ -73,6 +102,11 @@ pub fn flush() {
     }
 }
 
+/// How many lines were dropped so far, because nobody took them quickly enough.
+pub fn dropped() -> u64 {
+    LINES.get().map_or(0, Lines::dropped)
+}
+
 /// Sets the log of this process up, once. It goes to standard error: standard output belongs to results, and
 /// on the stdio face to the protocol.
 ///
@@ -81,7 +115,7 @@ pub fn flush() {
 /// [`LogError`].
 pub fn init(settings: &LogSettings) -> Result<(), LogError> {
     let filter = parse_filter(&settings.filter)?;
-    let writer = Lines::to(io::stderr()).map_err(LogError::NoThread)?;
+    let writer = Lines::to(io::stderr(), settings.format).map_err(LogError::NoThread)?;
     let lines = Subscriber::builder()
         .with_env_filter(filter)
         .with_writer(writer.clone())
@@ -91,6 +125,7 @@ pub fn init(settings: &LogSettings) -> Result<(), LogError> {
     let set = match settings.format {
         LogFormat::Text => {
             let lines = lines.with_ansi(io::stderr().is_terminal()).event_format(TextLine::default());
+            let lines = lines.fmt_fields(debug_fn(write_field).delimited(" "));
             tracing::subscriber::set_global_default(lines.finish())
         }
         LogFormat::Json => tracing::subscriber::set_global_default(

@@ -1,6 +1,7 @@
 //! Lines of the log as text, quickly made: there is one for every call.
 //!
-//! They are those of `tracing_subscriber`, byte for byte. What is seldom (a line within a span, an error with its causes,
+//! They are those of `tracing_subscriber`, byte for byte, but a value with spaces in it is in quotes, so that programs find
+//! its end. What is seldom (a line within a span, an error with its causes,
 //! characters that a terminal might obey) is left to its own format.
 
 use std::{
@@ -82,6 +83,13 @@ fn write_line(event: &Event<'_>, line: &mut String) -> Result<bool, fmt::Error> 
     fields.done
 }
 
+/// This moment, as lines have it.
+pub(super) fn now() -> String {
+    let mut line = String::new();
+    write_time(SystemTime::now(), &mut line);
+    line
+}
+
 /// A time in UTC as `2026-11-21T23:36:47.647162Z`.
 fn write_time(time: SystemTime, line: &mut String) {
     thread_local! {
@@ -105,6 +113,29 @@ fn write_time(time: SystemTime, line: &mut String) {
         line.push_str(micros);
         line.push('Z');
     });
+}
+
+/// Whether a program that reads the line would not find the end of a value.
+fn needs_quotes(value: &str) -> bool {
+    !value.starts_with('"') && value.bytes().any(|byte| matches!(byte, b' ' | b'"' | b'='))
+}
+
+/// Writes fields in the same way where the library writes the rest of the line.
+pub(super) fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
+    let (name, value) = (field.name(), format!("{value:?}"));
+    let harmless = |text: &str| match text.chars().any(char::is_control) {
+        true => text
+            .chars()
+            .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.into() })
+            .collect(),
+        false => text.to_owned(),
+    };
+    match name.strip_prefix("r#").unwrap_or(name) {
+        "message" => writer.write_str(&harmless(&value)),
+        name if name.starts_with("log.") => Ok(()),
+        name if needs_quotes(&value) => write!(writer, "{name}={value:?}"),
+        name => write!(writer, "{name}={}", harmless(&value)),
+    }
 }
 
 struct Fields<'a> {
@@ -136,7 +167,17 @@ impl Fields<'_> {
 
 impl Visit for Fields<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let before = self.line.len();
         self.write(field, format_args!("{value:?}"));
+        let name = field.name();
+        if name == "message" || name.starts_with("log.") {
+            return;
+        }
+        let start = before + " =".len() + name.strip_prefix("r#").unwrap_or(name).len();
+        if needs_quotes(&self.line[start..]) {
+            let value = self.line.split_off(start);
+            let _ = write!(self.line, "{value:?}");
+        }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -173,7 +214,10 @@ mod tests {
     };
 
     use tracing::{debug, info, subscriber::with_default, warn};
-    use tracing_subscriber::fmt::Subscriber;
+    use tracing_subscriber::{
+        field::MakeExt,
+        fmt::{Subscriber, format::debug_fn},
+    };
 
     use super::*;
 
@@ -197,6 +241,7 @@ mod tests {
         let writer = written.clone();
         let lines = Subscriber::builder().with_max_level(Level::TRACE).with_ansi(false);
         let lines = lines.with_writer(move || writer.clone());
+        let lines = lines.fmt_fields(debug_fn(write_field).delimited(" "));
         if quickly {
             with_default(lines.event_format(TextLine::default()).finish(), log);
         } else {
@@ -210,7 +255,7 @@ mod tests {
         info!("only words, and {}", 1 + 1);
         info!(tool = %"get_thing", outcome = "success", status = Some(200_u16), none = None::<u16>, "call");
         warn!(quoted = "a \"b\" \\ ø\n", shown = ?Some("x\ty"), part = -1.5, yes = true, r#type = "text/plain");
-        debug!(message = "as a field", text = "caf\u{e9} \u{a0} \u{85}");
+        debug!(text = "caf\u{e9} \u{a0} \u{85}", "no words of a terminal");
         info!(evil = %"\u{1b}[31mred\u{7}", "a bell \u{7}");
         let cause = io::Error::other(io::Error::other("cause"));
         info!(error = &cause as &dyn std::error::Error, "failed");
@@ -223,6 +268,20 @@ mod tests {
         let lines = logged(true, log_all);
         assert_eq!(lines, logged(false, log_all));
         assert_eq!(lines.len(), 8);
+    }
+
+    #[test]
+    fn a_value_with_spaces_is_in_quotes() {
+        let log = || {
+            info!(error = %"no \"way\" there", path = %"/a", wait = ?Some(1), "a message");
+            tracing::info_span!("inside").in_scope(|| info!(error = %"no way", "within"));
+        };
+        let lines = logged(true, log);
+        assert!(
+            lines[0].ends_with(r#" a message error="no \"way\" there" path=/a wait=Some(1)"#),
+            "{lines:?}"
+        );
+        assert!(lines[1].ends_with(r#" within error="no way""#), "{lines:?}");
     }
 
     #[test]

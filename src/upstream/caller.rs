@@ -73,20 +73,17 @@ impl fmt::Debug for Client {
     }
 }
 
-enum InLog<'a> {
+enum InLog {
     Address(IpAddr),
-    Client(&'a str),
 }
 
-impl fmt::Display for InLog<'_> {
+impl fmt::Display for InLog {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(IpAddr::V4(address)) => {
                 formatter.write_str(dotted(*address, &mut [0; DOTTED_BYTES]))
             }
             Self::Address(address) => address.fmt(formatter),
-            // Another server's words may be in it.
-            Self::Client(name) => Foreign(name).fmt(formatter),
         }
     }
 }
@@ -117,13 +114,19 @@ fn dotted(address: Ipv4Addr, text: &mut [u8; DOTTED_BYTES]) -> &str {
 }
 
 impl Caller {
-    /// As the log names it: the client that has shown who it is, anybody else by where it is.
-    pub fn in_log(&self) -> Option<impl fmt::Display + '_> {
-        match self {
-            Self::Address(address) => Some(InLog::Address(*address)),
-            Self::Client(client) => Some(InLog::Client(&client.name)),
-            Self::Only | Self::Unknown => None,
-        }
+    /// Where it is, for the log: the address that its request came from, as far as that is known.
+    pub fn address_in_log(&self, address: Option<IpAddr>) -> Option<impl fmt::Display + use<>> {
+        let limited = match self {
+            Self::Address(address) => Some(*address),
+            _ => None,
+        };
+        address.or(limited).map(InLog::Address)
+    }
+
+    /// What operators call it, for the log, where it has shown who it is.
+    pub fn name_in_log(&self) -> Option<impl fmt::Display + '_> {
+        // Another server's words may be in it.
+        self.client().map(|client| Foreign(&client.name))
     }
 
     /// The one at an address. Of an IPv6 address the first half counts: the other half is for its owner to choose, anew
@@ -195,7 +198,7 @@ mod tests {
     fn an_address_in_the_log_is_as_it_is_written_everywhere() {
         for text in ["0.0.0.0", "9.10.99.100", "127.0.0.1", "255.255.255.255", "203.0.113.250", "2001:db8::"]
         {
-            assert_eq!(Caller::at(text.parse().unwrap()).in_log().unwrap().to_string(), text);
+            assert_eq!(Caller::at(text.parse().unwrap()).address_in_log(None).unwrap().to_string(), text);
         }
     }
 }

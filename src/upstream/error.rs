@@ -382,6 +382,24 @@ impl UpstreamError {
         )
     }
 
+    /// The limit of ours that rejected the call, for the log; `None` where it was something else.
+    pub fn rejected_by(&self) -> Option<&'static str> {
+        match self {
+            Self::Resting { of_route: true, .. } => Some("route circuit breaker"),
+            Self::Resting { .. } => Some("upstream circuit breaker"),
+            Self::Busy { .. } => Some("in_flight"),
+            Self::CallerBusy { .. } => Some("caller_in_flight"),
+            Self::TooOften { whose, .. } => Some(match whose {
+                Whose::CallerOfRoute => "caller_rate of the route",
+                Whose::CallerOfUpstream => "caller_rate of the upstream",
+                Whose::Route => "rate of the route",
+                Whose::Upstream => "rate of the upstream",
+            }),
+            Self::Uncounted { .. } => Some("rate, which can't be counted"),
+            _ => None,
+        }
+    }
+
     /// What went wrong, in a word for whoever counts.
     pub fn as_word(&self) -> &'static str {
         match self {

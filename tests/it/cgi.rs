@@ -242,7 +242,7 @@ async fn keys_are_asked_for_as_on_a_port_and_variables_vouch_for_nobody() {
         assert_eq!(answer.response.status, status, "{answer:?}");
         assert_eq!(answer.response.header("www-authenticate").is_some(), status != 200, "{answer:?}");
         assert_eq!(upstream.state().asked.len() > before, status == 200);
-        assert_eq!(answer.log.contains(r#""client":"robot""#), status == 200, "{}", answer.log);
+        assert_eq!(answer.log.contains(r#""client_name":"robot""#), status == 200, "{}", answer.log);
         assert!(!format!("{answer:?}").contains("glk_"), "{answer:?}");
     }
     assert!(upstream.state().asked.iter().all(|asked| !asked.head.contains("glk_")));

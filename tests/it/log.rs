@@ -64,7 +64,19 @@ async fn a_request_that_is_refused_has_one_line() {
     for id in ["json", "type", "tool", "path", "hosts", "mcp-json", "mcp-type"] {
         let lines = with(&log, "request_id", id);
         assert_eq!(lines.len(), 1, "{id}: {log:?}");
-        assert_eq!(lines[0]["message"], "refused a request", "{id}");
+        assert_eq!(lines[0]["message"], "request rejected", "{id}");
+        assert_eq!(lines[0]["client"], "127.0.0.1", "{id}");
+        let (method, path, reason) = match id {
+            "json" => ("POST", "/tools/get_thing", "invalid JSON"),
+            "type" => ("POST", "/tools/get_thing", "media type of the body"),
+            "tool" => ("POST", "/tools/nothing", "unknown tool"),
+            "path" => ("GET", "/nothing%0Ahere", "unknown path"),
+            "hosts" => ("GET", "/tools", "more than one host"),
+            "mcp-json" => ("POST", "/mcp", "invalid JSON"),
+            _ => ("POST", "/mcp", "media type of the body"),
+        };
+        let found = ["method", "path", "reason"].map(|key| lines[0][key].as_str().unwrap_or_default());
+        assert_eq!(found, [method, path, reason], "{id}");
     }
 }
 
@@ -176,7 +188,8 @@ async fn values_of_requests_and_responses_are_in_the_log_at_debug_only_and_never
             let shown = lines.iter().any(|line| line.to_string().contains("Ada"));
             assert_eq!(shown, level == "debug", "{name}: {lines:?}");
         }
-        for line in &log {
+        // What is said of the file at start has no target.
+        for line in log.iter().filter(|line| line["target"].is_string()) {
             let text = line.to_string();
             assert!(level == "debug" || !text.contains("Ada"), "{text}");
             assert!(line["level"] == "DEBUG" || !text.contains("Ada"), "{text}");
@@ -255,8 +268,10 @@ async fn a_call_names_its_client_and_nothing_that_it_has_shown() {
     let calls = with(&log, "message", "call");
     let ids: Vec<&Value> = calls.iter().map(|line| &line["request_id"]).collect();
     assert_eq!(ids, ["bearer", "key", "mcp"], "{told}");
-    assert!(calls.iter().all(|line| line["client"] == "robot"), "{told}");
-    assert_eq!(with(&log, "request_id", "mistaken").len(), 1, "{told}");
+    assert!(calls.iter().all(|line| line["client_name"] == "robot"), "{told}");
+    assert!(calls.iter().all(|line| line["client"] == "127.0.0.1"), "{told}");
+    let rejected = with(&log, "message", "request rejected");
+    assert_eq!((rejected.len(), &rejected[0]["request_id"]), (1, &"mistaken".into()), "{told}");
 }
 
 #[tokio::test]
@@ -291,6 +306,61 @@ async fn whatever_is_said_of_a_call_on_its_way_has_its_name() {
     assert!(place("the upstream will be asked again") < place("upstream gave no usable reply"));
     let call = with(&log, "request_id", "first").into_iter().find(|line| line["message"] == "call").unwrap();
     assert_eq!(call["attempts"], 2, "{call}");
+}
+
+#[tokio::test]
+async fn what_our_own_limits_reject_has_one_line_that_names_them() {
+    let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    let text = config(&upstream).replace("request:", "rate: 1 per hour, request:");
+    let program = Program::start(&text, &[]).await;
+    for (id, status) in [("good", 200), ("over", 429)] {
+        let id = format!("X-Request-Id: {id}");
+        assert_eq!(program.connect().await.ask("POST /tools/get_thing", &[&id], "").await.status, status);
+    }
+    let log = program.log().await;
+    let lines = with(&log, "request_id", "over");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(
+        (&lines[0]["message"], &lines[0]["rejected_by"]),
+        (&"call".into(), &"rate of the route".into())
+    );
+}
+
+#[tokio::test]
+async fn what_is_handed_through_has_a_line_with_its_path_status_length_and_time() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "fine")).await;
+    let program = Program::start(&format!("{}passthrough: old\n", config(&upstream)), &[]).await;
+    let mut client = program.connect().await;
+    assert_eq!(client.ask("GET /some/page?q=secret", &["X-Request-Id: mine"], "").await.text(), "fine");
+    drop(client);
+    let log = program.log().await;
+    let lines = with(&log, "message", "passthrough");
+    let [line] = &lines[..] else { panic!("{log:?}") };
+    for (key, expected) in [
+        ("path", Value::from("/some/page")),
+        ("method", "GET".into()),
+        ("status", 200.into()),
+        ("reply_bytes", 4.into()),
+        ("client", "127.0.0.1".into()),
+        ("request_id", "mine".into()),
+    ] {
+        assert_eq!(line[key], expected, "{key} of {line}");
+    }
+    assert!(line["duration_ms"].is_u64(), "{line}");
+    let listening = with(&log, "message", "listening");
+    assert!(listening[0]["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{listening:?}");
+}
+
+#[tokio::test]
+async fn all_of_standard_error_is_json_where_the_log_is() {
+    let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    let program = Program::start(&config(&upstream), &[]).await;
+    program.terminate();
+    let (_, told) = program.ended().await;
+    let lines: Result<Vec<Value>, _> = told.lines().map(serde_json::from_str).collect();
+    let lines = lines.unwrap_or_else(|error| panic!("{error}: {told}"));
+    let warning = lines.iter().find(|line| line.to_string().contains("has no `description`"));
+    assert_eq!(warning.unwrap()["level"], "WARN", "{told}");
 }
 
 /// Of what is asked of another server before it is known whose call it is.

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, request::Parts, uri::Authority};
 
 use super::{DoorSettings, LOOPBACK, Page, PagesHere};
-use crate::face::Network;
+use crate::face::{Network, Reason};
 
 /// Whose page sends a request, seen from where it goes, as browsers say it beside or without an `Origin` (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -53,6 +53,18 @@ pub enum Refused {
     /// From a page of another origin that sends no `Origin`, as for an image: HTTP 403.
     #[error("web pages of other origins may not call this server; allow them with `server.allowed_origins`")]
     Page,
+}
+
+impl Reason for Refused {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Host { .. } => "host is not allowed",
+            Self::Hosts => "more than one host",
+            Self::NoHost { .. } => "no valid host",
+            Self::Origin { .. } => "origin is not allowed",
+            Self::Page => "pages of other origins are not allowed",
+        }
+    }
 }
 
 impl Refused {

@@ -34,8 +34,11 @@ pub use self::{
     checks::{Quoted, Refused},
     page::Page,
 };
-use super::{Arrival, Network, guard::Guard, proxies};
-use crate::observe::{MeterSource, Reading, Words};
+use super::{Arrival, ClientAddress, Network, Reason, guard::Guard, proxies};
+use crate::{
+    observe::{MeterSource, Reading, Words},
+    upstream::Caller,
+};
 
 const REFUSED_HOST: &str = "host";
 const REFUSED_ORIGIN: &str = "origin";
@@ -160,6 +163,12 @@ pub enum BodyError {
     CutOff(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
+impl Reason for BodyError {
+    fn reason(&self) -> &'static str {
+        self.as_word()
+    }
+}
+
 impl BodyError {
     fn as_word(&self) -> &'static str {
         match self {
@@ -260,8 +269,9 @@ impl Door {
         let left_out: Vec<HeaderName> = head.headers.keys().filter(is_left_out).cloned().collect();
         left_out.iter().for_each(|name| drop(head.headers.remove(name)));
         if let Some(peer) = peer {
-            let caller = proxies::caller(peer.ip(), &head.headers, &checks.trusted_proxies);
-            head.extensions.insert(caller);
+            let address = proxies::address_of_client(peer.ip(), &head.headers, &checks.trusted_proxies);
+            head.extensions.insert(Caller::at(address));
+            head.extensions.insert(ClientAddress(address));
         }
         Ok(page)
     }

@@ -2,6 +2,8 @@
 
 use http::{HeaderMap, StatusCode, header};
 
+use crate::face::Reason;
+
 /// The form in which a client wants its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
@@ -65,6 +67,15 @@ pub(super) enum Unfit {
     ContentType,
     #[error("answers are `application/json` or `text/event-stream`; `Accept` allows neither")]
     Accept,
+}
+
+impl Reason for Unfit {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::ContentType => "media type of the body",
+            Self::Accept => "accepted media types",
+        }
+    }
 }
 
 impl Unfit {

@@ -14,9 +14,8 @@ use super::{
     stream,
 };
 use crate::{
-    face::{came_by, log_refusal, parts},
+    face::{Reason, log_rejection, parts},
     gateway::Face,
-    observe::RequestId,
     tool::{Shared, Written},
 };
 
@@ -89,15 +88,9 @@ impl Answer {
     }
 
     /// A JSON-RPC error, and its line in the log.
-    pub(super) fn error(
-        face: Face,
-        request_id: &RequestId,
-        id: Option<Id<'_>>,
-        revision: Revision,
-        refusal: &Refusal,
-    ) -> Self {
+    pub(super) fn error(head: &Parts, id: Option<Id<'_>>, revision: Revision, refusal: &Refusal) -> Self {
         let answer = Self::unlogged_error(id, revision, refusal);
-        log_refusal(face, request_id, answer.status, refusal);
+        log_rejection(head, Face::Mcp, answer.status, refusal);
         answer
     }
 
@@ -173,12 +166,8 @@ impl Answer {
 
 /// A request that is turned away before its message is read: a JSON-RPC error without an id, as both
 /// specifications allow.
-pub(super) fn turned_away(
-    head: &Parts,
-    status: StatusCode,
-    reason: &dyn std::error::Error,
-) -> Response<Body> {
-    log_refusal(came_by(head, Face::Mcp), &RequestId::of_request(head), status, reason);
+pub(super) fn turned_away(head: &Parts, status: StatusCode, reason: &dyn Reason) -> Response<Body> {
+    log_rejection(head, Face::Mcp, status, reason);
     let refusal = Refusal::NotAMessage(reason.to_string().into());
     let mut answer = Answer::unlogged_error(None, Revision::R2026_07_28, &refusal);
     answer.status = status;

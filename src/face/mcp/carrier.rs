@@ -218,7 +218,7 @@ impl<'a> Carrier<'a> {
     /// The answer to a message that is not looked into any further.
     pub(super) fn refuse(self, id: Option<Id<'_>>, refusal: &Refusal) -> Answer {
         let assumed = self.revision().unwrap_or(Revision::R2026_07_28);
-        Answer::error(self.face(), &self.request_id(), id, assumed, refusal)
+        Answer::error(self.head(), id, assumed, refusal)
     }
 }
 

@@ -12,6 +12,7 @@ use super::{
     carrier::Carrier, decode::Request, questions::Questions, refusal::Refusal, revision::Revision, telling,
 };
 use crate::{
+    face::address_of,
     gateway::{Call, Message},
     observe::RequestId,
     route::Scopes,
@@ -67,7 +68,8 @@ impl Client<'_> {
         };
         let span = self.carrier.span();
         let trace = telling::trace(self);
-        Call { trace, protocol: self.revision.as_str(), span, message: Some(message), ..call }
+        let address = address_of(self.carrier.head());
+        Call { address, trace, protocol: self.revision.as_str(), span, message: Some(message), ..call }
     }
 }
 

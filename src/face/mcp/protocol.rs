@@ -92,9 +92,7 @@ impl Protocol {
         match carrier.revision() {
             Ok(revision) if revision.takes_batches() => match batch::members(body) {
                 Some(Ok(members)) => Box::pin(self.batch(carrier, &members, outbox)).await,
-                Some(Err(refusal)) => {
-                    Some(Answer::error(carrier.face(), &carrier.request_id(), None, revision, &refusal))
-                }
+                Some(Err(refusal)) => Some(Answer::error(carrier.head(), None, revision, &refusal)),
                 None => self.message(carrier, body, outbox).await,
             },
             Ok(_) | Err(_) => self.message(carrier, body, outbox).await,
@@ -112,13 +110,7 @@ impl Protocol {
                 {
                     let refusal = Refusal::NotAMessage("`initialize` can't be part of a batch".into());
                     let revision = Revision::R2025_03_26;
-                    Some(Answer::error(
-                        carrier.face(),
-                        &carrier.request_id(),
-                        Some(request.id),
-                        revision,
-                        &refusal,
-                    ))
+                    Some(Answer::error(carrier.head(), Some(request.id), revision, &refusal))
                 }
                 _ => self.message(carrier, body, outbox).await,
             }
@@ -156,9 +148,7 @@ impl Protocol {
         let said = carrier.revision();
         // For what is said before a request's own word is known.
         let assumed = said.as_ref().copied().unwrap_or(Revision::R2026_07_28);
-        let refuse = |id, refusal: &Refusal| {
-            Some(Answer::error(carrier.face(), &carrier.request_id(), id, assumed, refusal))
-        };
+        let refuse = |id, refusal: &Refusal| Some(Answer::error(carrier.head(), id, assumed, refusal));
         let (message, revision) = match (message, said) {
             (Err(rejected), _) => return refuse(rejected.id, &rejected.refusal),
             (Ok(_), Err(refusal)) => return refuse(None, &refusal),
@@ -235,7 +225,7 @@ impl Protocol {
     async fn request(&self, carrier: Carrier<'_>, request: &Request<'_>, outbox: &Outbox) -> Answer {
         let refuse = |revision, refusal: &Refusal| {
             let id = Some(request.id);
-            let answer = Answer::error(carrier.face(), &carrier.request_id(), id, revision, refusal);
+            let answer = Answer::error(carrier.head(), id, revision, refusal);
             match refusal {
                 Refusal::Forbidden { needed } => {
                     let known = || self.gateway.snapshot().needed_scopes();

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{revision::Revision, tasks};
 use crate::{
+    face::Reason,
     gateway::{PromptError, REQUEST_ID_META},
     route::{Ability, Missing, Scopes},
 };
@@ -90,6 +91,35 @@ pub(super) enum Refusal {
     /// The server ends, and does not finish the request.
     #[error("{}", crate::face::SHUTTING_DOWN)]
     ShuttingDown,
+}
+
+impl Reason for Refusal {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::NotJson(_) => "invalid JSON",
+            Self::NotAMessage(_) => "invalid message",
+            Self::UnknownMethod { .. } => "unknown method",
+            Self::Params(_) => "invalid parameters",
+            Self::UnknownTool { .. } => "unknown tool",
+            Self::UnknownPrompt { .. } => "unknown prompt",
+            Self::UnknownTemplate { .. } => "unknown resource template",
+            Self::Prompt(_) => "invalid prompt arguments",
+            Self::Failed(_) => "prompt failed",
+            Self::NoResource { .. } => "unknown resource",
+            Self::ResourceArguments { .. } => "invalid resource arguments",
+            Self::ResourceFailed { .. } => "resource can't be read",
+            Self::UnknownCursor => "unknown cursor",
+            Self::TooManyRequests { .. } => "too many requests on one connection",
+            Self::Headers(_) => "headers and body differ",
+            Self::NeedsTasks => "client does not declare tasks",
+            Self::Capability { .. } => "client lacks a capability",
+            Self::Version { .. } => "unsupported protocol version",
+            Self::Forbidden { .. } => "scope is missing",
+            Self::NoSession => "unknown session",
+            Self::TooManyStreams | Self::TooManyStreamsOfCaller { .. } => "too many streams",
+            Self::ShuttingDown => "shutting down",
+        }
+    }
 }
 
 impl Refusal {

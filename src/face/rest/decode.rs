@@ -9,7 +9,10 @@ use percent_encoding::percent_decode;
 use serde_json::{Map, Value};
 
 use crate::{
-    face::door::{BodyError, Door},
+    face::{
+        Reason,
+        door::{BodyError, Door},
+    },
     route::Route,
     tool::{ARGUMENT_VALUE_LIMIT, kind_of, values_within},
 };
@@ -31,6 +34,19 @@ pub(super) enum DecodeError {
     Query,
     #[error("argument `{name}` is given more than once: in the {first} and in the {second}")]
     Twice { name: String, first: &'static str, second: &'static str },
+}
+
+impl Reason for DecodeError {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Body(error) => error.reason(),
+            Self::MediaType { .. } => "media type of the body",
+            Self::NotJson { .. } => "invalid JSON",
+            Self::NotAnObject { .. } => "arguments are not a JSON object",
+            Self::Query => "query is not UTF-8",
+            Self::Twice { .. } => "argument given more than once",
+        }
+    }
 }
 
 impl DecodeError {

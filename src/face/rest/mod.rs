@@ -24,17 +24,18 @@ mod manifest;
 mod openapi;
 mod passthrough;
 
-use std::{sync::Arc, time::Instant};
+use std::{fmt, sync::Arc, time::Instant};
 
 use axum::body::Body;
 use http::{Method, Request, Response, StatusCode, header, request::Parts};
 use serde_json::json;
+use tracing::info;
 
 use super::{
-    Arrival, MCP_PATHS, SHUTTING_DOWN, caller_of, came_by, cgi,
+    Arrival, MCP_PATHS, Reason, SHUTTING_DOWN, address_of, caller_of, came_by, cgi,
     door::{Door, Refused},
     guard::{self, TurnedAway},
-    log_refusal, span_of,
+    log_rejection, span_of,
 };
 use crate::{
     gateway::{Call, Face, Gateway, Snapshot, View},
@@ -98,7 +99,9 @@ impl Rest {
             response = self.respond(request) => response,
             () = ending.overdue() => {
                 let request_id = request_id.unwrap_or_else(RequestId::next);
-                refuse(face, &request_id, StatusCode::SERVICE_UNAVAILABLE, SHUTTING_DOWN)
+                let (face, status) = (face.as_str(), StatusCode::SERVICE_UNAVAILABLE);
+                info!(status = status.as_u16(), reason = "shutting down", face, %request_id, "request rejected");
+                answer::error(status, SHUTTING_DOWN)
             }
         }
     }
@@ -111,17 +114,13 @@ impl Rest {
         if matches!(place, Place::Health) {
             return match self.door.names_one_host(&parts) {
                 Ok(()) => answer::value(StatusCode::OK, &json!({ "status": "ok" })),
-                Err(refused) => {
-                    let face = came_by(&parts, Face::Rest);
-                    refuse(face, &request_id, refused.status(), &refused.to_string())
-                }
+                Err(refused) => refuse(&parts, refused.status(), &refused),
             };
         }
         let page = match self.door.admit(&mut parts) {
             Ok(page) => page,
             Err(refused) => {
-                let face = came_by(&parts, Face::Rest);
-                return refuse(face, &request_id, refused.status(), &refused.to_string());
+                return refuse(&parts, refused.status(), &refused);
             }
         };
         if parts.method == Method::OPTIONS && self.door.guard.is_shown_nothing(&parts) {
@@ -132,19 +131,17 @@ impl Rest {
             return response;
         }
         if page.has_link() && matches!(place, Place::Tool { .. }) {
-            let (face, refused) = (came_by(&parts, Face::Rest), Refused::Page);
-            return refuse(face, &request_id, refused.status(), &refused.to_string());
+            return refuse(&parts, Refused::Page.status(), &Refused::Page);
         }
         if let Some(turned_away) = self.turn_away(&place, &mut parts).await {
-            let face = came_by(&parts, Face::Rest);
-            let mut response = refuse(face, &request_id, turned_away.status(), &turned_away.to_string());
+            let mut response = refuse(&parts, turned_away.status(), &turned_away);
             turned_away.challenge(response.headers_mut());
             page.let_read(response.headers_mut());
             return response;
         }
         let place = as_seen(&snapshot, place, &parts);
         if let Place::Passthrough(upstream) = place {
-            return match allowed(&snapshot, &parts, &snapshot.passthrough_scopes, &request_id) {
+            return match allowed(&snapshot, &parts, &snapshot.passthrough_scopes) {
                 Ok(()) => {
                     let guard = &self.door.guard;
                     Box::pin(passthrough::hand_through(upstream, guard, &request_id, parts, body)).await
@@ -159,7 +156,7 @@ impl Rest {
             Place::Tool { route, in_path } => {
                 self.call(&snapshot, route, in_path, request_id, &parts, body).await
             }
-            place => self.answer(&snapshot, place, &request_id, &parts),
+            place => self.answer(&snapshot, place, &parts),
         };
         page.let_read(response.headers_mut());
         response
@@ -184,14 +181,7 @@ impl Rest {
     }
 
     /// What is there without asking an upstream.
-    fn answer(
-        &self,
-        snapshot: &Snapshot,
-        place: Place<'_>,
-        request_id: &RequestId,
-        parts: &Parts,
-    ) -> Response<Body> {
-        let face = came_by(parts, Face::Rest);
+    fn answer(&self, snapshot: &Snapshot, place: Place<'_>, parts: &Parts) -> Response<Body> {
         match place {
             Place::Manifest => {
                 let seen = snapshot.seen_by(&caller_of(parts));
@@ -218,27 +208,24 @@ impl Rest {
             Place::WrongMethod(allowed) => answer::wrong_method(&parts.method, &allowed),
             Place::UnknownTool(name) => match snapshot.not_ready(&name) {
                 Some(result) => {
-                    log_refusal(
-                        face,
-                        request_id,
-                        StatusCode::SERVICE_UNAVAILABLE,
-                        "the tool is not listed yet",
-                    );
+                    let why = Told("tool is not listed yet", "the tool is not listed yet".to_owned());
+                    log_rejection(parts, Face::Rest, StatusCode::SERVICE_UNAVAILABLE, &why);
                     answer::not_ready(&result)
                 }
                 None => refuse(
-                    face,
-                    request_id,
+                    parts,
                     StatusCode::NOT_FOUND,
-                    &format!("unknown tool `{name}`; `GET /tools` lists all tools"),
+                    &Told("unknown tool", format!("unknown tool `{name}`; `GET /tools` lists all tools")),
                 ),
             },
             // All but the first were answered before.
             Place::Nothing | Place::Health | Place::Passthrough(_) | Place::Tool { .. } => refuse(
-                face,
-                request_id,
+                parts,
                 StatusCode::NOT_FOUND,
-                "nothing is at this path; `GET /tools` lists all tools with their endpoints",
+                &Told(
+                    "unknown path",
+                    "nothing is at this path; `GET /tools` lists all tools with their endpoints".to_owned(),
+                ),
             ),
         }
     }
@@ -252,7 +239,7 @@ impl Rest {
         parts: &Parts,
         body: Body,
     ) -> Response<Body> {
-        if let Err(forbidden) = allowed(snapshot, parts, &route.scopes, &request_id) {
+        if let Err(forbidden) = allowed(snapshot, parts, &route.scopes) {
             return *forbidden;
         }
         let face = came_by(parts, Face::Rest);
@@ -260,7 +247,7 @@ impl Rest {
         let (arguments, _body) = match decode::arguments(&self.door, route, in_path, parts, body).await {
             Ok(read) => read,
             Err(error) => {
-                log_refusal(face, &request_id, error.status(), error.to_string());
+                log_rejection(parts, Face::Rest, error.status(), &error);
                 return answer::unread(&error);
             }
         };
@@ -272,7 +259,7 @@ impl Rest {
             span.text("http.route", path);
         }
         let call = Call::new(arguments, &parts.headers, request_id, face, caller_of(parts));
-        let call = Call { span, ..call };
+        let call = Call { address: address_of(parts), span, ..call };
         answer::result(&snapshot.call(route, call).await, manner)
     }
 
@@ -298,17 +285,12 @@ impl Rest {
 }
 
 /// Whether the caller of a request is allowed what needs these.
-fn allowed(
-    snapshot: &Snapshot,
-    parts: &Parts,
-    needed: &Scopes,
-    request_id: &RequestId,
-) -> Result<(), Box<Response<Body>>> {
+fn allowed(snapshot: &Snapshot, parts: &Parts, needed: &Scopes) -> Result<(), Box<Response<Body>>> {
     if needed.is_empty() || caller_of(parts).may(needed) {
         return Ok(());
     }
     let message = format!("the caller is not allowed this: it needs `{needed}`");
-    let mut response = refuse(came_by(parts, Face::Rest), request_id, StatusCode::FORBIDDEN, &message);
+    let mut response = refuse(parts, StatusCode::FORBIDDEN, &Told("scope is missing", message));
     if let Some(challenge) = guard::challenge_for(parts, needed, || snapshot.needed_scopes()) {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     }
@@ -325,9 +307,24 @@ fn endpoint_of(route: &Route, parts: &Parts) -> String {
 }
 
 /// An error of the face itself, and its line in the log.
-fn refuse(face: Face, request_id: &RequestId, status: StatusCode, message: &str) -> Response<Body> {
-    log_refusal(face, request_id, status, message);
-    answer::error(status, message)
+fn refuse(parts: &Parts, status: StatusCode, why: &dyn Reason) -> Response<Body> {
+    log_rejection(parts, Face::Rest, status, why);
+    answer::error(status, &why.to_string())
+}
+
+/// Why a request is rejected: a reason for the log, and a sentence for the client.
+struct Told(&'static str, String);
+
+impl Reason for Told {
+    fn reason(&self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.1)
+    }
 }
 
 fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Place<'a> {

@@ -6,28 +6,33 @@
 //! `X-Forwarded-Proto` (where a trusted proxy set none) and `Via`, which the reply gets too. What a client
 //! that is no trusted proxy says in such headers was taken out at the door.
 
-use std::time::Duration;
+use std::{
+    net::IpAddr,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts,
 };
-use http_body::Body as _;
+use http_body::{Body as _, Frame, SizeHint};
 use tracing::{info, warn};
 
-use super::{answer, refuse};
+use super::{Told, answer, refuse};
 use crate::{
     face::{
-        Arrival, HandedThrough, caller_of, came_by,
+        Arrival, HandedThrough, address_of, caller_of,
         door::{BodyError, is_coded},
         guard::Guard,
         span_of,
     },
-    gateway::Face,
-    observe::{Chain, RequestId, Span, SpanKind, method_word},
+    observe::{Chain, Foreign, RequestId, Span, SpanKind, method_word},
     policy::Passthrough,
-    route::{TraceContext, leads_out},
-    upstream::{UpstreamError, http::remove_hop_by_hop},
+    route::{TraceContext, UpstreamName, leads_out},
+    upstream::{Caller, UpstreamError, http::remove_hop_by_hop},
 };
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -45,10 +50,21 @@ pub(super) async fn hand_through(
     body: Body,
 ) -> Response<Body> {
     if let Some((status, message)) = unfit(&parts) {
-        return refuse(came_by(&parts, Face::Rest), request_id, status, &message);
+        return refuse(&parts, status, &Told("can't be handed through", message));
     }
-    let method = parts.method.clone();
     let caller = caller_of(&parts);
+    let mut line = Line {
+        begun: Instant::now(),
+        request_id: request_id.clone(),
+        upstream: upstream.name().clone(),
+        method: method_word(&parts.method),
+        path: Foreign(parts.uri.path()).to_string(),
+        client: address_of(&parts),
+        caller: caller.clone(),
+        status: StatusCode::BAD_GATEWAY,
+        rejected_by: None,
+        bytes: 0,
+    };
     // First, or a client that names them in `Connection` would have ours removed too.
     remove_hop_by_hop(&mut parts.headers);
     tell_who_asks(&mut parts);
@@ -73,13 +89,80 @@ pub(super) async fn hand_through(
         }
         Err(error) => {
             span.failed(error.as_word());
-            warn!(%request_id, upstream = %upstream.name(), error = %Chain(&error), "passthrough failed");
+            line.rejected_by = error.rejected_by();
+            if line.rejected_by.is_none() {
+                warn!(%request_id, upstream = %upstream.name(), error = %Chain(&error), "passthrough failed");
+            }
             let (status, message) = failure(&error);
             (answer::upstream_failed(status, message, again_after(&error)), status)
         }
     };
-    info!(%request_id, upstream = %upstream.name(), %method, status = status.as_u16(), client = caller.in_log().map(tracing::field::display), "passthrough");
-    response
+    line.status = status;
+    response.map(|body| Body::new(Logged { body, line }))
+}
+
+/// The log line of a request that is handed through, written when the body of its response has ended or is dropped.
+struct Line {
+    begun: Instant,
+    request_id: RequestId,
+    upstream: UpstreamName,
+    method: &'static str,
+    path: String,
+    client: Option<IpAddr>,
+    caller: Caller,
+    status: StatusCode,
+    /// Which limit of ours rejected it.
+    rejected_by: Option<&'static str>,
+    /// How many bytes of the body went to the client.
+    bytes: u64,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        info!(
+            method = self.method,
+            path = %self.path,
+            status = self.status.as_u16(),
+            reply_bytes = self.bytes,
+            duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            rejected_by = self.rejected_by,
+            upstream = %self.upstream,
+            request_id = %self.request_id,
+            client = self.caller.address_in_log(self.client).map(tracing::field::display),
+            client_name = self.caller.name_in_log().map(tracing::field::display),
+            "passthrough"
+        );
+    }
+}
+
+/// The body of a response that is handed through, which counts itself for its line.
+struct Logged {
+    body: Body,
+    line: Line,
+}
+
+impl http_body::Body for Logged {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
+            self.line.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// The upstream is a part of our own place in the trace, where there is one.

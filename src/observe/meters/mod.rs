@@ -127,6 +127,8 @@ impl Meters {
         for source in lock(&self.0.sources).iter() {
             source.tell(&mut reading);
         }
+        let help = "Log lines dropped because standard error was not read quickly enough";
+        reading.counter("glossator_log_lines_dropped", help).set(super::log::dropped());
         process::tell(&mut reading, self.0.began);
         reading
     }
