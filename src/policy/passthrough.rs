@@ -54,7 +54,7 @@ pub struct PassthroughSettings {
     pub deadline: Duration,
     /// How long a reply's body may pause.
     pub idle_timeout: Duration,
-    /// How long a request's body may take; a long one has a second more for each [`UPLOAD_RATE`] bytes that came.
+    /// How long a request's body may take; a long one has a second more for each KiB that came.
     pub body_timeout: Duration,
     /// How many requests there are at a time; half of what the upstream gets where nothing is said.
     pub max_in_flight: Option<usize>,

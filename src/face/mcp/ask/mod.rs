@@ -38,10 +38,6 @@ pub(super) struct Questioner<'a> {
     round: Round,
 }
 
-/// What is said of answers to questions that nobody was asked: a client, or the model behind it, has made them up.
-const NOT_ASKED: &str = "`params.inputResponses`: nothing was asked; answers come with the `requestState` of the result that \
-                         asked for them. Call again without both";
-
 /// What the client of a request has answered so far, for the request that follows.
 #[derive(Default, Serialize, Deserialize)]
 struct State {
@@ -76,9 +72,8 @@ impl<'a> Questioner<'a> {
                 };
                 let state = opened(client, &subject)?;
                 let mut responses = client.request.params.input_responses()?.unwrap_or_default();
-                if state.is_none() && !responses.is_empty() && !asking.is_empty() {
-                    return Err(Refusal::Params(NOT_ASKED.into()));
-                }
+                // Answers to what was not asked are ignored, all of them where there is no state: a client, or the
+                // model behind it, has made them up. The questions are asked (again), as SEP-2322 recommends.
                 let State { answers: answered, asked, .. } = state.unwrap_or_default();
                 responses.retain(|name, _| asked.contains(name));
                 let abilities = if asking.is_empty() { Abilities::default() } else { capabilities() };
