@@ -233,7 +233,7 @@ fn explain_request(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let built = route.input.check(Arguments::from(given)).and_then(|checked| {
-        route.request.build(&checked, &http::HeaderMap::new()).map_err(|error| error.to_string())
+        route.request.build(&checked, &http::HeaderMap::new(), None).map_err(|error| error.to_string())
     });
     match built {
         Err(error) => {

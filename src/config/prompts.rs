@@ -361,7 +361,7 @@ fn refuse_what_can_not_be_filled_in(report: &Report<'_>, part: &ReadPart, argume
             _ => &[],
         };
         let of_call =
-            of_call.iter().filter_map(|(_, template)| Some(template.fill(&given).err()?.to_string()));
+            of_call.iter().filter_map(|(_, template)| Some(template.fill(&given, None).err()?.to_string()));
         let failed = of_templates.chain(of_call).find_map(|error| {
             let (_, what) = error.split_once(UNDEFINED)?;
             let what = what.trim_start_matches(": ");

@@ -24,7 +24,7 @@ use crate::{
     policy::Guarded,
     reply::Reply,
     route::{LogLevel, Route, TraceContext, UpstreamRequest},
-    rule::{Facts, STATUS_META_KEY, Trace, Translation, line_names, translate},
+    rule::{Facts, STATUS_META_KEY, Stop, Trace, Translation, line_names, translate},
     tool::{Arguments, Fault, Outcome, ToolResult},
     upstream::{Due, Kept},
 };
@@ -116,7 +116,7 @@ impl Snapshot {
             .map(|after| Due::after(after).at);
         let mut telling = Telling::new(call.audience, route.definition.name.as_str());
         let trace = call.trace.take().or_else(|| TraceContext::of_headers(call.headers));
-        let request = build(route, &arguments, call)?;
+        let request = self.build(route, &arguments, call, due).await?;
         let (headers, caller, trace) = (call.headers, &call.caller, trace.as_ref());
         let ticket = &record.ticket();
         let asking =
@@ -168,6 +168,27 @@ impl Snapshot {
         let beside = Beside { asker, record, telling: &mut telling };
         let result = self.translated(route, arguments, due, ended, beside).await;
         kept_or_forgotten(result, kept.as_ref()).map(Answered::Result)
+    }
+
+    /// The upstream's request for these arguments.
+    async fn build(
+        &self,
+        route: &Arc<Route>,
+        arguments: &Arguments,
+        call: &Call<'_>,
+        due: Due,
+    ) -> Result<UpstreamRequest, Box<ToolResult>> {
+        let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &Stop| {
+            route.request.build(arguments, headers, Some(stop))
+        };
+        let built = self.workers.build(route, arguments, call.headers, due.at, build).await;
+        built.map_err(|why| Box::new(sentences::unmade(why)))?.map_err(|error| {
+            if let Some(detail) = error.detail() {
+                let (tool, request_id) = (&route.definition.name, &call.request_id);
+                debug!(%tool, %request_id, detail, "a template of the request can't be filled in");
+            }
+            Box::new(ToolResult::error(Fault::Arguments, error.to_string()))
+        })
     }
 
     /// What the rules make of the last reply.
@@ -295,11 +316,13 @@ pub(super) enum Answered {
 /// Tells the lines that the route has for the time before the reply, or for the reply.
 fn tell_lines(route: &Route, arguments: &Arguments, status: Option<StatusCode>, telling: &mut Telling<'_>) {
     let due = route.log.iter().filter(|line| line.is_about_the_reply() == status.is_some());
+    let stop = Stop::after(Stop::TEXT_STEPS);
     for line in due {
         let text = || {
             let names = line_names(arguments, status.map(|status| status.as_u16()));
             // A line that can't be written is told all the same: somebody wrote it, and will wonder.
-            let text = line.text.render(&names).unwrap_or_else(|_| "(the line can't be written)".to_owned());
+            let text = line.text.render_until(&names, &stop);
+            let text = text.unwrap_or_else(|_| "(the line can't be written)".to_owned());
             route.translator.redaction.capped(&text, LINE_LIMIT_BYTES)
         };
         telling.line(line.level, text);
@@ -330,15 +353,4 @@ fn argument_error(route: &Route, sentence: String) -> ToolResult {
         result.outcome = Outcome::Error(Fault::Arguments);
     }
     result
-}
-
-fn build(route: &Route, arguments: &Arguments, call: &Call<'_>) -> Result<UpstreamRequest, Box<ToolResult>> {
-    let request = route.request.build(arguments, call.headers);
-    request.map_err(|error| {
-        if let Some(detail) = error.detail() {
-            let (tool, request_id) = (&route.definition.name, &call.request_id);
-            debug!(%tool, %request_id, detail, "a template of the request can't be filled in");
-        }
-        Box::new(ToolResult::error(Fault::Arguments, error.to_string()))
-    })
 }

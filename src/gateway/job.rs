@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
@@ -10,9 +10,9 @@ use super::{asking::Asking, audience::Telling, record::Record, sentences, worker
 use crate::{
     observe::Chain,
     reply::Reply,
-    route::{Begun, HttpRequest, JobFacts, JobPlace, JobRule, LogLevel, RequestError, Stand, Turn},
+    route::{Begun, HttpRequest, JobFacts, JobPlace, JobRule, LogLevel, RequestError, Route, Stand, Turn},
     rule::{Facts, Stop},
-    tool::{Fault, ToolResult},
+    tool::{Arguments, Fault, ToolResult},
     upstream::{Due, UpstreamError},
 };
 
@@ -139,8 +139,7 @@ impl Following<'_> {
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
     ) -> Result<Step, Lost> {
-        let Asking { arguments, headers, .. } = self.asking;
-        let asked = self.job.ask(place, arguments, headers).map_err(unnamed)?;
+        let asked = self.request_about(place).await?;
         let reply = self.ask(asked.clone(), record, telling).await?;
         let turn = {
             let place = place.clone();
@@ -154,13 +153,17 @@ impl Following<'_> {
             Turn::Answer => Ended::Reply(reply),
             Turn::Done => {
                 telling.job_done();
-                match self.job.ask_result(place, arguments, headers).map_err(unnamed)? {
+                let about = place.clone();
+                match self
+                    .build(move |job, of, headers, stop| job.ask_result(&about, of, headers, stop))
+                    .await?
+                {
                     None => Ended::Reply(reply),
                     Some(asked) => Ended::Reply(self.ask(asked, record, telling).await?),
                 }
             }
             Turn::Moved(place) => {
-                let asked = self.job.ask(&place, arguments, headers).map_err(unnamed)?;
+                let asked = self.request_about(&place).await?;
                 let reply = self.ask(asked, record, telling).await?;
                 if reply.status == StatusCode::ACCEPTED {
                     return Ok(Step::Running { stand: Stand::default(), place, wait: self.job.poll });
@@ -170,6 +173,31 @@ impl Following<'_> {
             }
         };
         Ok(Step::Ended(ended))
+    }
+
+    async fn request_about(self, place: &JobPlace) -> Result<HttpRequest, Lost> {
+        let place = place.clone();
+        self.build(move |job, arguments, headers, stop| job.ask(&place, arguments, headers, stop)).await
+    }
+
+    /// Makes a request about the job.
+    async fn build<T: Send + 'static>(
+        self,
+        request: impl Fn(&JobRule, &Arguments, &HeaderMap, Option<&Stop>) -> Result<T, RequestError>
+        + Send
+        + 'static,
+    ) -> Result<T, Lost> {
+        let Asking { snapshot, route, arguments, headers, due, .. } = self.asking;
+        let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &Stop| {
+            let job = route.job.as_ref().expect("only a route with a job is followed");
+            request(job, arguments, headers, Some(stop))
+        };
+        let built = snapshot.workers.build(route, arguments, headers, due.at, build).await;
+        let lost = |why| {
+            let result = Box::new(sentences::unmade(why));
+            Lost { in_passing: false, why: sentences::JOB_LOST.to_owned(), result }
+        };
+        built.map_err(lost)?.map_err(unnamed)
     }
 
     async fn wait(self, wait: Duration) -> Result<(), Box<ToolResult>> {
@@ -250,7 +278,9 @@ impl Following<'_> {
     /// Tells the upstream to end a job, where the route says how.
     pub(super) fn ending(self, place: &JobPlace) -> Option<impl Future<Output = ()> + Send + use<>> {
         let Asking { route, arguments, headers, .. } = self.asking;
-        let request = self.job.ask_end(place, arguments, headers)?;
+        // Its caller may be gone, so nobody waits for it to be made elsewhere.
+        let stop = Stop::after(Stop::TEXT_STEPS);
+        let request = self.job.ask_end(place, arguments, headers, Some(&stop))?;
         let (upstream, tool) = (self.asking.upstream().clone(), route.definition.name.clone());
         let repeatable = request.method.is_idempotent();
         let ask = self.asking.ask_of(request.into(), repeatable, Due::after(END_DEADLINE));

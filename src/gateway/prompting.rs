@@ -12,7 +12,7 @@ use super::{Call, ReadError, Snapshot};
 use crate::{
     prompt::{Message, Part, PartTemplate, Prompt},
     route::RouteCall,
-    rule::{BLOCK_LIMIT, Template, TemplateError, template_names},
+    rule::{BLOCK_LIMIT, Stop, Template, TemplateError, template_names},
     tool::{Arguments, Block, Fault, Outcome, ResourceContents, ToolResult},
 };
 
@@ -47,13 +47,13 @@ impl Snapshot {
     ) -> Result<Vec<Message>, PromptError> {
         let fetched = prompt.parts.iter().map(|part| self.fetch(part, arguments, call));
         let fetched = all(fetched.collect()).await;
-        let names = template_names(arguments);
+        let (names, stop) = (template_names(arguments), Stop::after(Stop::TEXT_STEPS));
         let failed = |error: TemplateError| PromptError::Failed(error.to_string());
         let (mut messages, mut bytes) = (Vec::new(), 0);
         for (part, fetched) in prompt.parts.iter().zip(fetched) {
             let more = match fetched? {
-                None => part.written(&names),
-                Some(result) => part.shown(result, &names),
+                None => part.written(&names, &stop),
+                Some(result) => part.shown(result, &names, &stop),
             };
             for message in more.map_err(failed)? {
                 bytes += message.bytes();
@@ -106,7 +106,7 @@ impl Snapshot {
         arguments: &Arguments,
         call: CallOf<'_, '_>,
     ) -> Result<ToolResult, PromptError> {
-        let uri = uri.render(&template_names(arguments));
+        let uri = uri.render_until(&template_names(arguments), &Stop::after(Stop::TEXT_STEPS));
         let uri = uri.map_err(|error| PromptError::Failed(error.to_string()))?;
         let read = self.read(&uri, call(Map::new())).await.map_err(|error| match error {
             ReadError::Unknown | ReadError::Arguments(_) => PromptError::Arguments(error.to_string()),
@@ -134,7 +134,9 @@ impl Snapshot {
     ) -> Result<ToolResult, String> {
         let route = self.table.by_name(route_call.route.as_str());
         let route = route.ok_or_else(|| "the route that it asks is not there".to_owned())?;
-        let filled = route_call.fill(arguments, &route.input).map_err(|error| error.to_string())?;
+        let stop = Stop::after(Stop::TEXT_STEPS);
+        let filled = route_call.fill(arguments, &route.input, Some(&stop));
+        let filled = filled.map_err(|error| error.to_string())?;
         Ok(self.call(route, call(filled)).await)
     }
 }

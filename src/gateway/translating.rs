@@ -1,11 +1,11 @@
-//! Where a reply is translated: short ones where they came in, long ones in the pool.
+//! Where a request is made and its reply translated: what is short where it came in, what takes long in the pool.
 
 use std::{
     panic::{self, AssertUnwindSafe},
     sync::Arc,
 };
 
-use http::header;
+use http::{HeaderMap, header};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -81,6 +81,25 @@ impl WorkerPool {
         Box::pin(self.run(name, deadline, move |_| route.input.check(arguments))).await
     }
 
+    /// Makes a request of the arguments of a route until `deadline`: its own, or one about a job.
+    pub(super) async fn build<T: Send + 'static>(
+        &self,
+        route: &Arc<Route>,
+        arguments: &Arguments,
+        headers: &HeaderMap,
+        deadline: Instant,
+        request: impl Fn(&Route, &Arguments, &HeaderMap, &Stop) -> T + Send + 'static,
+    ) -> Result<T, WorkError> {
+        let stop = Stop::after(INLINE_STEPS);
+        let built = request(route, arguments, headers, &stop);
+        if !stop.has_run_out() {
+            return Ok(built);
+        }
+        let (name, route) = (&route.definition.name, Arc::clone(route));
+        let (arguments, headers) = (arguments.clone(), headers.clone());
+        Box::pin(self.run(name, deadline, move |stop| request(&route, &arguments, &headers, stop))).await
+    }
+
     /// Does work here, where that may take no more than [`INLINE_STEPS`], else in the pool; from the beginning.
     async fn run_counted<T: Send + 'static>(
         &self,
@@ -153,7 +172,7 @@ mod tests {
         time::Duration,
     };
 
-    use http::{HeaderMap, StatusCode};
+    use http::StatusCode;
     use serde_json::json;
 
     use super::*;

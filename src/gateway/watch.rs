@@ -27,8 +27,9 @@ use crate::{
     observe::{Chain, Foreign},
     policy::spread,
     route::{Route, UpstreamRequest},
+    rule::Stop,
     shared::Message,
-    tool::{ResourceBody, ResourceContents},
+    tool::{Arguments, ResourceBody, ResourceContents},
     upstream::{Ask, Due},
 };
 
@@ -269,7 +270,11 @@ impl Snapshot {
         let unfit =
             |words: String| Unseen { plain: "its URI has no arguments of the route".to_owned(), words };
         let arguments = self.check_arguments(route, arguments.into()).await.map_err(unfit)?;
-        let request = route.request.build(&arguments, &HeaderMap::new());
+        let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &Stop| {
+            route.request.build(arguments, headers, Some(stop))
+        };
+        let request = self.workers.build(route, &arguments, &HeaderMap::new(), due.at, build).await;
+        let request = request.map_err(|_| unfit("its request takes too long to make".to_owned()))?;
         let mut request = request.map_err(|error| unfit(error.to_string()))?;
         let known = known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, route)));
         if let (Some(known), UpstreamRequest::Http(request)) = (known, &mut request)

@@ -2,7 +2,7 @@
 
 use crate::{
     route::RouteCall,
-    rule::{Template, TemplateError, is_moment},
+    rule::{Stop, Template, TemplateError, is_moment},
     tool::{Annotations, Block, Content, ResourceBody, Structured, Text, ToolResult},
 };
 
@@ -102,26 +102,29 @@ impl PartTemplate {
     /// # Errors
     ///
     /// [`TemplateError`] when a template can't be filled in.
-    pub fn written(&self, names: &minijinja::Value) -> Result<Vec<Message>, TemplateError> {
+    pub fn written(&self, names: &minijinja::Value, stop: &Stop) -> Result<Vec<Message>, TemplateError> {
         let block = match &self.part {
-            Part::Text(template) => match template.render(names)? {
+            Part::Text(template) => match template.render_until(names, stop)? {
                 text if text.trim().is_empty() => return Ok(Vec::new()),
                 text => Block::Text(Text::Plain(text)),
             },
             Part::Route(_) | Part::Read(_) => return Ok(Vec::new()),
             Part::Resource { uri, media_type, text } => Block::Resource {
-                uri: uri.render(names)?,
+                uri: uri.render_until(names, stop)?,
                 mime_type: media_type.clone(),
-                body: ResourceBody::Text(text.render(names)?),
+                body: ResourceBody::Text(text.render_until(names, stop)?),
             },
             Part::ResourceLink { uri, name, description, media_type } => Block::ResourceLink {
-                uri: uri.render(names)?,
-                name: name.render(names)?,
-                description: description.as_ref().map(|template| template.render(names)).transpose()?,
+                uri: uri.render_until(names, stop)?,
+                name: name.render_until(names, stop)?,
+                description: description
+                    .as_ref()
+                    .map(|template| template.render_until(names, stop))
+                    .transpose()?,
                 mime_type: media_type.clone(),
             },
         };
-        self.messages(vec![block.into()], names)
+        self.messages(vec![block.into()], names, stop)
     }
 
     /// The messages of a part that shows a result.
@@ -129,21 +132,27 @@ impl PartTemplate {
     /// # Errors
     ///
     /// [`TemplateError`] when a template can't be filled in.
-    pub fn shown(&self, result: ToolResult, names: &minijinja::Value) -> Result<Vec<Message>, TemplateError> {
+    pub fn shown(
+        &self,
+        result: ToolResult,
+        names: &minijinja::Value,
+        stop: &Stop,
+    ) -> Result<Vec<Message>, TemplateError> {
         let structured = result.structured;
         let alone =
             |content: Content| Content { block: alone(content.block, structured.as_ref()), ..content };
-        self.messages(result.content.into_iter().map(alone).collect(), names)
+        self.messages(result.content.into_iter().map(alone).collect(), names, stop)
     }
 
     fn messages(
         &self,
         contents: Vec<Content>,
         names: &minijinja::Value,
+        stop: &Stop,
     ) -> Result<Vec<Message>, TemplateError> {
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {
-            let moment = template.render(names)?;
+            let moment = template.render_until(names, stop)?;
             // A hint that is none would have strict clients refuse the whole prompt.
             if is_moment(moment.trim()) {
                 annotations.get_or_insert_default().last_modified = Some(moment.trim().to_owned());

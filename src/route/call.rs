@@ -4,7 +4,10 @@
 use serde_json::{Map, Value};
 
 use super::{InputSchema, JsonTemplate, RequestError};
-use crate::tool::{Arguments, ToolName};
+use crate::{
+    rule::Stop,
+    tool::{Arguments, ToolName},
+};
 
 /// Which route is called, and with what.
 #[derive(Debug)]
@@ -17,7 +20,7 @@ pub struct RouteCall {
 
 impl RouteCall {
     /// The arguments for the route, made of the caller's. A text becomes what the route's schema asks for; one that
-    /// is empty leaves the argument out.
+    /// is empty leaves the argument out. `stop` ends it early.
     ///
     /// # Errors
     ///
@@ -26,10 +29,11 @@ impl RouteCall {
         &self,
         arguments: &Arguments,
         input: &InputSchema,
+        stop: Option<&Stop>,
     ) -> Result<Map<String, Value>, RequestError> {
         let mut filled = Map::new();
         for (name, template) in &self.arguments {
-            match template.fill(arguments)? {
+            match template.fill(arguments, stop)? {
                 None => {}
                 Some(Value::String(text)) if text.is_empty() => {}
                 Some(Value::String(text)) => {
@@ -67,8 +71,8 @@ mod tests {
             ],
         };
         let given = json!({ "days": "3", "city": "Oslo" }).as_object().unwrap().clone();
-        let filled = call.fill(&given.into(), &input).unwrap();
+        let filled = call.fill(&given.into(), &input, None).unwrap();
         assert_eq!(Value::Object(filled), json!({ "days": 3, "city": "oslo", "limit": 5 }));
-        assert!(call.fill(&Arguments::default(), &input).is_err());
+        assert!(call.fill(&Arguments::default(), &input, None).is_err());
     }
 }

@@ -72,6 +72,7 @@ pub use rules::{Action, Otherwise, Rule, TranslationLimits, Translator};
 pub use sample::{SAMPLE, Sample, SampleTemplate, Speaker};
 pub use stop::Stop;
 pub use success::{SuccessRule, words_of_nothing};
+pub(crate) use template::Budget as TemplateBudget;
 pub use template::{Template, TemplateError, line_names, template_names};
 pub use trace::{Step, Trace};
 pub use translation::{Facts, Note, Translation, translate};

@@ -24,6 +24,10 @@ impl Stop {
     /// How many steps of a check against a schema are as long as one of a rule.
     pub const CHECK_STEPS: u64 = 10;
 
+    /// How many steps the templates of a prompt, a question or a line may take together, which are written where other calls
+    /// are served: about ten milliseconds. What they look up counts, so it is 6.4 MB; a client may send 4 MiB.
+    pub const TEXT_STEPS: u64 = 100_000;
+
     /// One that asks by itself after so many steps: whoever began the work does it again elsewhere, from the beginning.
     pub fn after(steps: u64) -> Self {
         Self(Arc::new(State { asked: AtomicBool::new(false), steps_left: Some(AtomicU64::new(steps)) }))

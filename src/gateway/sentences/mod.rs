@@ -9,7 +9,7 @@ mod units;
 use std::time::Duration;
 
 use self::units::{in_a, size, time, whole_seconds};
-use super::RETRY_AFTER_META;
+use super::{RETRY_AFTER_META, worker_pool::WorkError};
 use crate::{
     route::{Ability, Missing, Scopes},
     tool::{Fault, ToolResult},
@@ -33,6 +33,20 @@ pub(super) const ARGUMENTS_TOO_LATE: &str = "The arguments took too long to chec
 /// Of arguments that could not be checked at all.
 pub(super) const ARGUMENTS_UNCHECKED: &str =
     "The arguments could not be checked, so nothing was sent. Give other ones.";
+
+/// Of a request that could not be made before the deadline, or not at all.
+pub(super) fn unmade(why: WorkError) -> ToolResult {
+    match why {
+        WorkError::DeadlineExceeded => ToolResult::error(
+            Fault::Deadline,
+            "The request took too long to make of these arguments, so nothing was sent. Give fewer or shorter ones.",
+        ),
+        WorkError::Panicked => ToolResult::error(
+            Fault::Arguments,
+            "The request could not be made of these arguments, so nothing was sent. Give other ones.",
+        ),
+    }
+}
 
 /// What may have come of a request that failed; the one who repeats it should know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::{rule::template_names, tool::Arguments};
+use crate::{
+    rule::{Stop, template_names},
+    tool::Arguments,
+};
 
 pub use form::{Form, FormError};
 pub use question::{
@@ -140,13 +143,14 @@ impl Asking {
             return Ok(Next::Unable(missing));
         }
         let names = template_names(&arguments.clone().with_answers(known.clone()));
+        let stop = Stop::after(Stop::TEXT_STEPS);
         for round in &self.rounds {
             let due: Vec<Question> = round
                 .iter()
                 .filter(|question| !answers.contains_key(&question.name))
                 .filter(|question| question.is_due(arguments) && holds(question))
                 .filter(|question| lacking(question).is_none())
-                .map(|question| question.render(arguments, &names))
+                .map(|question| question.render(arguments, &names, &stop))
                 .collect::<Result<_, _>>()?;
             if !due.is_empty() {
                 return Ok(Next::Ask(due));

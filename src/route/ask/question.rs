@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Ability, Asking, Form};
 use crate::{
-    rule::{Jq, Sample, SampleTemplate, Template},
+    rule::{Jq, Sample, SampleTemplate, Stop, Template},
     tool::Arguments,
 };
 
@@ -200,10 +200,15 @@ impl QuestionTemplate {
         matches!(self.inquiry, InquiryTemplate::Arguments { .. })
     }
 
-    pub(super) fn render(&self, arguments: &Arguments, names: &Name) -> Result<Question, String> {
+    pub(super) fn render(
+        &self,
+        arguments: &Arguments,
+        names: &Name,
+        stop: &Stop,
+    ) -> Result<Question, String> {
         let text = |template: &Template| {
             template
-                .render(names)
+                .render_until(names, stop)
                 .map_err(|error| format!("the question `{}` could not be made: {error}", self.name))
         };
         let inquiry = match &self.inquiry {
@@ -219,7 +224,7 @@ impl QuestionTemplate {
             }
             InquiryTemplate::Sample(sample) => Inquiry::Sample(
                 sample
-                    .render(names, None)
+                    .render(names, Some(stop))
                     .map_err(|error| format!("the question `{}` could not be made: {error}", self.name))?,
             ),
             InquiryTemplate::Roots => Inquiry::Roots,

@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::{HttpRequest, HttpTemplate, RequestError, Under, location};
 use crate::{
     reply::Reply,
-    rule::{Facts, Jq, Look, Matcher, Redaction, TranslationLimits, extract::Extract, look},
+    rule::{Facts, Jq, Look, Matcher, Redaction, Stop, TranslationLimits, extract::Extract, look},
     tool::Arguments,
 };
 
@@ -171,7 +171,7 @@ impl JobRule {
         }
     }
 
-    /// The request that asks how a job stands.
+    /// The request that asks how a job stands; `stop` ends the making of it early.
     ///
     /// # Errors
     ///
@@ -181,10 +181,11 @@ impl JobRule {
         place: &JobPlace,
         arguments: &Arguments,
         caller: &HeaderMap,
+        stop: Option<&Stop>,
     ) -> Result<HttpRequest, RequestError> {
         match (place, &self.place) {
             (JobPlace::Named(name), JobPlaceRule::Named { status, .. }) => {
-                status.build(&with_name(arguments, name), caller)
+                status.build(&with_name(arguments, name), caller, stop)
             }
             (JobPlace::Path(path), _) => Ok(at(Method::GET, path.clone())),
             (JobPlace::Named(_), JobPlaceRule::Location) => Err(RequestError::new(NO_LONGER)),
@@ -201,13 +202,14 @@ impl JobRule {
         place: &JobPlace,
         arguments: &Arguments,
         caller: &HeaderMap,
+        stop: Option<&Stop>,
     ) -> Result<Option<HttpRequest>, RequestError> {
         let Some(result) = &self.result else { return Ok(None) };
         let arguments = match place {
             JobPlace::Named(name) => with_name(arguments, name),
             JobPlace::Path(_) => arguments.clone(),
         };
-        result.build(&arguments, caller).map(Some)
+        result.build(&arguments, caller, stop).map(Some)
     }
 
     /// The request that ends a job, where there is one.
@@ -216,10 +218,11 @@ impl JobRule {
         place: &JobPlace,
         arguments: &Arguments,
         caller: &HeaderMap,
+        stop: Option<&Stop>,
     ) -> Option<HttpRequest> {
         match self.cancel.as_ref()? {
             CancelRule::Method(method) => {
-                let asked = self.ask(place, arguments, caller).ok()?;
+                let asked = self.ask(place, arguments, caller, stop).ok()?;
                 Some(HttpRequest { method: method.clone(), ..asked })
             }
             CancelRule::Request(request) => {
@@ -227,7 +230,7 @@ impl JobRule {
                     JobPlace::Named(name) => with_name(arguments, name),
                     JobPlace::Path(_) => arguments.clone(),
                 };
-                request.build(&arguments, caller).ok()
+                request.build(&arguments, caller, stop).ok()
             }
         }
     }

@@ -172,10 +172,10 @@ fn a_named_job_tells_how_it_stands() {
 #[test]
 fn the_name_of_a_job_stays_in_its_place() {
     let rule = named();
-    let asked = rule.ask(&name("6/7?x"), &Arguments::default(), &HeaderMap::new()).unwrap();
+    let asked = rule.ask(&name("6/7?x"), &Arguments::default(), &HeaderMap::new(), None).unwrap();
     assert_eq!((asked.path_and_query.as_str(), asked.under), ("/jobs/6%2F7%3Fx", Under::Address));
     for out in ["..", "../7", "7\0"] {
-        rule.ask(&name(out), &Arguments::default(), &HeaderMap::new()).unwrap_err();
+        rule.ask(&name(out), &Arguments::default(), &HeaderMap::new(), None).unwrap_err();
     }
 }
 
@@ -183,7 +183,7 @@ fn the_name_of_a_job_stays_in_its_place() {
 fn a_job_is_ended_where_it_is_asked_about_or_by_a_request_of_its_own() {
     let (arguments, headers) = (Arguments::default(), HeaderMap::new());
     let ended = |rule: &JobRule, place: &JobPlace| {
-        rule.ask_end(place, &arguments, &headers)
+        rule.ask_end(place, &arguments, &headers, None)
             .map(|asked| format!("{} {}", asked.method, asked.path_and_query))
     };
     assert_eq!(ended(&by_location(), &path("/jobs/7")), None);

@@ -8,7 +8,11 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::{RequestError, filling::Filling, http::BodyTemplate};
-use crate::{route::path::scalar, rule::Template, tool::Arguments};
+use crate::{
+    route::path::scalar,
+    rule::{Stop, Template},
+    tool::Arguments,
+};
 
 /// How the words of a command are made of a call's arguments.
 #[derive(Debug, Default)]
@@ -73,13 +77,13 @@ impl CommandTemplate {
     /// How much a command may be given to read, in bytes.
     pub const STDIN_LIMIT_BYTES: usize = 16 << 20;
 
-    /// Makes what a command is asked in a call.
+    /// Makes what a command is asked in a call; `stop` ends it early.
     ///
     /// # Errors
     ///
     /// [`RequestError`] when an argument can't be written where it belongs.
-    pub fn build(&self, arguments: &Arguments) -> Result<CommandRequest, RequestError> {
-        let mut filling = Filling::new(arguments);
+    pub fn build(&self, arguments: &Arguments, stop: Option<&Stop>) -> Result<CommandRequest, RequestError> {
+        let mut filling = Filling::new(arguments, stop);
         let mut words = Words { list: Vec::new(), bytes: 0, is_past_options: self.is_past_options };
         for template in &self.words {
             self.word(template, &mut filling, &mut words)?;
@@ -155,7 +159,7 @@ impl CommandTemplate {
             return Ok(true);
         }
         let masked = self.masked(filling.arguments);
-        let other = Filling::new(&masked).render(template)?;
+        let other = Filling::new(&masked, filling.stop).render(template)?;
         let same = other.replace(MASK, "-") == text;
         Ok(same && other.starts_with('-'))
     }
@@ -246,7 +250,7 @@ mod tests {
 
     fn build(template: &CommandTemplate, arguments: Value) -> Result<Vec<String>, String> {
         let arguments = Arguments::from(arguments.as_object().unwrap().clone());
-        template.build(&arguments).map(|request| request.words).map_err(|error| error.to_string())
+        template.build(&arguments, None).map(|request| request.words).map_err(|error| error.to_string())
     }
 
     #[track_caller]
@@ -341,6 +345,6 @@ mod tests {
         let stdin = Some(BodyTemplate::Text(Template::compile("{{ args.text }}").unwrap()));
         let template = CommandTemplate { stdin, ..CommandTemplate::default() };
         let arguments = |text: &str| Arguments::from(json!({"text": text}).as_object().unwrap().clone());
-        assert_eq!(template.build(&arguments("a\0b")).unwrap().stdin, "a\0b");
+        assert_eq!(template.build(&arguments("a\0b"), None).unwrap().stdin, "a\0b");
     }
 }

@@ -3,27 +3,37 @@
 use percent_encoding::utf8_percent_encode;
 use serde_json::Value;
 
-use super::{RequestError, http::ValueTemplate};
+use super::{RequestError, http::ValueTemplate, tool::bytes_of};
 use crate::{
     route::path::{ESCAPED, scalar},
-    rule::{Template, TemplateError, template_names},
+    rule::{Stop, Template, TemplateBudget, TemplateError, template_names},
     tool::Arguments,
 };
 
-/// One request being filled in; what templates see is made when the first one asks.
+/// One request being filled in; what templates see is made when the first one asks. They have a budget together.
 pub(super) struct Filling<'a> {
     pub(super) arguments: &'a Arguments,
+    pub(super) stop: Option<&'a Stop>,
+    budget: TemplateBudget,
     names: Option<minijinja::Value>,
 }
 
 impl<'a> Filling<'a> {
-    pub(super) fn new(arguments: &'a Arguments) -> Self {
-        Self { arguments, names: None }
+    pub(super) fn new(arguments: &'a Arguments, stop: Option<&'a Stop>) -> Self {
+        Self { arguments, stop, budget: TemplateBudget::of_result().until(stop), names: None }
     }
 
     pub(super) fn render(&mut self, template: &Template) -> Result<String, RequestError> {
-        let names = self.names.get_or_insert_with(|| template_names(self.arguments));
-        template.render(names).map_err(|error| unfilled(template, self.arguments, &error))
+        let names = self.names.get_or_insert_with(|| {
+            if let Some(stop) = self.stop {
+                // Which copies them.
+                let bytes: usize = self.arguments.as_map().values().map(bytes_of).sum();
+                stop.allows(Stop::of_search(bytes));
+            }
+            template_names(self.arguments)
+        });
+        let rendered = template.render_within(names, &self.budget);
+        rendered.map_err(|error| unfilled(template, self.arguments, &error))
     }
 
     /// `name=value&…`, encoded for a query or a form.
@@ -88,7 +98,7 @@ mod tests {
     fn a_template_that_can_not_be_filled_in_is_not_quoted() {
         let error = |source: &str, arguments: Value| {
             let arguments = Arguments::from(arguments.as_object().unwrap().clone());
-            Filling::new(&arguments).render(&Template::compile(source).unwrap()).unwrap_err()
+            Filling::new(&arguments, None).render(&Template::compile(source).unwrap()).unwrap_err()
         };
         let missing = error("tenant-7/{{ args.city }}/{{ args.day }}", json!({ "city": "Oslo" }));
         assert_eq!(missing.to_string(), "the request can't be made without the argument `day`");

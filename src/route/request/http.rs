@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::{RequestError, filling::Filling};
 use crate::{
     route::{path::PathTemplate, query::QueryTemplate},
-    rule::Template,
+    rule::{Stop, Template},
     tool::Arguments,
 };
 
@@ -144,13 +144,18 @@ impl HttpTemplate {
         }
     }
 
-    /// Makes the request of a call; `caller` are the headers that the client sent.
+    /// Makes the request of a call; `caller` are the headers that the client sent, `stop` ends it early.
     ///
     /// # Errors
     ///
     /// [`RequestError`] when an argument is missing or can't be written where it belongs.
-    pub fn build(&self, arguments: &Arguments, caller: &HeaderMap) -> Result<HttpRequest, RequestError> {
-        let mut filling = Filling::new(arguments);
+    pub fn build(
+        &self,
+        arguments: &Arguments,
+        caller: &HeaderMap,
+        stop: Option<&Stop>,
+    ) -> Result<HttpRequest, RequestError> {
+        let mut filling = Filling::new(arguments, stop);
         let mut headers = HeaderMap::new();
         for name in &self.forwarded {
             for value in caller.get_all(name) {
@@ -246,13 +251,13 @@ fn not_of_xml(arguments: &Arguments, found: char) -> RequestError {
 }
 
 impl JsonTemplate {
-    /// The value for these arguments; `None` where it is an argument that is not there.
+    /// The value for these arguments; `None` where it is an argument that is not there. `stop` ends it early.
     ///
     /// # Errors
     ///
     /// [`RequestError`] when a template can't be filled in.
-    pub fn fill(&self, arguments: &Arguments) -> Result<Option<Value>, RequestError> {
-        self.build(&mut Filling::new(arguments))
+    pub fn fill(&self, arguments: &Arguments, stop: Option<&Stop>) -> Result<Option<Value>, RequestError> {
+        self.build(&mut Filling::new(arguments, stop))
     }
 
     /// The value, or nothing where an argument is not there.
@@ -314,7 +319,7 @@ mod tests {
         let mut caller = HeaderMap::new();
         caller.insert("x-tenant", HeaderValue::from_static("blue"));
         caller.insert("cookie", HeaderValue::from_static("secret"));
-        template.build(&Arguments::from(arguments.as_object().unwrap().clone()), &caller)
+        template.build(&Arguments::from(arguments.as_object().unwrap().clone()), &caller, None)
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod tool;
 
 use ::http::HeaderMap;
 
-use crate::tool::Arguments;
+use crate::{rule::Stop, tool::Arguments};
 
 pub use self::{
     command::{CommandRequest, CommandTemplate, WordTemplate},
@@ -66,16 +66,22 @@ impl From<String> for RequestError {
 }
 
 impl RequestTemplate {
-    /// Makes the request of a call; `caller` are the headers that the client sent.
+    /// Makes the request of a call; `caller` are the headers that the client sent. `stop` ends that when nobody waits any
+    /// more, or when it takes more steps than it may: whatever came of it then is no request.
     ///
     /// # Errors
     ///
     /// [`RequestError`] when an argument is missing or can't be written where it belongs.
-    pub fn build(&self, arguments: &Arguments, caller: &HeaderMap) -> Result<UpstreamRequest, RequestError> {
+    pub fn build(
+        &self,
+        arguments: &Arguments,
+        caller: &HeaderMap,
+        stop: Option<&Stop>,
+    ) -> Result<UpstreamRequest, RequestError> {
         match self {
-            Self::Http(template) => template.build(arguments, caller).map(UpstreamRequest::Http),
-            Self::Command(template) => template.build(arguments).map(UpstreamRequest::Command),
-            Self::Tool(template) => template.build(arguments, caller).map(UpstreamRequest::Tool),
+            Self::Http(template) => template.build(arguments, caller, stop).map(UpstreamRequest::Http),
+            Self::Command(template) => template.build(arguments, stop).map(UpstreamRequest::Command),
+            Self::Tool(template) => template.build(arguments, caller, stop).map(UpstreamRequest::Tool),
         }
     }
 

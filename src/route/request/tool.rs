@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use super::{JsonTemplate, RequestError};
-use crate::tool::Arguments;
+use crate::{rule::Stop, tool::Arguments};
 
 /// How a call of an MCP server's tool is made of a call's arguments.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl ToolRequest {
 }
 
 /// Of a value with all that is in it.
-fn bytes_of(value: &Value) -> usize {
+pub(super) fn bytes_of(value: &Value) -> usize {
     let inside = match value {
         Value::Null | Value::Bool(_) => 0,
         Value::Number(number) => number.as_str().len(),
@@ -91,13 +91,18 @@ impl ToolTemplate {
         matches!(self.arguments, JsonTemplate::AllArguments)
     }
 
-    /// Makes the request of a call; `caller` are the headers that the client sent.
+    /// Makes the request of a call; `caller` are the headers that the client sent, `stop` ends it early.
     ///
     /// # Errors
     ///
     /// [`RequestError`] when a template can't be filled in.
-    pub fn build(&self, arguments: &Arguments, caller: &HeaderMap) -> Result<ToolRequest, RequestError> {
-        let arguments = match self.arguments.fill(arguments)? {
+    pub fn build(
+        &self,
+        arguments: &Arguments,
+        caller: &HeaderMap,
+        stop: Option<&Stop>,
+    ) -> Result<ToolRequest, RequestError> {
+        let arguments = match self.arguments.fill(arguments, stop)? {
             None => Map::new(),
             Some(Value::Object(arguments)) => arguments,
             Some(_) => return Err(RequestError::new("the arguments of a tool must be an object")),
@@ -141,7 +146,7 @@ mod tests {
         caller.insert("cookie", "secret".parse().unwrap());
         let mut template = ToolTemplate::new("search");
         template.forwarded.push("x-tenant".parse().unwrap());
-        let request = template.build(&given(), &caller).unwrap();
+        let request = template.build(&given(), &caller, None).unwrap();
         assert_eq!(request.headers.len(), 1);
         let sent = Value::Object(request.arguments).to_string();
         assert_eq!(sent, r#"{"id":12345678901234567890,"ratio":1.0,"tags":["a"]}"#);
@@ -151,11 +156,11 @@ mod tests {
             ("none".into(), JsonTemplate::Argument("none".into())),
             ("limit".into(), JsonTemplate::Fixed(json!(5))),
         ]);
-        let request = template.build(&given(), &caller).unwrap();
+        let request = template.build(&given(), &caller, None).unwrap();
         assert_eq!(Value::Object(request.arguments), json!({ "query": ["a"], "limit": 5 }));
 
         template.arguments = JsonTemplate::Argument("tags".into());
-        assert!(template.build(&given(), &caller).is_err());
+        assert!(template.build(&given(), &caller, None).is_err());
     }
 
     #[test]

@@ -28,29 +28,29 @@ pub(super) const SHORT_FUEL: u64 = 10_000;
 /// How many bytes that are looked up or made take about as long as a step.
 const STEP_BYTES: u64 = 64;
 
-/// How much work the templates of one result may do together: a block for each of a thousand rows is a thousand
+/// How much work the templates of one result, or one request, may do together: a block for each of a thousand rows is a thousand
 /// renderings.
 #[derive(Debug)]
-pub(in crate::rule) struct Budget {
+pub(crate) struct Budget {
     left: Cell<u64>,
     stop: Option<Stop>,
 }
 
 impl Budget {
-    /// Of one result: what one template may do alone.
-    pub(in crate::rule) fn of_result() -> Self {
+    /// Of one result or request: what one template may do alone.
+    pub(crate) fn of_result() -> Self {
         Self { left: Cell::new(FUEL), stop: None }
     }
 
-    /// The same, which ends when nobody waits for the result any more.
-    pub(in crate::rule) fn until(self, stop: Option<&Stop>) -> Self {
+    /// The same, which ends when nobody waits for it any more.
+    pub(crate) fn until(self, stop: Option<&Stop>) -> Self {
         Self { stop: stop.cloned(), ..self }
     }
 
     /// Whether anything is left.
     pub(super) fn check(&self) -> Result<(), TemplateError> {
         if self.left.get() == 0 {
-            let message = "the templates of one result do more work together than one may do".to_owned();
+            let message = "the templates do more work together than one may do alone".to_owned();
             return Err(TemplateError { message, line: None });
         }
         Ok(())

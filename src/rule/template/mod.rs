@@ -12,11 +12,12 @@ use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior,
 use regex::Regex;
 
 use super::{
-    filters,
+    Stop, filters,
     insides::{Sent, safe_words_for},
 };
 
-pub(super) use bounds::{Budget, LookedUp};
+pub(crate) use bounds::Budget;
+pub(super) use bounds::LookedUp;
 use bounds::{FUEL, LimitedText, SHORT_FUEL, refuse_too_deep};
 pub(crate) use values::from_json;
 use values::{json_text, to_json, write_encoded, write_escaped, write_value};
@@ -161,13 +162,24 @@ impl Template {
         self.render_within(names, &Budget::of_result())
     }
 
+    /// The same on a thread that serves other calls too, without a second try elsewhere: `stop` counts the steps, those of
+    /// several templates together.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::render`], earlier.
+    pub fn render_until(&self, names: &Value, stop: &Stop) -> Result<String, TemplateError> {
+        let rendered = self.render_within(names, &Budget::of_result().until(Some(stop)));
+        if stop.has_run_out() { Err(TemplateError::too_slow()) } else { rendered }
+    }
+
     /// The same as one of several, which have a budget together. The last of them may pass it by what one template may
     /// do alone.
     ///
     /// # Errors
     ///
     /// As [`Self::render`], and when nothing is left of the budget.
-    pub(super) fn render_within(&self, names: &Value, budget: &Budget) -> Result<String, TemplateError> {
+    pub(crate) fn render_within(&self, names: &Value, budget: &Budget) -> Result<String, TemplateError> {
         budget.check()?;
         let Written { source, place, compiled: environment, .. } = &*self.0;
         let environment = environment.get_or_init(|| {
@@ -239,6 +251,14 @@ impl fmt::Debug for Template {
 }
 
 impl TemplateError {
+    /// Of one that takes more work than a text may that is written where other calls are served.
+    fn too_slow() -> Self {
+        let message = format!(
+            "takes more than {SHORT_FUEL} steps, or looks up too much, where it is written beside other calls"
+        );
+        Self { message, line: None }
+    }
+
     fn new(error: &Error) -> Self {
         Self::of(error, "")
     }
