@@ -10,7 +10,7 @@ use minijinja::{
 
 use super::template::LookedUp;
 
-/// How much the filters of one rendering may make together, in bytes, beside what they are given.
+/// How much filters and operators of one rendering may make together, in bytes, beside what they are given.
 pub(super) const MADE_LIMIT_BYTES: usize = 64 << 20;
 
 /// Puts the bounded filters in the place of the engine's own.
@@ -25,15 +25,15 @@ pub(super) fn add(environment: &mut Environment<'static>) {
 }
 
 /// Counts what is about to be made.
-fn make(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
+pub(super) fn make(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
     // Templates are rendered with names that count; nothing else is.
     let names = LookedUp::of_state(state).ok_or_else(made_too_much)?;
     if names.allows_to_make(bytes) { Ok(()) } else { Err(made_too_much()) }
 }
 
-/// What is said of a rendering whose filters make more than they may.
+/// What is said of a rendering that makes more than it may.
 pub(super) fn made_too_much() -> Error {
-    let message = format!("its filters make more than {MADE_LIMIT_BYTES} bytes");
+    let message = format!("makes more than {MADE_LIMIT_BYTES} bytes of texts and lists");
     Error::new(ErrorKind::InvalidOperation, message)
 }
 
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_filters_make_of_a_reply_has_an_end() {
-        const MUCH: &str = "its filters make more than 67108864 bytes";
+        const MUCH: &str = "makes more than 67108864 bytes of texts and lists";
         for source in [
             "{{ text | replace('a', text) | length }}",
             "{{ text | replace('', text) | length }}",
@@ -194,6 +194,6 @@ mod tests {
             check(source, Err(MUCH));
         }
         check("{{ (text * 3700) | length }}", Ok("66600000"));
-        check("{{ (text * huge) | length }}", Err("too large"));
+        check("{{ (text * huge) | length }}", Err(MUCH));
     }
 }

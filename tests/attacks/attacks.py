@@ -84,11 +84,17 @@ def near_numbers(count):
 
 
 LOOP = "{% for i in range(structured.n) %}{% for j in range(structured.n) %}{% endfor %}{% endfor %}."
+COUNT = "{% for i in range(args.n) %}{% for j in range(args.n) %}{% endfor %}{% endfor %}."
 ROWS = json.dumps([{"key": f"k{n}", "value": n} for n in range(9000)]).encode()
 MANY = json.dumps(list(range(45_000))).encode()
 SEVEN = json.dumps({"text": "x" * 7_000_000}).encode()
-SEVEN_ROWS = json.dumps([{"id": n, "name": f"pump {n}", "on": True} for n in range(145_000)]).encode()
+SEVEN_COUNT = "{% for i in range(args.n) %}{% for j in range(args.n) %}{% endfor %}{% endfor %}."
+ROWS = json.dumps([{"id": n, "name": f"pump {n}", "on": True} for n in range(145_000)]).encode()
 ONE = json.dumps({"text": "x" * 1_000_000}).encode()
+
+
+def query(template):
+    return {"request": {"upstream": "files", "path": "/attacked", "query": {"q": template}}, "input": {"type": "object"}}
 
 
 def jq(program):
@@ -108,6 +114,9 @@ ATTACKS = [
     Attack("jq: nested ranges", jq("[range(.n) as $i | range(.n) | . * $i] | length"), {}, b'{"n":900}'),
     Attack("jq: sorts and groups 7 KB", jq("[range(50) as $i | (.v | sort_by(-.) | group_by(. % 7) | length)] | add"), {}, json.dumps({"v": list(range(1400))}).encode()),
     Attack("template: nested loops", {"reply": {"content": LOOP}}, {}, b'{"n":2000}'),
+    Attack("request template: nested loops", query(COUNT), {"n": 2000}),
+    Attack("request template: repeats", query("{{ ('x' * args.n)[:9] }}"), {"n": 60_000_000}),
+    Attack("request template: searches", query("{% for i in range(args.n) %}{{ 'y' if 'y' in args.t }}{% endfor %}"), {"n": 9000, "t": "x" * 100_000}),
     Attack("jq: gsub over 20 KB", jq('{r: (.t | gsub("a"; "b") | length)}'), {}, json.dumps({"t": "a" * 20_000}).encode()),
     Attack("jq: gsub over 60 KB", jq('{r: (.t | gsub("a"; "b") | length)}'), {}, json.dumps({"t": "a" * 60_000}).encode()),
     Attack("jq: . + [$x]", jq("reduce .[] as $x ([]; . + [$x]) | length"), {}, MANY),

@@ -128,3 +128,51 @@ async fn a_check_that_takes_too_much_is_an_error_and_one_that_takes_much_is_done
     let (status, text) = told("doubled", r#"{"n":[1]}"#).await;
     assert!(status == 400 && text.contains("more than 50,000,000 steps"), "{status} {text}");
 }
+
+/// Requests that are made of much or little, as the arguments say.
+const MADE: &str = r#"
+upstreams: { old: http://UPSTREAM }
+routes:
+  looped:
+    description: Counts to a number, as often as it says.
+    input: { properties: { n: { type: integer } }, required: [n] }
+    request: { path: /n, query: { n: "{% for i in range(args.n) %}{% for j in range(args.n) %}{% endfor %}{% endfor %}{{ args.n }}" } }
+  repeated:
+    description: Repeats a text.
+    input: { properties: { n: { type: integer } }, required: [n] }
+    request: { method: POST, path: /text, body: { text: "{{ 'ab' * args.n }}" } }
+  joined:
+    description: Doubles a text.
+    input: { properties: { n: { type: integer } }, required: [n] }
+    request:
+      method: POST
+      path: /text
+      body: { text: "{% set to = namespace(text='ab') %}{% for i in range(args.n) %}{% set to.text = to.text ~ to.text %}{% endfor %}{{ to.text }}" }
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_takes_much_to_make_is_made_aside_and_one_that_takes_too_much_is_an_error() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let file = MADE.replace("UPSTREAM", &upstream.address.to_string());
+    let proxy = Loaded::start(&config::load(&Sources::of_text("routes.yaml", &file)).unwrap()).await;
+    let mut client: Client = proxy.connect().await;
+    let mut call = async |tool: &str, n: u64| {
+        let response = client.ask(&format!("POST /tools/{tool}"), &[], &format!(r#"{{"n":{n}}}"#)).await;
+        (response.status, response.text().to_owned())
+    };
+    // Few steps, more than a thread has that serves other calls too, and more than a template may take at all.
+    for (tool, few, many, too_many) in
+        [("looped", 10, 300, 3000), ("repeated", 10, 500_000, 1_000_000_000), ("joined", 4, 18, 60)]
+    {
+        for n in [few, many] {
+            let (status, text) = call(tool, n).await;
+            assert_eq!(status, 200, "{tool} {n}: {text}");
+        }
+        let (status, text) = call(tool, too_many).await;
+        assert!(status == 400 && text.contains("can't be made of the arguments `n`"), "{tool}: {text}");
+    }
+    let asked = &upstream.state().asked;
+    assert_eq!(asked[1].line(), "GET /n?n=300 HTTP/1.1");
+    let lengths: Vec<usize> = asked[2..].iter().map(|request| request.body.len()).collect();
+    assert_eq!((asked.len(), lengths), (6, vec![20, 1_000_000, 32, 1 << 19]));
+}

@@ -95,6 +95,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_templates_of_a_request_take_no_more_steps_together_than_they_may() {
+        let takes_more = |sources: &[&str]| {
+            let arguments = json!({ "n": 700, "list": [1, 2], "text": "x".repeat(1000) });
+            let arguments = Arguments::from(arguments.as_object().unwrap().clone());
+            let stop = Stop::after(10_000);
+            let mut filling = Filling::new(&arguments, Some(&stop));
+            let filled: Vec<_> =
+                sources.iter().map(|source| filling.render(&Template::compile(source).unwrap())).collect();
+            assert_eq!(filled.iter().any(Result::is_err), stop.has_run_out());
+            stop.has_run_out()
+        };
+        let counts = "{% for i in range(args.n) %}{{ i }}{% endfor %}";
+        assert!(!takes_more(&["{{ args.text | upper }}", "{{ args.list | join(',') }}", counts]));
+        assert!(takes_more(&[counts, counts, counts, counts, counts, counts]));
+        assert!(takes_more(&["{% for i in range(args.n) %}{{ 'y' in args.text }}{% endfor %}"]));
+        assert!(takes_more(&["{{ (args.text * args.n) | length }}"]));
+        assert!(takes_more(&[
+            "{% set text = args.text %}{% for i in range(args.n) %}{{ 'y' in text }}{% endfor %}"
+        ]));
+    }
+
+    #[test]
     fn a_template_that_can_not_be_filled_in_is_not_quoted() {
         let error = |source: &str, arguments: Value| {
             let arguments = Arguments::from(arguments.as_object().unwrap().clone());

@@ -8,10 +8,7 @@ use std::{
     },
 };
 
-use minijinja::{
-    State, Value,
-    value::{Object, ValueKind},
-};
+use minijinja::{Error, ErrorKind, State, Value, value::Object};
 
 use super::TemplateError;
 use crate::rule::{
@@ -26,7 +23,7 @@ pub(super) const FUEL: u64 = 2_000_000;
 pub(super) const SHORT_FUEL: u64 = 10_000;
 
 /// How many bytes that are looked up or made take about as long as a step.
-const STEP_BYTES: u64 = 64;
+pub(super) const STEP_BYTES: u64 = 64;
 
 /// How much work the templates of one result, or one request, may do together: a block for each of a thousand rows is a thousand
 /// renderings.
@@ -72,14 +69,14 @@ impl Budget {
 }
 
 /// How long the texts and lists may be together that one rendering looks up, in bytes; one that is looked up again counts
-/// again. The engine counts its own steps, and a step of a loop that adds to a text or searches it reads all of it.
+/// again, wherever its name comes from. The engine counts its own steps, and a step of a loop that adds to a text or searches it reads all of it.
 const LOOKED_UP_LIMIT_BYTES: u64 = if cfg!(test) { 32 << 20 } else { 8 << 30 };
 
 /// What an item of a list counts, in bytes.
 pub(super) const ITEM_BYTES: u64 = 16;
 
-/// The names of a template, while they are looked up. There are none once that was too much, or nobody waits any more:
-/// what is left of the rendering is done soon then.
+/// The names of a template, and what may still be looked up and made. There are none once nobody waits any more: what is
+/// left of the rendering is done soon then.
 #[derive(Debug)]
 pub(in crate::rule) struct LookedUp {
     names: Value,
@@ -106,7 +103,17 @@ impl LookedUp {
         state.lookup(OWN_NAME).and_then(|value| value.downcast_object::<Self>())
     }
 
-    /// Whether filters may make so many bytes more.
+    /// Counts a value of so many bytes that is looked up.
+    pub(super) fn look_up(&self, bytes: u64) -> Result<(), Error> {
+        let left = self.left.load(Ordering::Relaxed).saturating_sub(bytes);
+        self.left.store(left, Ordering::Relaxed);
+        match left > 0 && !self.is_stopped_for(bytes) {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::InvalidOperation, "looks up too much")),
+        }
+    }
+
+    /// Whether filters and operators may make so many bytes more.
     pub(in crate::rule) fn allows_to_make(&self, bytes: usize) -> bool {
         let left = self.made_left.load(Ordering::Relaxed).checked_sub(bytes);
         self.made_left.store(left.unwrap_or(0), Ordering::Relaxed);
@@ -141,14 +148,7 @@ impl Object for LookedUp {
             return Some(Value::from_dyn_object(Arc::clone(self)));
         }
         let value = self.names.get_item(key).ok().filter(|value| !value.is_undefined())?;
-        let length = match (value.as_str(), value.kind()) {
-            (Some(text), _) => text.len() as u64,
-            (None, ValueKind::Seq) => value.len().unwrap_or(0) as u64 * ITEM_BYTES,
-            (None, _) => 0,
-        };
-        let left = self.left.load(Ordering::Relaxed).saturating_sub(length);
-        self.left.store(left, Ordering::Relaxed);
-        (left > 0 && !self.is_stopped_for(length)).then_some(value)
+        (!self.is_stopped()).then_some(value)
     }
 }
 

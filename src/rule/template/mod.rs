@@ -1,6 +1,8 @@
-//! Jinja templates, compiled once. `bounds` is how much one may do, `values` what goes in and comes out.
+//! Jinja templates, compiled once. `bounds` is how much one may do, `counted` sees to it that it is counted, `values` is
+//! what goes in and comes out.
 
 mod bounds;
+mod counted;
 mod values;
 
 use std::{
@@ -19,6 +21,7 @@ use super::{
 pub(crate) use bounds::Budget;
 pub(super) use bounds::LookedUp;
 use bounds::{FUEL, LimitedText, SHORT_FUEL, refuse_too_deep};
+use counted::Counted;
 pub(crate) use values::from_json;
 use values::{json_text, to_json, write_encoded, write_escaped, write_value};
 pub use values::{line_names, template_names};
@@ -34,13 +37,14 @@ struct Written {
     source: Box<str>,
     place: Place,
     /// Compiled once more by the first who renders it: it takes 12 KB, and most templates of most files wait for long.
-    compiled: OnceLock<Box<Compiled>>,
+    compiled: OnceLock<Result<Box<Compiled>, TemplateError>>,
     names: Box<[String]>,
     paths: Box<[String]>,
 }
 
-/// An engine with the template, …
+/// The template with what counts its work, an engine with it, …
 struct Compiled {
+    counted: Counted,
     whole: Environment<'static>,
     /// … and the same for threads that serve other calls too; what they have in common is shared.
     short: Environment<'static>,
@@ -86,6 +90,7 @@ static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_fuel(Some(FUEL));
     filters::add(&mut environment);
+    counted::add(&mut environment);
     environment.add_filter("redact", |state: &State<'_, '_>, text: String| {
         let args = state.lookup("args").map_or(Ok(serde_json::Value::Null), |args| to_json(&args))?;
         Ok::<_, Error>(safe_words_for(&text, &Sent::of(&args)))
@@ -112,6 +117,10 @@ impl Template {
     fn compile_with(source: &str, place: Place) -> Result<Self, TemplateError> {
         refuse_too_deep(source)?;
         let environment = compiled(source, place)?;
+        // Which says what does not compile any more with that in it; only products nest deeper.
+        if source.contains('*') {
+            Compiled::new(source, place)?;
+        }
         let template = environment.get_template(NAME).expect("the template was added just now");
         let mut paths: Vec<_> =
             template.undeclared_variables(true).into_iter().chain(sliced(source)).collect();
@@ -182,13 +191,9 @@ impl Template {
     pub(crate) fn render_within(&self, names: &Value, budget: &Budget) -> Result<String, TemplateError> {
         budget.check()?;
         let Written { source, place, compiled: environment, .. } = &*self.0;
-        let environment = environment.get_or_init(|| {
-            let whole = compiled(source, *place).expect("it compiled when it was made");
-            let mut short = whole.clone();
-            short.set_fuel(Some(SHORT_FUEL));
-            Box::new(Compiled { whole, short })
-        });
-        let environment = if budget.is_short() { &environment.short } else { &environment.whole };
+        let compiled = environment.get_or_init(|| Compiled::new(source, *place).map(Box::new));
+        let compiled = compiled.as_ref().map_err(Clone::clone)?;
+        let environment = if budget.is_short() { &compiled.short } else { &compiled.whole };
         let template = environment.get_template(NAME).expect("the template was added when it was compiled");
         let mut text = LimitedText::default();
         let looked_up = Arc::new(LookedUp::of(names, budget));
@@ -204,7 +209,7 @@ impl Template {
         match rendered {
             Ok(()) => Ok(String::from_utf8(text.written).expect("templates write text")),
             Err(_) if text.is_too_long() => Err(LimitedText::too_long()),
-            Err(error) => Err(TemplateError::of(&error, source)),
+            Err(error) => Err(TemplateError::of(&error, source, &compiled.counted)),
         }
     }
 
@@ -216,6 +221,16 @@ impl Template {
     /// The same with what is asked of each: `args.city`, `structured`.
     pub fn paths(&self) -> &[String] {
         &self.0.paths
+    }
+}
+
+impl Compiled {
+    fn new(source: &str, place: Place) -> Result<Self, TemplateError> {
+        let counted = Counted::of(source).map_err(|error| TemplateError::new(&error))?;
+        let whole = compiled(&counted.source, place)?;
+        let mut short = whole.clone();
+        short.set_fuel(Some(SHORT_FUEL));
+        Ok(Self { counted, whole, short })
     }
 }
 
@@ -260,17 +275,21 @@ impl TemplateError {
     }
 
     fn new(error: &Error) -> Self {
-        Self::of(error, "")
+        Self { message: Self::message(error), line: error.line() }
     }
 
-    fn of(error: &Error, source: &str) -> Self {
-        let message = match error.detail() {
+    fn of(error: &Error, source: &str, counted: &Counted) -> Self {
+        let place = error.range().and_then(|range| source.get(counted.place(range)));
+        let place = place.filter(|words| !words.is_empty()).map(|words| format!(" in `{words}`"));
+        Self { message: Self::message(error) + &place.unwrap_or_default(), line: error.line() }
+    }
+
+    fn message(error: &Error) -> String {
+        match error.detail() {
             _ if error.kind() == ErrorKind::OutOfFuel => format!("takes more than {FUEL} steps"),
             Some(detail) => format!("{}: {detail}", error.kind()),
             None => error.kind().to_string(),
-        };
-        let place = error.range().and_then(|range| source.get(range)).map(|words| format!(" in `{words}`"));
-        Self { message: message + &place.unwrap_or_default(), line: error.line() }
+        }
     }
 }
 

@@ -59,9 +59,8 @@ fn what_a_template_looks_up_again_and_again_has_an_end() {
     let rows: Vec<Value> = (0..20_000).map(Value::from).collect();
     let names = Value::from_pairs([("text", Value::from(text)), ("rows", Value::from(rows))]);
     for source in [
-        "{% for c in text %}{% set x = text ~ c %}{% endfor %}",
         "{% for c in text %}{{ 'x' if 'c' in text }}{% endfor %}",
-        "{% for c in rows %}{{ (text * 2)[:1] }}{% endfor %}",
+        "{% set copy = text %}{% for c in rows %}{{ 'x' if 'c' in copy }}{% endfor %}",
         "{% for c in rows %}{{ text | upper | first }}{% endfor %}",
         "{% for c in rows %}{{ 'x' if -1 in rows }}{% endfor %}",
     ] {
@@ -70,6 +69,37 @@ fn what_a_template_looks_up_again_and_again_has_an_end() {
     }
     let once = "{% for row in rows %}{{ row }}{% endfor %}{{ text | length }}";
     assert!(Template::compile(once).unwrap().render(&names).unwrap().ends_with("1000000"));
+}
+
+#[test]
+fn a_text_that_a_template_makes_has_an_end() {
+    let text = "ab".repeat(500_000);
+    let names = Value::from_pairs([("text", Value::from(text)), ("few", Value::from(2))]);
+    for source in [
+        "{{ (text * 100)[:1] }}",
+        "{{ (100 * few * text)[:1] }}",
+        "{{ ([text] * 100000000) | length }}",
+        "{% set n = namespace(t=text) %}{% for i in range(40) %}{% set n.t = n.t ~ n.t %}{% endfor %}",
+        "{% set n = namespace(t=text) %}{% for i in range(40) %}{% set n.t = n.t + n.t %}{% endfor %}",
+        "{% set n = namespace(t=[1]) %}{% for i in range(40) %}{% set n.t = n.t + n.t %}{% endfor %}",
+        "{% for i in range(9999) %}{% set t = 'a' * 100000 %}{% endfor %}",
+    ] {
+        let error = Template::compile(source).unwrap().render(&names).unwrap_err();
+        assert!(error.message.contains("bytes of texts and lists"), "{source}: {error}");
+    }
+    check("{{ 'ab' * 2 ~ 3 * 'c' }} {{ 2 * 3.5 }} {{ ([1] * 2) | list }}", "{}", Ok("ababccc 7.0 [1,1]"));
+    check("{{ nope * 2 }}", "{}", Err("tried to use * operator on unsupported types undefined and number"));
+    check("{{ {} * 2 }}", "{}", Err("tried to use * operator"));
+}
+
+#[test]
+fn an_error_names_its_place_in_the_template_as_it_was_written() {
+    check("{{ a ~ b }}{{ (a * b).c.d }}", r#"{"a": 2, "b": 3}"#, Err("in `"));
+    for part in ["looked_up", "copied", "times"] {
+        let error = Template::compile("{{ a ~ b }}{{ (a * b).c.d ~ b }}").unwrap();
+        let error = error.render(&from_json(&serde_json::json!({"a": 2, "b": 3}))).unwrap_err();
+        assert!(!error.message.contains(part), "{error}");
+    }
 }
 
 #[test]
@@ -87,7 +117,7 @@ fn a_template_ends_when_nobody_waits_for_it() {
 fn json_of_values_that_share_others_has_an_end() {
     let doubled = "{% set a = ['x' * 1000000] %}".to_owned() + &"{% set a = [a, a] %}".repeat(30);
     for write in ["{{ a | tojson }}", "{{ a }}", "{{ a | markdown_table }}"] {
-        check(&format!("{doubled}{write}"), "{}", Err("its filters make more than 67108864 bytes"));
+        check(&format!("{doubled}{write}"), "{}", Err("makes more than 67108864 bytes"));
     }
 }
 

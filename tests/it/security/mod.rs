@@ -57,7 +57,21 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("codings of one reply, one in another", "src/rule/coding/mod.rs", "CODING_LIMIT"),
     ("rows of one reply", "src/rule/extract/mod.rs", "RECORD_LIMIT"),
     ("what one template writes", "src/rule/template/bounds.rs", "TEXT_LIMIT_BYTES"),
-    ("steps of one template", "src/rule/template/bounds.rs", "FUEL"),
+    (
+        "steps of one template, and of all of one request or result together",
+        "src/rule/template/bounds.rs",
+        "FUEL",
+    ),
+    (
+        "what filters and the operators `*`, `~` and `+` of one template make",
+        "src/rule/filters.rs",
+        "MADE_LIMIT_BYTES",
+    ),
+    (
+        "steps of the templates of one prompt, one round of questions or the lines of one call, with what they look up",
+        "src/rule/stop.rs",
+        "TEXT_STEPS",
+    ),
     ("operators of one jq filter", "src/rule/jq/mod.rs", "OPERATOR_LIMIT"),
     ("steps of one run of a jq filter", "src/rule/jq/bounds.rs", "JQ_WORK_LIMIT"),
     ("what one run of a jq filter makes", "src/rule/jq/bounds.rs", "JQ_MEMORY_LIMIT_BYTES"),
