@@ -26,7 +26,10 @@ pub(super) struct InferArguments {
     /// The tool's name
     #[arg(long)]
     name: Option<String>,
-    /// Where the upstream is asked: `http://host:port/path/{argument}`
+    /// The upstream's name; the tool's by default, so that several proposals can be in one folder
+    #[arg(long, value_name = "NAME")]
+    upstream: Option<String>,
+    /// The URL of the request: `http://host:port/path/{argument}`
     #[arg(long)]
     url: Option<String>,
     /// What is asked: `METHOD /path/{argument}`
@@ -152,12 +155,12 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
     let (seen_method, seen_url) = seen.map_or((None, None), |(method, url)| (Some(method), Some(url)));
     let is_said = arguments.url.is_some();
     let url = arguments.url.clone().or(seen_url);
-    let (mut upstream, mut path) = ("http://127.0.0.1:9000".to_owned(), None);
+    let (mut address, mut path) = ("http://127.0.0.1:9000".to_owned(), None);
     let mut method = seen_method.unwrap_or_else(|| "GET".to_owned());
     if let Some(url) = url {
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        upstream = format!("{scheme}://{}", &rest[..end]);
+        address = format!("{scheme}://{}", &rest[..end]);
         let target = rest[end..].split('#').next().unwrap_or_default();
         path = Some(if target.starts_with('/') { target.to_owned() } else { format!("/{target}") });
     }
@@ -175,18 +178,31 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
     }
     let path = path.unwrap_or_else(|| "/".to_owned());
     let name = arguments.name.clone().unwrap_or_else(|| name_of(&path, &arguments.files));
-    let naming = Naming { name, upstream, method, path };
+    let upstream = arguments.upstream.clone().unwrap_or_else(|| upstream_of(&name));
+    let naming = Naming { name, upstream, address, method, path };
     let Some(problems) = problems(&naming) else { return Ok(naming) };
-    if is_said || arguments.name.is_some() || arguments.request.is_some() {
-        return Err(Failure::told(format!("`--name`, `--url` and `--request` give no route: {problems}")));
+    if is_said || arguments.name.is_some() || arguments.request.is_some() || arguments.upstream.is_some() {
+        return Err(Failure::told(format!(
+            "`--name`, `--upstream`, `--url` and `--request` give no route: {problems}"
+        )));
     }
     // A browser was somewhere that a route can't go yet.
-    let name = if name_is_good(&naming.name) { naming.name } else { "get_report".to_owned() };
-    Ok(Naming { name, upstream: "http://127.0.0.1:9000".into(), method: "GET".into(), path: "/".into() })
+    let Naming { name, .. } = naming;
+    let name = if name.parse::<crate::tool::ToolName>().is_ok() { name } else { "get_report".to_owned() };
+    let upstream = upstream_of(&name);
+    Ok(Naming {
+        name,
+        upstream,
+        address: "http://127.0.0.1:9000".into(),
+        method: "GET".into(),
+        path: "/".into(),
+    })
 }
 
-fn name_is_good(name: &str) -> bool {
-    name.parse::<crate::tool::ToolName>().is_ok()
+/// `forecast` of `get_forecast`: a name of its own for the upstream of every tool.
+fn upstream_of(tool: &str) -> String {
+    let words = tool.strip_prefix("get_").filter(|rest| !rest.is_empty()).unwrap_or(tool);
+    words.replace('.', "_").chars().take(64).collect()
 }
 
 /// What is wrong with a route of that name and request.

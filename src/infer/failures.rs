@@ -23,6 +23,7 @@ pub(super) struct ErrorRule {
 pub(super) fn rule(sorted: &Sorted<'_>) -> Option<Vec<ErrorRule>> {
     let mut rules: Vec<ErrorRule> = Vec::new();
     let mut known: Vec<Sign> = Vec::new();
+    let charset = sorted.charset.as_ref().map(|charset| charset.label);
     for (_, sign) in &sorted.hidden {
         // One rule has all words.
         let sign = if matches!(sign, Sign::Word(_)) { Sign::Word(ERROR_WORDS[0]) } else { sign.clone() };
@@ -34,7 +35,7 @@ pub(super) fn rule(sorted: &Sorted<'_>) -> Option<Vec<ErrorRule>> {
             .hidden
             .iter()
             .filter(|(_, other)| same(other))
-            .filter_map(|(sample, _)| trial::text(sample))
+            .filter_map(|(sample, _)| trial::text(sample, charset))
             .collect();
         let sure = if texts.len() >= 2 && !sorted.successes.is_empty() { Sure::Sure } else { Sure::Likely };
         rules.push(of_sign(

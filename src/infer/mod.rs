@@ -38,8 +38,10 @@ pub struct Sample {
 pub struct Naming {
     /// The tool's name.
     pub name: String,
-    /// Where the upstream is: `http://host:port`.
+    /// The upstream's name, which no other file of the folder may have.
     pub upstream: String,
+    /// Where the upstream is: `http://host:port`.
+    pub address: String,
     /// The method.
     pub method: String,
     /// Path and query, with arguments as `{name}`.
@@ -127,7 +129,7 @@ fn ranked(sorted: &samples::Sorted<'_>) -> Vec<Reader> {
     let mut readers: Vec<Reader> = candidates::all(sorted)
         .into_iter()
         .filter_map(|candidate| {
-            let values = match trial::values(&candidate, &sorted.successes) {
+            let values = match trial::values(&candidate, sorted) {
                 Ok(values) => values,
                 Err(why) => {
                     refusal.get_or_insert_with(|| (candidate.name().to_owned(), why));

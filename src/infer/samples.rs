@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Sample, trial};
+use super::{Finding, Sample, Sure, trial};
+use crate::rule::Charset;
 
 /// The samples, told apart.
 #[derive(Debug)]
@@ -11,10 +12,21 @@ pub(super) struct Sorted<'a> {
     pub(super) successes: Vec<&'a Sample>,
     /// The texts of the successes, decompressed and decoded; `None` when one of them is no text.
     pub(super) texts: Option<Vec<String>>,
+    /// The charset that rules name, where what the samples say of theirs gives no text.
+    pub(super) charset: Option<Fallback>,
     /// Those that are errors by their status.
     pub(super) failed: Vec<&'a Sample>,
     /// Those that are errors though their status is a success, with what tells it.
     pub(super) hidden: Vec<(&'a Sample, Sign)>,
+}
+
+/// A charset for samples that name none, or a wrong one.
+#[derive(Debug)]
+pub(super) struct Fallback {
+    /// Its label.
+    pub(super) label: &'static str,
+    /// Why it is needed.
+    pub(super) finding: Finding,
 }
 
 /// What tells an error in a reply with a success status.
@@ -36,14 +48,12 @@ pub(super) const ERROR_WORDS: [&str; 8] =
 
 /// Tells the samples apart.
 pub(super) fn sort(samples: &[Sample]) -> Sorted<'_> {
-    let mut sorted = Sorted { successes: Vec::new(), texts: None, failed: Vec::new(), hidden: Vec::new() };
+    let (good, failed): (Vec<_>, Vec<_>) =
+        samples.iter().partition(|sample| sample.reply.status.is_success());
+    let (charset, decoded) = decode(&good);
+    let mut sorted = Sorted { successes: Vec::new(), texts: None, charset, failed, hidden: Vec::new() };
     let mut texts = Some(Vec::new());
-    for sample in samples {
-        if !sample.reply.status.is_success() {
-            sorted.failed.push(sample);
-            continue;
-        }
-        let text = trial::text(sample);
+    for (sample, text) in good.into_iter().zip(decoded) {
         match text.as_deref().and_then(sign) {
             Some(sign) => sorted.hidden.push((sample, sign)),
             None => {
@@ -57,6 +67,38 @@ pub(super) fn sort(samples: &[Sample]) -> Sorted<'_> {
     }
     sorted.texts = texts.filter(|texts| !texts.is_empty());
     sorted
+}
+
+/// The texts of samples, and the charset that they need a rule to name.
+fn decode(samples: &[&Sample]) -> (Option<Fallback>, Vec<Option<String>>) {
+    let read = |charset| samples.iter().map(|sample| trial::text(sample, charset)).collect::<Vec<_>>();
+    let own = read(None);
+    let Some(unread) = own.iter().position(Option::is_none) else { return (None, own) };
+    let mut fallbacks = ["utf-8", "windows-1252"].into_iter().map(|label| (label, read(Some(label))));
+    match fallbacks.find(|(_, texts)| texts.iter().all(Option::is_some)) {
+        Some((label, texts)) => (Some(Fallback::new(label, samples[unread])), texts),
+        None => (None, own),
+    }
+}
+
+impl Fallback {
+    fn new(label: &'static str, sample: &Sample) -> Self {
+        let named = sample.reply.charset();
+        let wrong = match named {
+            Some(name) if name.parse::<Charset>().is_err() => {
+                format!("`Content-Type` names `{name}`, which is not a charset")
+            }
+            Some(name) => format!("the text is not in `{name}`, which `Content-Type` names"),
+            None if label == "utf-8" => "the document names a charset that does not exist".to_owned(),
+            None => "the text is not in UTF-8, and `Content-Type` names no charset".to_owned(),
+        };
+        let (sure, right) = match label {
+            "utf-8" => (Sure::Likely, "every sample is in UTF-8"),
+            _ => (Sure::Guess, "this one reads any bytes: change it where letters are wrong"),
+        };
+        let why = format!("{wrong}; {right}");
+        Self { label, finding: Finding { part: "charset".into(), value: label.into(), sure, why } }
+    }
 }
 
 fn sign(text: &str) -> Option<Sign> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Sample, candidates::Candidate};
+use super::{Sample, candidates::Candidate, samples::Sorted};
 use crate::{
     config::{self, Loaded, Sources, yaml},
     reply::Reply,
@@ -14,21 +14,22 @@ use crate::{
 /// What a route may have as `reply_limit` at most: how long a sample is does not say how to read it.
 const HIGHEST_REPLY_LIMIT: &str = "1GiB";
 
-/// What a candidate finds in each sample.
+/// What a candidate finds in each success.
 ///
 /// # Errors
 ///
 /// Why it can't read the first that it can't read; no words when it does not exist.
-pub(super) fn values(candidate: &Candidate, samples: &[&Sample]) -> Result<Vec<Value>, String> {
+pub(super) fn values(candidate: &Candidate, sorted: &Sorted<'_>) -> Result<Vec<Value>, String> {
     if candidate.is_block {
         return Ok(Vec::new());
     }
-    run(&json!({ "extract": candidate.extract }), samples.iter().map(|sample| &sample.reply))
+    let charset = sorted.charset.as_ref().map(|charset| charset.label);
+    run(&candidate.extract, charset, sorted.successes.iter().map(|sample| &sample.reply))
 }
 
-/// The text of a sample, decompressed and decoded; `None` when it is none.
-pub(super) fn text(sample: &Sample) -> Option<String> {
-    let values = run(&json!({ "extract": "text" }), std::iter::once(&sample.reply)).ok()?;
+/// The text of a sample, decompressed and decoded, in a charset that a rule names or in its own; `None` when it is none.
+pub(super) fn text(sample: &Sample, charset: Option<&str>) -> Option<String> {
+    let values = run(&json!("text"), charset, std::iter::once(&sample.reply)).ok()?;
     let text = values.first()?.as_str()?;
     // Old programs leave DEL and the controls from U+0080 on in texts; bytes of images and archives have lower ones soon.
     let is_strange = |c: char| c < ' ' && !c.is_ascii_whitespace() && c != '\u{1b}';
@@ -43,11 +44,19 @@ fn looks_binary(reply: &Reply) -> bool {
         || ["application/pdf", "application/zip"].contains(&&*media_type)
 }
 
-fn run<'r>(rule: &Value, replies: impl Iterator<Item = &'r Reply>) -> Result<Vec<Value>, String> {
+fn run<'r>(
+    extract: &Value,
+    charset: Option<&str>,
+    replies: impl Iterator<Item = &'r Reply>,
+) -> Result<Vec<Value>, String> {
+    let mut rule = json!({ "extract": extract });
+    if let Some(charset) = charset {
+        rule["charset"] = charset.into();
+    }
     let loaded = load(&format!(
         "upstreams: {{ legacy: http://127.0.0.1:9 }}\nroutes:\n  trial:\n    description: A trial.\n    \
          request: GET /\n    reply_limit: {HIGHEST_REPLY_LIMIT}\n    reply:{}\n",
-        yaml::block(rule, 4)
+        yaml::block(&rule, 4)
     ))
     .ok_or_else(String::new)?;
     let route = &loaded.routes.first().ok_or_else(String::new)?.route;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Finding, Naming, Proposal, Reader, Sample, Sure,
     failures::ErrorRule,
-    samples::Sorted,
+    samples::{Fallback, Sorted},
     trial,
     types::{Field, Shape},
 };
@@ -78,6 +78,9 @@ impl Draft<'_> {
             comment(&mut out, 6, &rule.finding);
             findings.push(rule.finding.clone());
             let _ = writeln!(out, "      - when:{}", yaml::block(&rule.when, 8));
+            if let Some(charset) = &sorted.charset {
+                let _ = writeln!(out, "        charset: {}", charset.label);
+            }
             let _ = writeln!(out, "        error: {}", yaml::flow(&rule.error.as_str().into()));
         }
         let finding = self.extract_finding();
@@ -103,6 +106,16 @@ impl Draft<'_> {
                 one_line(&finding.why)
             );
             findings.push(finding);
+            dash = "  ";
+        }
+        if let Some(Fallback { label, finding }) = &sorted.charset {
+            let _ = writeln!(
+                out,
+                "      {dash}charset: {label} # {}: {}",
+                finding.sure.word(),
+                one_line(&finding.why)
+            );
+            findings.push(finding.clone());
             dash = "  ";
         }
         self.write_extract(&mut out, dash, findings);
@@ -299,15 +312,16 @@ fn cut(reply: &Reply) -> Option<Reply> {
 /// What stands above the rules.
 fn head(naming: &Naming, samples: usize) -> String {
     let plural = if samples == 1 { "" } else { "s" };
-    let Naming { name, upstream, method, path } = naming;
+    let Naming { name, upstream, address, method, path } = naming;
     format!(
         "# Proposed by `glossator infer` from {samples} sample{plural}. `sure`, `likely` and `guess` say how far to trust a part.\n\
-         upstreams:\n  legacy: {}\nroutes:\n  {}:\n    \
+         upstreams:\n  {}: {}\nroutes:\n  {}:\n    \
          description: {} # guess: say what a model should know to choose this tool\n    request: {}\n",
-        yaml::flow(&upstream.as_str().into()),
+        yaml::text(upstream),
+        yaml::flow(&address.as_str().into()),
         yaml::text(name),
         yaml::flow(&format!("The reply of {method} {path}.").into()),
-        yaml::flow(&format!("{method} legacy{path}").into()),
+        yaml::flow(&format!("{method} {upstream}{path}").into()),
     )
 }
 

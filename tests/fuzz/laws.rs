@@ -120,7 +120,8 @@ pub(crate) fn inferred(data: &[u8]) {
     let Ok(reply) = Reply::from_recording(&Bytes::copy_from_slice(data)) else { return };
     let naming = Naming {
         name: "sample".into(),
-        upstream: "http://127.0.0.1:9".into(),
+        upstream: "legacy".into(),
+        address: "http://127.0.0.1:9".into(),
         method: "GET".into(),
         path: "/x".into(),
     };

@@ -17,7 +17,8 @@ use proptest::prelude::*;
 fn naming(name: &str) -> Naming {
     Naming {
         name: name.to_owned(),
-        upstream: "http://127.0.0.1:9000".to_owned(),
+        upstream: "legacy".to_owned(),
+        address: "http://127.0.0.1:9000".to_owned(),
         method: "GET".to_owned(),
         path: "/report".to_owned(),
     }

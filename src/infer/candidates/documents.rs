@@ -3,8 +3,12 @@
 use serde_json::{Value, json};
 
 use super::{Candidate, full_lines};
+use crate::infer::{samples::Sorted, trial};
 
-pub(super) fn candidates(texts: &[&str], media_type: &str) -> Vec<Candidate> {
+/// A table with more columns is left as it is.
+const MOST_COLUMNS: usize = 100;
+
+pub(super) fn candidates(sorted: &Sorted<'_>, texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let mut found = Vec::new();
     if texts.iter().all(|text| serde_json::from_str::<Value>(text).is_ok()) {
         let documents = texts.iter().all(|text| text.trim_start().starts_with(['{', '[']));
@@ -27,23 +31,19 @@ pub(super) fn candidates(texts: &[&str], media_type: &str) -> Vec<Candidate> {
             || (media_type == "text/html" && start.starts_with('<'))
     });
     if is_html {
-        found.extend(html(texts));
+        found.extend(html(sorted, texts));
     } else if texts.iter().all(|text| text.trim_start_matches('\u{feff}').trim_start().starts_with('<')) {
         found.extend(xml(texts));
     }
     found
 }
 
-fn html(texts: &[&str]) -> Vec<Candidate> {
+fn html(sorted: &Sorted<'_>, texts: &[&str]) -> Vec<Candidate> {
     let mut found = Vec::new();
     let tables: Option<Vec<String>> = texts.iter().map(|text| first_table(text)).collect();
     if let Some(tables) = tables {
         let more = texts.iter().any(|text| text.to_ascii_lowercase().matches("<table").count() > 1);
         let more = if more { "; the first of several is taken" } else { "" };
-        let rows = Candidate::strict(
-            json!({ "html": { "table": true } }),
-            format!("every sample is HTML with a table{more}"),
-        );
         let pairs = Candidate::strict(
             json!({ "html": { "table": true, "as": "pairs" } }),
             format!("every sample is HTML with a table of names and values{more}"),
@@ -51,7 +51,16 @@ fn html(texts: &[&str]) -> Vec<Candidate> {
         if tables.iter().all(|table| is_of_pairs(table)) {
             found.push(pairs);
         } else {
-            found.push(rows);
+            found.push(match column_names(sorted, &tables) {
+                Some(columns) => Candidate::strict(
+                    json!({ "html": { "table": true, "columns": columns } }),
+                    format!("every sample is HTML with a table without headings: name its columns{more}"),
+                ),
+                None => Candidate::strict(
+                    json!({ "html": { "table": true } }),
+                    format!("every sample is HTML with a table{more}"),
+                ),
+            });
         }
     }
     let text = Candidate::strict(json!("html"), "every sample is HTML: its text, as a browser shows it");
@@ -65,6 +74,52 @@ fn first_table(text: &str) -> Option<String> {
     let table = &text[text.find("<table")?..];
     let end = table.find("</table").unwrap_or(table.len());
     Some(table[..end].to_owned())
+}
+
+/// Names for the columns of tables whose first row is data like the others, though `table` takes it for headings, as
+/// there are no others.
+fn column_names(sorted: &Sorted<'_>, tables: &[String]) -> Option<Vec<String>> {
+    let name = |number| format!("column{number}");
+    let names = |count| (1..=count).map(name).collect::<Vec<_>>();
+    let rows = |options: Value| {
+        let values = trial::values(&Candidate::likely(json!({ "html": options }), ""), sorted).ok()?;
+        values.into_iter().map(|rows| rows.as_array().cloned()).collect::<Option<Vec<_>>>()
+    };
+    let all = rows(json!({ "table": true, "columns": names(MOST_COLUMNS) }))?;
+    let below = rows(json!({ "table": true }))?;
+    // Headings of their own are no rows.
+    let takes_first = all.iter().zip(&below).all(|(all, below)| all.len() == below.len() + 1);
+    let name_columns = all.iter().zip(tables).all(|(rows, table)| is_bold(table) || differs_from_below(rows));
+    let is_narrow = |count: &usize| *count < MOST_COLUMNS;
+    let rows = || all.iter().flatten().filter_map(Value::as_object);
+    let columns = (1..=MOST_COLUMNS).rev().find(|number| rows().any(|row| row.contains_key(&name(*number))));
+    (takes_first && !name_columns).then_some(columns.filter(is_narrow)).flatten().map(names)
+}
+
+/// Whether the first row has words in every cell, each once, and stands over a column that has numbers below it.
+fn differs_from_below(rows: &[Value]) -> bool {
+    let Some((first, below)) = rows.split_first().filter(|(_, below)| !below.is_empty()) else {
+        return false;
+    };
+    let has_digit =
+        |value: &Value| value.as_str().is_some_and(|text| text.contains(|c: char| c.is_ascii_digit()));
+    let mut seen = std::collections::HashSet::new();
+    let is_name = |value: &Value| {
+        value.as_str().is_some_and(|text| !text.trim().is_empty() && seen.insert(text.to_owned()))
+    };
+    let mut cells = first.as_object().into_iter().flatten();
+    let over_numbers =
+        |(name, cell): (&String, &Value)| !has_digit(cell) && below.iter().all(|row| has_digit(&row[name]));
+    cells.clone().map(|(_, cell)| cell).all(is_name) && cells.any(over_numbers)
+}
+
+/// Whether every cell of the first row is bold, and the second row has another.
+fn is_bold(table: &str) -> bool {
+    let mut rows = table.split("<tr").skip(1).map(|row| {
+        let mut cells = row.split("<td").skip(1);
+        cells.all(|cell| cell.contains("<b>") || cell.contains("<strong"))
+    });
+    rows.next() == Some(true) && rows.next() == Some(false)
 }
 
 /// Whether every row of a table has two cells, and the first of them is no heading of a column.

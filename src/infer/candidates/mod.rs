@@ -75,7 +75,7 @@ pub(super) fn all(sorted: &Sorted<'_>) -> Vec<Candidate> {
     if let Some(texts) = &sorted.texts {
         let media_type = sorted.successes[0].reply.media_type().unwrap_or_default();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        found.extend(documents::candidates(&texts, &media_type));
+        found.extend(documents::candidates(sorted, &texts, &media_type));
         // A document has lines too, and whoever reads it by them reads it wrongly.
         if found.is_empty() {
             found.extend(of_lines(&texts, &media_type));
@@ -111,7 +111,7 @@ fn of_shown_lines(sorted: &Sorted<'_>, sources: &[&str]) -> Vec<Candidate> {
     }
     let of = json!({ "html": { "text": "pre" } });
     let shown = Candidate::likely(of.clone(), "");
-    let Ok(values) = trial::values(&shown, &sorted.successes) else { return Vec::new() };
+    let Ok(values) = trial::values(&shown, sorted) else { return Vec::new() };
     let Some(texts) = values.iter().map(|value| value.as_str()).collect::<Option<Vec<_>>>() else {
         return Vec::new();
     };

@@ -36,6 +36,8 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
 /// Zip codes, telephone numbers and the like, whose zeros would be lost.
 static LEADING_ZERO: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[-+]?0[0-9]").expect("a good pattern"));
 
+/// So many whole numbers make a type of them.
+pub(super) const LEAST_WHOLE: usize = 3;
 /// Pairs of words for true and false.
 const FLAGS: [[&str; 2]; 5] =
     [["true", "false"], ["yes", "no"], ["on", "off"], ["enabled", "disabled"], ["y", "n"]];
@@ -99,8 +101,12 @@ fn number(name: &str, texts: &[&str], words: Words) -> Option<Guess> {
     {
         return Some(time);
     }
-    let whole = texts.iter().all(|text| is_whole(text)) && (count >= 3 || counts(name));
-    let (kind, what) = if whole { ("integer", "whole numbers") } else { ("number", "numbers") };
+    // Of one or two, the next may have a fraction.
+    let (kind, what) = match texts.iter().all(|text| is_whole(text)) {
+        true if count >= LEAST_WHOLE => ("integer", "whole numbers"),
+        true => ("number", "numbers, whole ones so far"),
+        false => ("number", "numbers"),
+    };
     let why = format!("{count} of {count} are {what}");
     Some(Guess { kind: kind.into(), options: Map::new(), sure: sureness(count), why })
 }
@@ -155,31 +161,6 @@ fn text(texts: &[&str]) -> Guess {
         _ => "a text".to_owned(),
     };
     Guess { kind: "string".into(), options: Map::new(), sure: sureness(texts.len()), why }
-}
-
-/// Whether something of this name is counted, never measured.
-pub(super) fn counts(name: &str) -> bool {
-    const WORDS: [&str; 18] = [
-        "id",
-        "count",
-        "total",
-        "number",
-        "port",
-        "pid",
-        "bytes",
-        "requests",
-        "connections",
-        "threads",
-        "accepts",
-        "handled",
-        "workers",
-        "errors",
-        "accesses",
-        "users",
-        "processes",
-        "code",
-    ];
-    name.split('_').any(|word| WORDS.contains(&word))
 }
 
 fn listed(words: &[&str]) -> String {

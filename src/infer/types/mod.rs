@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use self::{
     guess::{Words, guess},
-    schema::schema,
+    schema::{Numbers, schema},
 };
 use super::{Finding, Reader, Sure};
 
@@ -60,7 +60,7 @@ pub(super) fn shapes(reader: &Reader) -> Vec<Shape> {
         let values: Vec<&Value> = reader.values.iter().collect();
         let sure = if values.len() >= 3 { Sure::Likely } else { Sure::Guess };
         let (number, plural) = (values.len(), if values.len() == 1 { "" } else { "s" });
-        let schema = schema(&values, "", 0, reader.candidate.finds_texts());
+        let schema = schema(&values, "", 0, Numbers::of(&reader.candidate));
         let mut why = format!("of {number} sample{plural}");
         if has_required(&schema) {
             why += "; what all of them have is required";

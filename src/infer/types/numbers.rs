@@ -2,7 +2,7 @@
 
 use serde_json::{Map, json};
 
-use super::guess::{Guess, is_number, is_whole, sureness};
+use super::guess::{Guess, LEAST_WHOLE, is_number, is_whole, sureness};
 use crate::{infer::Sure, rule::NumberForm};
 
 /// What stands before money.
@@ -78,7 +78,7 @@ pub(super) fn guess(texts: &[&str]) -> Option<Guess> {
         sure = sure.min(if numbers.len() >= 3 { Sure::Likely } else { Sure::Guess });
         why += &format!("; `{}` stands between thousands, or else before a fraction", marks.mark());
     }
-    let whole = marks.plain.iter().all(|number| is_whole(number)) && numbers.len() >= 3;
+    let whole = marks.plain.iter().all(|number| is_whole(number)) && numbers.len() >= LEAST_WHOLE;
     let kind = if whole && unit.is_empty() { "integer" } else { "number" };
     Some(Guess { kind: kind.to_owned(), options, sure, why })
 }

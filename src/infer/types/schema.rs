@@ -4,13 +4,33 @@ use serde_json::{Map, Value, json};
 
 use super::{
     MOST_FIELDS,
-    guess::{counts, is_number, is_whole},
-    slug,
+    guess::{LEAST_WHOLE, is_number, is_whole},
 };
+use crate::infer::candidates::Candidate;
 
-/// The schema of values that were all found in the same place. `converts`: whether texts become what the schema says,
-/// since the extractor knows texts only.
-pub(super) fn schema(values: &[&Value], name: &str, depth: usize, converts: bool) -> Value {
+/// What the extractor gives for numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Numbers {
+    /// Texts, which become what the schema says.
+    Texts,
+    /// Numbers as the reply has them.
+    AsSent,
+    /// Numbers that may have a fraction at any time, as those of metrics.
+    Measured,
+}
+
+impl Numbers {
+    pub(super) fn of(candidate: &Candidate) -> Self {
+        match candidate.name() {
+            "metrics" => Self::Measured,
+            _ if candidate.finds_texts() => Self::Texts,
+            _ => Self::AsSent,
+        }
+    }
+}
+
+/// The schema of values that were all found in the same place.
+pub(super) fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Value {
     /// Deeper than that nobody reads a schema.
     const DEEPEST: usize = 8;
     let is_null = |value: &&Value| value.is_null();
@@ -33,7 +53,7 @@ pub(super) fn schema(values: &[&Value], name: &str, depth: usize, converts: bool
             if found.len() == objects.len() {
                 required.push(Value::from(name.as_str()));
             }
-            properties.insert(name.clone(), schema(&found, name, depth + 1, converts));
+            properties.insert(name.clone(), schema(&found, name, depth + 1, numbers));
         }
         // The labels of a metric are its own.
         if properties.is_empty() || properties.len() > MOST_FIELDS || (depth > 0 && name == "labels") {
@@ -49,21 +69,21 @@ pub(super) fn schema(values: &[&Value], name: &str, depth: usize, converts: bool
         match items.is_empty() {
             true => json!({ "type": with_null("array") }),
             false => {
-                json!({ "type": with_null("array"), "items": schema(&items, name, depth + 1, converts) })
+                json!({ "type": with_null("array"), "items": schema(&items, name, depth + 1, numbers) })
             }
         }
     } else if every(Value::is_boolean) {
         json!({ "type": with_null("boolean") })
     } else if every(Value::is_number) {
-        // What is called a value is measured.
-        let whole = name != "value" && telling.iter().all(|value| is_whole(&value.to_string()));
-        let kind = if whole && (telling.len() >= 3 || counts(&slug(name))) { "integer" } else { "number" };
-        json!({ "type": with_null(kind) })
+        let whole = telling.iter().all(|value| is_whole(&value.to_string()));
+        let is_integer = whole && telling.len() >= LEAST_WHOLE && numbers != Numbers::Measured;
+        json!({ "type": with_null(if is_integer { "integer" } else { "number" }) })
     } else if every(Value::is_string) {
         let texts: Vec<&str> = telling.iter().filter_map(|value| value.as_str()).collect();
-        let every =
-            |test: fn(&str) -> bool| converts && !nullable && texts.iter().all(|text| test(text.trim()));
-        let kind = if every(is_whole) && (texts.len() >= 3 || counts(&slug(name))) {
+        let every = |test: fn(&str) -> bool| {
+            numbers == Numbers::Texts && !nullable && texts.iter().all(|text| test(text.trim()))
+        };
+        let kind = if every(is_whole) && texts.len() >= LEAST_WHOLE {
             "integer"
         } else if every(is_number) {
             "number"

@@ -36,9 +36,9 @@ fn what_is_proposed_of_several_replies_passes_check_and_test() {
     arguments.extend(samples.iter().map(TemporaryFile::path));
     let yaml = succeeds(&arguments);
     for part in [
-        "legacy: \"http://plant.example:81\"",
+        "  boiler: \"http://plant.example:81\"",
         "  get_boiler:",
-        "request: \"GET legacy/boiler/{id}?unit=C\"",
+        "request: \"GET boiler/boiler/{id}?unit=C\"",
         "temp: { from: Temp, type: number, suffix: \"°C\", description: In °C. }",
         "checked: { from: Checked, type: date-time }",
         "burning: { from: Burning, type: boolean, \"true\": [\"yes\"], \"false\": [\"no\"] }",
@@ -60,7 +60,7 @@ fn the_same_is_told_to_programs() {
     let told: Value = serde_json::from_str(&succeeds(&arguments)).unwrap();
     assert_eq!(told["config"].as_str().unwrap().trim_end(), yaml.trim_end());
     assert!(
-        yaml.contains("request: \"POST legacy/boilers/{id}\"") && yaml.contains("  get_boilers:"),
+        yaml.contains("request: \"POST boilers/boilers/{id}\"") && yaml.contains("  get_boilers:"),
         "{yaml}"
     );
     let findings = told["findings"].as_array().unwrap();
@@ -89,7 +89,7 @@ fn what_a_browser_kept_names_the_tool_and_its_request() {
     let yaml = succeeds(&["infer", file.path()]);
     for part in [
         "from 3 samples",
-        "legacy: \"http://shop.example\"",
+        "  orders: \"http://shop.example\"",
         "  get_orders:",
         "api/orders?day=monday",
         "extract: json",
@@ -151,6 +151,27 @@ fn a_recording_that_curl_has_decompressed_is_read_as_it_is() {
     holds("decompressed", &yaml, 1);
 }
 
+/// As `glossator infer … > plant/boiler.yaml` for each of a server's endpoints.
+#[test]
+fn several_proposals_are_one_configuration() {
+    let samples = samples("folder");
+    let folder = std::env::temp_dir().join(format!("glossator-it-{}-folder", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let url = "http://plant.example:81/boiler/{id}";
+    for (file, options) in [
+        ("a.yaml", &["--name", "get_boiler", "--url", url][..]),
+        ("b.yaml", &["--name", "get_valve", "--url", url]),
+        ("c.yaml", &["--name", "valve.state", "--upstream", "plant", "--url", url]),
+        ("d.yaml", &[]),
+    ] {
+        let arguments = [&["infer", samples[0].path()][..], options].concat();
+        std::fs::write(folder.join(file), succeeds(&arguments)).unwrap();
+    }
+    let checked = succeeds(&["check", "--config", folder.to_str().unwrap()]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(checked.contains("good, 4 routes and 4 upstreams"), "{checked}");
+}
+
 #[test]
 fn what_gives_no_route_is_a_wrong_use() {
     let samples = samples("wrong");
@@ -158,7 +179,11 @@ fn what_gives_no_route_is_a_wrong_use() {
     for (arguments, part) in [
         (vec!["infer"], "FILE"),
         (vec!["infer", "/nowhere.http"], "/nowhere.http"),
-        (vec!["infer", sample, "--name", "no name"], "`--name`, `--url` and `--request` give no route"),
+        (
+            vec!["infer", sample, "--name", "no name"],
+            "`--name`, `--upstream`, `--url` and `--request` give no route",
+        ),
+        (vec!["infer", sample, "--upstream", "a/b"], "is not a name for an upstream"),
         (vec!["infer", sample, "--request", "GET /a b c"], "`--request` takes `METHOD /path`"),
     ] {
         let output = glossator(&arguments);
