@@ -150,6 +150,11 @@ pub(super) fn template(report: &Report<'_>, node: &Node, what: &str, names: &[&s
     for name in template.names().iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name)) {
         known = false;
         let help = match names {
+            ["args"] | ["args", "answers"] if name == "omit" => Some(
+                "`default(omit)` is for a value of `query`, `headers`, `form` or `json` that is one argument and nothing \
+                 else; write `{% if args.x %}…{% endif %}`"
+                    .to_owned(),
+            ),
             ["args"] | ["args", "answers"] => Some(format!("an argument is written `{{{{ args.{name} }}}}`")),
             _ => suggest::help(name, "it can use", names.iter().copied()),
         };

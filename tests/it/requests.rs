@@ -6,6 +6,12 @@ use crate::support::{Loaded, Scripted, reply};
 
 /// The first line of the request that a route makes, for these arguments.
 async fn requested(route: &str, arguments: &str) -> String {
+    let head = head_of(route, arguments).await;
+    head.lines().next().unwrap().strip_suffix(" HTTP/1.1").unwrap().to_owned()
+}
+
+/// The head of the request that a route makes.
+async fn head_of(route: &str, arguments: &str) -> String {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
     let text = format!(
         "upstreams: {{ old: http://{} }}\nroutes: {{ a: {{ description: A., {route} }} }}",
@@ -17,8 +23,8 @@ async fn requested(route: &str, arguments: &str) -> String {
     let json = ["Content-Type: application/json"];
     let response = served.connect().await.ask("POST /tools/a", &json, arguments).await;
     assert_eq!(response.told(), "ok", "{route}: {}", response.text());
-    let line = upstream.state().asked[0].line().to_owned();
-    line.strip_suffix(" HTTP/1.1").unwrap().to_owned()
+    let state = upstream.state();
+    state.asked[0].head.clone()
 }
 
 #[tokio::test]
@@ -64,4 +70,26 @@ async fn an_argument_that_is_an_empty_text_is_sent_and_an_empty_template_is_not(
     let query = r#"query: { q: "{{ args.q }}", r: "{{ args.r }}", s: "{{ args.q or '' }}" }"#;
     let route = format!("{input}, request: {{ path: /s, {query} }}");
     assert_eq!(requested(&route, r#"{"q":""}"#).await, "GET /s?q=");
+}
+
+#[tokio::test]
+async fn a_header_of_an_optional_argument_is_left_out_where_the_argument_is() {
+    let input = "input: { properties: { tenant: { type: [string, array, 'null'] } } }";
+    let headers = r#"headers: { X-Tenant: "{{ args.tenant | default(omit) }}", X-Fixed: a }"#;
+    let route = format!("{input}, request: {{ path: /s, {headers} }}");
+    for (arguments, sent) in [
+        (r#"{"tenant":"blue"}"#, vec!["blue"]),
+        (r#"{"tenant":["blue","red"]}"#, vec!["blue", "red"]),
+        (r#"{"tenant":null}"#, vec![]),
+        (r#"{"tenant":""}"#, vec![]),
+        ("{}", vec![]),
+    ] {
+        let head = head_of(&route, arguments).await.to_ascii_lowercase();
+        let found: Vec<_> = head.lines().filter_map(|line| line.strip_prefix("x-tenant: ")).collect();
+        assert_eq!(found, sent, "{arguments}");
+        assert!(head.contains("x-fixed: a"), "{head}");
+    }
+    // Without `input` the argument is one that need not be there.
+    let head = head_of(&format!("request: {{ path: /s, {headers} }}"), "{}").await.to_ascii_lowercase();
+    assert!(!head.contains("x-tenant"), "{head}");
 }

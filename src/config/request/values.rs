@@ -64,14 +64,19 @@ impl Reader<'_, '_> {
             self.asked.add(name, false, language::words_in(self.report, node.span, name));
             return Some(ValueTemplate::Argument(name.to_owned()));
         }
-        if let Some(name) = node.as_text().and_then(omitted_argument) {
-            self.asked.add(name, true, language::words_in(self.report, node.span, name));
-            return Some(ValueTemplate::Argument(name.to_owned()));
-        }
-        self.template(node, what).map(ValueTemplate::Text)
+        self.text_or_omitted(node, what)
     }
 
-    pub(super) fn headers(&mut self, entries: Option<&[Entry]>) -> Option<Vec<(HeaderName, Template)>> {
+    /// A template, or an argument that leaves its parameter or header out where it is null or absent.
+    fn text_or_omitted(&mut self, node: &Node, what: &str) -> Option<ValueTemplate> {
+        let Some(name) = node.as_text().and_then(omitted_argument) else {
+            return self.template(node, what).map(ValueTemplate::Text);
+        };
+        self.asked.add(name, true, language::words_in(self.report, node.span, name));
+        Some(ValueTemplate::Argument(name.to_owned()))
+    }
+
+    pub(super) fn headers(&mut self, entries: Option<&[Entry]>) -> Option<Vec<(HeaderName, ValueTemplate)>> {
         let mut headers = Vec::new();
         let mut good = true;
         for Entry { key, value } in entries.unwrap_or_default() {
@@ -82,7 +87,7 @@ impl Reader<'_, '_> {
                 good = false;
                 continue;
             }
-            match (name, self.template(value, &format!("the header `{}`", key.text))) {
+            match (name, self.text_or_omitted(value, &format!("the header `{}`", key.text))) {
                 (Some(name), Some(template)) => headers.push((name, template)),
                 _ => good = false,
             }

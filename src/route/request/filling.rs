@@ -52,7 +52,8 @@ impl<'a> Filling<'a> {
         Ok(encoded)
     }
 
-    fn values(&mut self, value: &ValueTemplate) -> Result<Vec<String>, RequestError> {
+    /// The texts of a value; none where it leaves its parameter or header out.
+    pub(super) fn values(&mut self, value: &ValueTemplate) -> Result<Vec<String>, RequestError> {
         match value {
             ValueTemplate::Argument(name) => match self.arguments.get(name) {
                 None | Some(Value::Null) => Ok(Vec::new()),

@@ -28,20 +28,20 @@ pub struct HttpTemplate {
     pub path_query: QueryTemplate,
     /// Query parameters that follow it, in order.
     pub query: Vec<(String, ValueTemplate)>,
-    /// Headers.
-    pub headers: Vec<(HeaderName, Template)>,
+    /// Headers; one without a value is left out.
+    pub headers: Vec<(HeaderName, ValueTemplate)>,
     /// Headers of the caller that go on to the upstream, where the caller sent them.
     pub forwarded: Vec<HeaderName>,
     /// The body.
     pub body: Option<BodyTemplate>,
 }
 
-/// A value of a query or a form.
+/// A value of a query, of a form or of headers.
 #[derive(Debug)]
 pub enum ValueTemplate {
-    /// The argument of this name, where the caller gave it; an array gives the parameter several times.
+    /// The argument of this name, where the client gave it; an array gives several values.
     Argument(String),
-    /// A rendered text; an empty one leaves the parameter out.
+    /// A rendered text; an empty one is no value.
     Text(Template),
 }
 
@@ -162,10 +162,14 @@ impl HttpTemplate {
                 headers.append(name.clone(), value.clone());
             }
         }
-        for (name, template) in &self.headers {
-            let text = filling.render(template)?;
-            if !text.is_empty() {
-                headers.insert(name.clone(), header_value(name, &text)?);
+        for (name, value) in &self.headers {
+            let values = filling.values(value)?.into_iter().filter(|text| !text.is_empty());
+            for (nth, text) in values.enumerate() {
+                if nth == 0 {
+                    // In the place of the client's.
+                    headers.remove(name);
+                }
+                headers.append(name.clone(), header_value(name, &text)?);
             }
         }
         let path_and_query = self.target(&mut filling)?;
@@ -345,7 +349,7 @@ mod tests {
     #[test]
     fn a_header_takes_no_line_break_and_only_named_headers_cross() {
         let mut template = template();
-        template.headers = vec![("x-note".parse().unwrap(), text("{{ args.note }}"))];
+        template.headers = vec![("x-note".parse().unwrap(), ValueTemplate::Text(text("{{ args.note }}")))];
         template.forwarded = vec!["x-tenant".parse().unwrap(), "x-other".parse().unwrap()];
         let request = build(&template, json!({"city": "Oslo", "note": "fine"})).unwrap();
         let mut names: Vec<_> = request.headers.keys().map(HeaderName::as_str).collect();
@@ -389,7 +393,8 @@ mod tests {
         assert!(written.starts_with(&expected), "{written}");
         assert!(!written[expected.len()..].contains(['<', '>', '"', '\'']), "{written}");
         assert_eq!(by_filter.headers[header::CONTENT_TYPE], "application/xml");
-        template.headers = vec![("content-type".parse().unwrap(), text("text/xml; charset=utf-8"))];
+        let media_type = ValueTemplate::Text(text("text/xml; charset=utf-8"));
+        template.headers = vec![("content-type".parse().unwrap(), media_type)];
         let request = build(&template, json!({"city": "Oslo", "q": "", "n": 1})).unwrap();
         assert_eq!(request.headers[header::CONTENT_TYPE], "text/xml; charset=utf-8");
         for (wrong, named) in [("a\0b", "U+0000"), ("\u{1b}[1m", "U+001B"), ("\u{ffff}", "U+FFFF")] {
