@@ -188,6 +188,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let traced = section.flag("trace_context").unwrap_or(true);
     let tests = section.get("tests").map(|node| examples::read(report, node, answerer)).unwrap_or_default();
     let is_tool = section.flag("tool").unwrap_or_else(|| resource.is_none());
+    // Where a route has no rules, the server's own schema holds.
+    let is_described_by_server = calls_a_tool && section.get("reply").is_none();
     // The server behind a `CALL` describes its tool itself.
     if section.get("description").is_none() && !section.is_misspelt() && !calls_a_tool {
         let help = match is_tool {
@@ -325,7 +327,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         tests,
         position: Position::of(report, entry.key.span),
         rule_origins,
-        no_output_schema: promised.why_none.filter(|_| is_tool),
+        no_output_schema: promised.why_none.filter(|_| is_tool && !is_described_by_server),
         name_span: entry.key.span,
         rest_span: section.get("rest").map(|node| node.span),
         resource_span: section.get("resource").map(|node| node.span),

@@ -106,6 +106,22 @@ fn the_files_in_the_documents_are_good() {
     }
 }
 
+/// What such a route does not say, the server does when it is asked.
+#[test]
+fn a_route_that_leaves_all_words_to_an_mcp_server_is_good() {
+    for address in ["http://127.0.0.1:3000/mcp", "{ command: [/usr/bin/env, mcp-server] }"] {
+        let text = format!(
+            "upstreams: {{ tools: {{ mcp: {address}, tools: off }} }}\nroutes:\n  add: {{ request: CALL tools/add }}\n"
+        );
+        let file = TemporaryFile::new("call.yaml", text);
+        let checked = glossator(&["check", "--config", file.path()]);
+        let (out, err) =
+            (String::from_utf8(checked.stdout).unwrap(), String::from_utf8(checked.stderr).unwrap());
+        assert!(checked.status.success() && err.is_empty(), "{out}{err}");
+        assert_eq!(out, format!("{}: good, 1 route and 1 upstream\n", file.path()));
+    }
+}
+
 #[test]
 fn a_wrong_file_is_told_and_a_wrong_use_is_told_apart() {
     let found = glossator(&["check", "--config", "tests/problems/unknown_key_at_the_root/config.yaml"]);
