@@ -338,6 +338,14 @@ mod tests {
         assert_eq!((service.circuit.opened.get(), service.circuit.rested.get()), (2, 3));
     }
 
+    #[test]
+    fn the_time_that_it_stays_open_is_told_in_whole_seconds() {
+        let rest = Duration::new(599, 999_033_551);
+        let error = UpstreamError::Resting { upstream: "old".parse().unwrap(), of_route: true, rest };
+        let told = "the circuit breaker of the route to upstream `old` is open for 600 s";
+        assert_eq!(error.to_string(), told);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_response_shows_that_the_upstream_is_there_and_that_a_route_is_not_served() {
         let script = Script::new([failed(), status(503), failed(), status(502), failed(), status(504)]);

@@ -170,8 +170,9 @@ pub enum UpstreamError {
     },
     /// Its circuit breaker is open, or the one of the route.
     #[error(
-        "the circuit breaker of {}upstream `{upstream}` is open for {rest:?}",
-        if *of_route { "the route to " } else { "" }
+        "the circuit breaker of {}upstream `{upstream}` is open for {} s",
+        if *of_route { "the route to " } else { "" },
+        rest.as_secs_f64().ceil()
     )]
     Resting {
         /// Who was to be asked.
