@@ -56,8 +56,26 @@ pub(super) fn read(
         report.error(node.span, message, help);
     }
     let upstream = text.and_then(|(node, name)| somebody(report, names, upstreams, node, name));
+    if let (Some(name), Some(max), Some(section)) = (&upstream, max_in_flight, &section) {
+        warn_of_limit(section, upstreams, name, max);
+    }
     let scopes = scopes.unwrap_or_default();
     Written { upstream, idle_timeout, max_in_flight, max_in_flight_per_client, scopes }
+}
+
+/// Warns of a limit that is never reached: requests that are passed through are among those of the upstream.
+fn warn_of_limit(section: &Section<'_, '_>, upstreams: &[UpstreamFile], name: &UpstreamName, max: usize) {
+    let file = upstreams.iter().find(|file| file.settings.name() == name);
+    let of_upstream = file.map_or(usize::MAX, |file| file.policy.in_flight_limit);
+    if max > of_upstream
+        && let Some(entry) = section.entry("max_in_flight")
+    {
+        let message = format!(
+            "`max_in_flight` has no effect: the upstream `{name}` gets {of_upstream} calls at once at most"
+        );
+        let help = "write less, or raise the `in_flight` of the upstream";
+        section.report.warning(entry.key.span, message, help);
+    }
 }
 
 /// Who gets every path that is no route: somebody that speaks HTTP.
