@@ -26,7 +26,7 @@ pub(crate) struct Reading<'a> {
     body: &'a Body<'a>,
     pub(super) facts: Facts<'a>,
     charset: Option<Charset>,
-    text: OnceCell<Result<Decoded, String>>,
+    text: OnceCell<Result<Decoded, Why>>,
     json: OnceCell<Option<Value>>,
     headers: OnceCell<Value>,
     most_values: usize,
@@ -77,12 +77,13 @@ impl<'a> Reading<'a> {
     }
 
     /// The body, compression undone.
-    pub(crate) fn body(&self) -> Result<&'a Bytes, String> {
+    pub(crate) fn body(&self) -> Result<&'a Bytes, Why> {
         self.body.bytes()
     }
 
-    pub(super) fn decoded(&self) -> Result<&Decoded, String> {
-        let read = || decode(self.reply, self.body()?, self.charset);
+    pub(super) fn decoded(&self) -> Result<&Decoded, Why> {
+        // Charsets have names of their own; nothing of the response is in what is wrong with them.
+        let read = || decode(self.reply, self.body()?, self.charset).map_err(Why::plainly);
         self.text.get_or_init(read).as_ref().map_err(Clone::clone)
     }
 
@@ -91,11 +92,11 @@ impl<'a> Reading<'a> {
         self.body().map(|body| decode_lossy(self.reply, body)).unwrap_or_default()
     }
 
-    pub(crate) fn text(&self) -> Result<&str, String> {
+    pub(crate) fn text(&self) -> Result<&str, Why> {
         self.decoded().map(Decoded::as_str)
     }
 
-    pub(crate) fn shared_text(&self) -> Result<&ByteString, String> {
+    pub(crate) fn shared_text(&self) -> Result<&ByteString, Why> {
         self.decoded().map(|decoded| &decoded.text)
     }
 

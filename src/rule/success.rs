@@ -150,8 +150,10 @@ impl Job<'_> {
             let names = known
                 .names(&sample.templates().flat_map(Template::names).map(String::as_str).collect::<Vec<_>>());
             let sample = sample.render(&minijinja::Value::from_pairs(names), reading.stop());
-            let sample =
-                sample.map_err(|error| format!("what the model is asked could not be written: {error}"))?;
+            let sample = sample.map_err(|error| {
+                let what = "what the model is asked could not be written";
+                Why::new(format!("{what}: {error}"), what)
+            })?;
             return Err(Failed::Asks(Box::new(sample)));
         }
         let mut shown = match &rule.content {

@@ -7,16 +7,13 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Why {
     quoting: String,
-    plain: Option<String>,
+    plain: String,
 }
 
 impl Why {
-    /// The log's words for what nothing better is known of.
-    const UNKNOWN: &str = "it is not of the form that the rule expects";
-
     /// Both sentences. `plain` has words of the rule, types and lengths, and nothing else of the response.
     pub(crate) fn new(quoting: impl Into<String>, plain: impl Into<String>) -> Self {
-        Self { quoting: quoting.into(), plain: Some(plain.into()) }
+        Self { quoting: quoting.into(), plain: plain.into() }
     }
 
     /// One sentence for both: it quotes nothing.
@@ -25,31 +22,35 @@ impl Why {
         Self::new(sentence.clone(), sentence)
     }
 
+    /// Both sentences at once. What is given to `sentence` writes words of the response: at most `longest` characters of
+    /// them, or for the log how long they are.
+    pub(crate) fn quoting(longest: usize, sentence: impl Fn(&dyn Fn(&str) -> String) -> String) -> Self {
+        let words = |text: &str| format!("`{}`", shown(text, longest));
+        let length = |text: &str| format!("text of {} bytes", text.len());
+        Self::new(sentence(&words), sentence(&length))
+    }
+
     /// The same of a part, whose name is one of the rule's own words.
     #[must_use]
     pub(crate) fn under(self, place: &str) -> Self {
-        Self {
-            quoting: format!("{place}: {}", self.quoting),
-            plain: Some(format!("{place}: {}", self.plain())),
-        }
+        self.under_either(place, place)
+    }
+
+    /// The same of a part whose place has words of the response in it; `plain` has none.
+    #[must_use]
+    pub(crate) fn under_either(self, place: &str, plain: &str) -> Self {
+        Self { quoting: format!("{place}: {}", self.quoting), plain: format!("{plain}: {}", self.plain) }
     }
 
     /// The same with more words of the rule's own behind it.
     #[must_use]
     pub(crate) fn followed_by(self, words: &str) -> Self {
-        Self { quoting: format!("{}{words}", self.quoting), plain: Some(format!("{}{words}", self.plain())) }
+        Self { quoting: format!("{}{words}", self.quoting), plain: format!("{}{words}", self.plain) }
     }
 
     /// The sentence for the log: nothing of the response is in it but types and lengths.
     pub(crate) fn plain(&self) -> &str {
-        self.plain.as_deref().unwrap_or(Self::UNKNOWN)
-    }
-}
-
-/// A sentence of which nobody knows whether it quotes the response: the log gets none of it.
-impl From<String> for Why {
-    fn from(quoting: String) -> Self {
-        Self { quoting, plain: None }
+        &self.plain
     }
 }
 
@@ -63,5 +64,13 @@ impl From<&'static str> for Why {
 impl fmt::Display for Why {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.quoting)
+    }
+}
+
+/// The beginning of a text that may be long.
+fn shown(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }

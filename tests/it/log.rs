@@ -100,7 +100,7 @@ async fn what_a_rule_hides_from_clients_is_in_the_log_for_whoever_asks_for_every
 }
 
 /// What goes wrong with a reply, each in its own way, and what the log says of it at every level.
-const MISFITS: [(&str, &str, &str, &str); 7] = [
+const MISFITS: [(&str, &str, &str, &str); 12] = [
     (
         "field",
         "reply: { extract: { pairs: {}, fields: { age: integer } } }",
@@ -136,8 +136,33 @@ const MISFITS: [(&str, &str, &str, &str); 7] = [
         "template",
         "reply: { content: '{{ json.age | round }}' }",
         "{\"age\": \"patient Ada\"}",
-        "it is not of the form that the rule expects",
+        "a template of the rule could not be filled in",
     ),
+    (
+        "capture",
+        "reply: { extract: { grok: '%{GREEDYDATA:age:int}' } }",
+        "patient Ada",
+        "line 1: `age` must be an integer; found text of 11 bytes",
+    ),
+    (
+        "metric",
+        "reply: { extract: metrics }",
+        "ada Ada",
+        "line 1: expected a value of text of 3 bytes, found text of 3 bytes",
+    ),
+    (
+        "columns",
+        "reply: { extract: csv }",
+        "Ada,Ada\n1,2\n",
+        "line 1: expected names of columns that differ, found text of 3 bytes twice",
+    ),
+    (
+        "markup",
+        "reply: { extract: xml }",
+        "patient Ada",
+        "line 1, column 1: expected an XML document, found text of 11 bytes that does not begin with `<`",
+    ),
+    ("pairs", "reply: { extract: pairs }", "patient Ada", "expected lines of `key: value`, found none"),
 ];
 
 #[tokio::test]

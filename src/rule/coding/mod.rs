@@ -14,7 +14,7 @@ use self::{
     inflate::{deflate, gzip},
     zstd::zstd,
 };
-use super::verdict::capped;
+use super::{verdict::capped, why::Why};
 use crate::reply::Reply;
 
 /// How many codings may lie on each other; more are nobody's wish.
@@ -27,7 +27,7 @@ const MEMBER_LIMIT: usize = 10_000;
 pub(crate) struct Body<'a> {
     reply: &'a Reply,
     limit_bytes: usize,
-    expanded: OnceCell<Result<Bytes, String>>,
+    expanded: OnceCell<Result<Bytes, Why>>,
 }
 
 impl<'a> Body<'a> {
@@ -42,7 +42,7 @@ impl<'a> Body<'a> {
     ///
     /// A sentence that names the coding and says what is wrong: it is unknown, or the data is cut off, broken or
     /// longer than the limit.
-    pub(crate) fn bytes(&self) -> Result<&Bytes, String> {
+    pub(crate) fn bytes(&self) -> Result<&Bytes, Why> {
         self.expanded.get_or_init(|| expand(self.reply, self.limit_bytes)).as_ref().map_err(Clone::clone)
     }
 
@@ -54,13 +54,13 @@ impl<'a> Body<'a> {
         let names: Vec<_> = match codings(self.reply) {
             Ok(codings) if codings.is_empty() => return None,
             Ok(codings) => codings.iter().rev().map(|coding| coding.name()).collect(),
-            Err(why) => return Some(why),
+            Err(why) => return Some(why.to_string()),
         };
         Some(match self.bytes() {
             Ok(bytes) => {
                 format!("{}: {} bytes to {} bytes", names.join(", then "), self.reply.body.len(), bytes.len())
             }
-            Err(why) => why,
+            Err(why) => why.to_string(),
         })
     }
 }
@@ -93,7 +93,7 @@ enum Wrong {
     Broken(String),
 }
 
-fn expand(reply: &Reply, limit_bytes: usize) -> Result<Bytes, String> {
+fn expand(reply: &Reply, limit_bytes: usize) -> Result<Bytes, Why> {
     // What has no content (a 204, the answer to HEAD) may still say how it would be compressed.
     if reply.body.is_empty() {
         return Ok(Bytes::new());
@@ -101,13 +101,13 @@ fn expand(reply: &Reply, limit_bytes: usize) -> Result<Bytes, String> {
     let mut body = reply.body.clone();
     // They were applied in the order in which they are named.
     for coding in codings(reply)?.into_iter().rev() {
-        body = undo(coding, &body, limit_bytes)?;
+        body = undo(coding, &body, limit_bytes).map_err(Why::plainly)?;
     }
     Ok(body)
 }
 
 /// The codings that `Content-Encoding` names, in order; `identity` is none.
-fn codings(reply: &Reply) -> Result<Vec<Coding>, String> {
+fn codings(reply: &Reply) -> Result<Vec<Coding>, Why> {
     const LONGEST_SHOWN_BYTES: usize = 40;
     let mut codings = Vec::new();
     for value in reply.headers.get_all(header::CONTENT_ENCODING) {
@@ -120,16 +120,18 @@ fn codings(reply: &Reply) -> Result<Vec<Coding>, String> {
                 "br" => Coding::Brotli,
                 "zstd" => Coding::Zstd,
                 _ => {
-                    return Err(format!(
-                        "expected a `Content-Encoding` of gzip, deflate, br, zstd or identity, found `{}`",
-                        capped(&name, LONGEST_SHOWN_BYTES)
+                    let expected = "expected a `Content-Encoding` of gzip, deflate, br, zstd or identity";
+                    let found = capped(&name, LONGEST_SHOWN_BYTES);
+                    return Err(Why::new(
+                        format!("{expected}, found `{found}`"),
+                        format!("{expected}, found text of {} bytes", name.len()),
                     ));
                 }
             });
             if codings.len() > CODING_LIMIT {
-                return Err(format!(
+                return Err(Why::plainly(format!(
                     "expected at most {CODING_LIMIT} codings in `Content-Encoding`, found more"
-                ));
+                )));
             }
         }
     }

@@ -17,6 +17,7 @@ use super::{
     jq::Jq,
     names::{Known, jq_names},
     template::{Budget, Template, TemplateError, from_json},
+    why::Why,
 };
 use crate::tool::{Annotations, Block, Content, ResourceBody, Shapes, Text, kind_of};
 
@@ -196,17 +197,18 @@ impl BlockTemplate {
         self.when.as_ref().is_none_or(|when| when.holds(structure, jq_names(known.reading, known.captures)))
     }
 
-    fn rows(&self, each: &Jq, structure: &Value, known: &Known<'_>) -> Result<Vec<Value>, String> {
+    fn rows(&self, each: &Jq, structure: &Value, known: &Known<'_>) -> Result<Vec<Value>, Why> {
         match each.apply(structure, jq_names(known.reading, known.captures)) {
             Ok(Value::Array(rows)) if rows.len() > BLOCK_LIMIT => Err(too_many(rows.len())),
             Ok(Value::Array(rows)) => Ok(rows),
             Ok(Value::Null) => Ok(Vec::new()),
-            Ok(other) => Err(format!("expected a list for `each`, found {}", kind_of(&other))),
-            Err(error) => Err(format!("`each` {error}")),
+            Ok(other) => Err(Why::plainly(format!("expected a list for `each`, found {}", kind_of(&other)))),
+            // It shows nothing of the value.
+            Err(error) => Err(Why::plainly(format!("`each` {error}"))),
         }
     }
 
-    fn render(&self, known: &Known<'_>, names: &Name, budget: &Budget) -> Result<Shown, String> {
+    fn render(&self, known: &Known<'_>, names: &Name, budget: &Budget) -> Result<Shown, Why> {
         let block = self.payload.render(known.reading, known.structured, names, budget)?;
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {
@@ -234,7 +236,7 @@ pub(in crate::rule) fn render(
     blocks: &[BlockTemplate],
     known: &Known<'_>,
     asked: &[&str],
-) -> Result<Vec<Shown>, String> {
+) -> Result<Vec<Shown>, Why> {
     let looks_inside = blocks.iter().any(|block| block.when.is_some() || block.each.is_some());
     let structure = match known.structured {
         Some(structured) if looks_inside => structured.value(Shapes::ObjectsOnly),
@@ -259,9 +261,9 @@ pub(in crate::rule) fn render(
         shown.push(block);
         match bytes {
             // One block alone has the limits of its own.
-            _ if shown.len() > 1 && bytes > CONTENT_LIMIT_BYTES => {
-                Err(format!("the blocks of content are longer than {CONTENT_LIMIT_BYTES} bytes together"))
-            }
+            _ if shown.len() > 1 && bytes > CONTENT_LIMIT_BYTES => Err(Why::plainly(format!(
+                "the blocks of content are longer than {CONTENT_LIMIT_BYTES} bytes together"
+            ))),
             _ if shown.len() > BLOCK_LIMIT => Err(too_many(shown.len())),
             _ => Ok(()),
         }
@@ -294,8 +296,9 @@ pub(in crate::rule) fn left_out(blocks: &[BlockTemplate], known: &Known<'_>) -> 
     (!words.is_empty()).then(|| words.join("\n"))
 }
 
-fn too_many(found: usize) -> String {
-    format!("a result may have {BLOCK_LIMIT} blocks of content, and this reply gives {found}")
+fn too_many(found: usize) -> Why {
+    let words = format!("a result may have {BLOCK_LIMIT} blocks of content, and this reply gives {found}");
+    Why::plainly(words)
 }
 
 /// Whether a text is a moment as RFC 3339 writes it.
@@ -308,8 +311,11 @@ pub fn is_moment(text: &str) -> bool {
     SHAPE.is_match(text) && text.parse::<Timestamp>().is_ok()
 }
 
-fn template_failed(error: &TemplateError) -> String {
-    format!("a template of the rule could not be filled in: {error}")
+fn template_failed(error: &TemplateError) -> Why {
+    let what = "a template of the rule could not be filled in";
+    let line = error.line.map(|line| format!(", at its line {line}")).unwrap_or_default();
+    // The engine's words may have the value in them that did not suit it.
+    Why::new(format!("{what}: {error}"), format!("{what}{line}"))
 }
 
 #[cfg(test)]

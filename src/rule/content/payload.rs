@@ -7,6 +7,7 @@ use crate::{
     rule::{
         reading::Reading,
         template::{Budget, Template},
+        why::Why,
     },
     tool::{Block, ResourceBody, Shapes, Structured, Text},
 };
@@ -18,7 +19,7 @@ impl Payload {
         structured: Option<&Structured>,
         names: &Name,
         budget: &Budget,
-    ) -> Result<Block, String> {
+    ) -> Result<Block, Why> {
         let render = |template: &Template| {
             template.render_within(names, budget).map_err(|error| template_failed(&error))
         };
@@ -27,11 +28,11 @@ impl Payload {
             Self::Verbatim => Block::Text(Text::Shared(reading.shared_text()?.clone())),
             Self::Json => match structured {
                 Some(_) => Block::Text(Text::OfStructure),
-                None => return Err("expected a value to show as JSON, found none".to_owned()),
+                None => return Err("expected a value to show as JSON, found none".into()),
             },
             Self::JsonPretty => match structured {
                 Some(structured) => Block::Text(Text::Plain(pretty(structured))),
-                None => return Err("expected a value to show as JSON, found none".to_owned()),
+                None => return Err("expected a value to show as JSON, found none".into()),
             },
             Self::Bytes(binary) => binary.block(reading)?,
             Self::Image { data, media_type } => {
@@ -94,12 +95,16 @@ impl std::io::Write for Bounded {
 }
 
 /// Data that is no Base64 would break the client's whole result.
-fn base64_text(text: String) -> Result<String, String> {
+fn base64_text(text: String) -> Result<String, Why> {
     use base64::{Engine, prelude::BASE64_STANDARD};
     let text: String = text.split_ascii_whitespace().collect();
     match BASE64_STANDARD.decode(&text) {
         Ok(_) => Ok(text),
-        Err(error) => Err(format!("expected Base64 data, found text that is not ({error})")),
+        Err(error) => {
+            let what = "expected Base64 data, found text";
+            let plain = format!("{what} of {} bytes that is not", text.len());
+            Err(Why::new(format!("{what} that is not ({error})"), plain))
+        }
     }
 }
 

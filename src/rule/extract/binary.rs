@@ -4,7 +4,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 
 use super::Extracted;
 use crate::{
-    rule::reading::Reading,
+    rule::{reading::Reading, why::Why},
     tool::{Block, Content, ResourceBody},
 };
 
@@ -29,7 +29,7 @@ pub enum BinaryKind {
 }
 
 impl Binary {
-    pub(super) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, String> {
+    pub(super) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, Why> {
         self.block(reading).map(|block| Extracted::Block(Content::from(block)))
     }
 
@@ -38,7 +38,7 @@ impl Binary {
     /// # Errors
     ///
     /// A sentence, when the reply says that it is something else.
-    pub(crate) fn block(&self, reading: &Reading<'_>) -> Result<Block, String> {
+    pub(crate) fn block(&self, reading: &Reading<'_>) -> Result<Block, Why> {
         let reply = reading.reply();
         let mime_type = self
             .media_type
@@ -54,9 +54,12 @@ impl Binary {
         if let Some(expected) = expected
             && mime_type.split('/').next() != Some(expected)
         {
-            return Err(format!(
-                "expected {expected} data, found `{mime_type}`; `media_type` says otherwise where the reply is wrong"
-            ));
+            return Err(Why::quoting(usize::MAX, |quoted| {
+                let found = quoted(&mime_type);
+                format!(
+                    "expected {expected} data, found {found}; `media_type` says otherwise where the reply is wrong"
+                )
+            }));
         }
         let data = BASE64_STANDARD.encode(reading.body()?);
         Ok(match kind {

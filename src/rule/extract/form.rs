@@ -6,7 +6,7 @@ use encoding_rs::{Encoding, UTF_8};
 use serde_json::{Map, Value};
 
 use super::{RECORD_LIMIT, records::add};
-use crate::rule::reading::Reading;
+use crate::rule::{reading::Reading, why::Why};
 
 /// Reads `name=value&name=value` into an object of strings.
 ///
@@ -16,44 +16,45 @@ use crate::rule::reading::Reading;
 pub struct Form;
 
 impl Form {
-    pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Value, String> {
+    pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Value, Why> {
         let charset = reading.decoded()?.charset;
         read(reading.text()?, Encoding::for_label(charset.as_bytes()).unwrap_or(UTF_8))
     }
 }
 
-fn read(text: &str, encoding: &'static Encoding) -> Result<Value, String> {
+fn read(text: &str, encoding: &'static Encoding) -> Result<Value, Why> {
     let text = text.trim();
     if text.is_empty() {
-        return Err("expected `name=value&name=value`, found an empty reply".to_owned());
+        return Err("expected `name=value&name=value`, found an empty reply".into());
     }
     if !text.contains('=') {
-        return Err("expected `name=value&name=value`, found text without `=`".to_owned());
+        return Err("expected `name=value&name=value`, found text without `=`".into());
     }
     if let Some(at) = text.find(['\n', '\r']) {
         let pairs = text[..at].split('&').count();
-        return Err(format!(
+        return Err(Why::plainly(format!(
             "expected `name=value&name=value` in one line, found a line break after {pairs} pairs"
-        ));
+        )));
     }
     // What two bytes a character would be percent-encoded is UTF-8 (Encoding, section 4.3).
     let encoding = encoding.output_encoding();
     let mut pairs = Map::new();
     for (index, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
         if index == RECORD_LIMIT {
-            return Err(format!("expected at most {RECORD_LIMIT} pairs, found more"));
+            return Err(Why::plainly(format!("expected at most {RECORD_LIMIT} pairs, found more")));
         }
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name = unescaped(name, encoding).map_err(|why| format!("pair {}: {why}", index + 1))?;
-        let value =
-            unescaped(value, encoding).map_err(|why| format!("pair {}, `{name}`: {why}", index + 1))?;
+        let place = || format!("pair {}", index + 1);
+        let name = unescaped(name, encoding).map_err(|why| why.under(&place()))?;
+        let value = unescaped(value, encoding)
+            .map_err(|why| why.under_either(&format!("{}, `{name}`", place()), &place()))?;
         add(&mut pairs, name, Value::String(value));
     }
     Ok(Value::Object(pairs))
 }
 
 /// Text without `+` and percent-encoding.
-fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, String> {
+fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, Why> {
     let text = text.replace('+', " ");
     if !text.contains('%') {
         return Ok(text);
@@ -69,7 +70,9 @@ fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, String> 
             let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
             let Some(byte) = byte else {
                 let found: String = rest.chars().take(2).collect();
-                return Err(format!("expected two hexadecimal digits after `%`, found `{found}`"));
+                return Err(Why::quoting(2, |quoted| {
+                    format!("expected two hexadecimal digits after `%`, found {}", quoted(&found))
+                }));
             };
             run.push(byte);
             rest = &rest[2..];
@@ -85,9 +88,10 @@ fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, String> 
     Ok(whole)
 }
 
-fn decoded<'r>(run: &'r [u8], encoding: &'static Encoding) -> Result<Cow<'r, str>, String> {
+fn decoded<'r>(run: &'r [u8], encoding: &'static Encoding) -> Result<Cow<'r, str>, Why> {
     encoding.decode_without_bom_handling_and_without_replacement(run).ok_or_else(|| {
-        format!("expected percent-encoded text in {}, found bytes that it has not", encoding.name())
+        let name = encoding.name();
+        Why::plainly(format!("expected percent-encoded text in {name}, found bytes that it has not"))
     })
 }
 
@@ -101,7 +105,7 @@ mod tests {
     fn check_in(encoding: &'static Encoding, text: &str, expected: Result<&str, &str>) {
         match (read(text, encoding), expected) {
             (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
-            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),
         }
     }

@@ -139,13 +139,13 @@ impl Mcp {
         let is_stream = reading.reply().media_type().is_some_and(|found| found == "text/event-stream");
         let message =
             if is_stream { response_in_events(reading.text()?)? } else { reading.checked_json()? };
-        Ok(answered(&message).map(Extracted::Answered)?)
+        answered(&message).map(Extracted::Answered)
     }
 }
 
-fn answered(message: &JsonText) -> Result<Answered, String> {
+fn answered(message: &JsonText) -> Result<Answered, Why> {
     if !message.is_object() {
-        return Err("expected an MCP tool result, found JSON that is not an object".to_owned());
+        return Err("expected an MCP tool result, found JSON that is not an object".into());
     }
     let Message { result, error, content, structured } = read(message.as_str())?;
     let result = match (content.or(structured), result, error) {
@@ -167,7 +167,7 @@ fn answered(message: &JsonText) -> Result<Answered, String> {
         (None, None) => return Err("expected an MCP tool result, found a result without `content`".into()),
     };
     if content.len() > RECORD_LIMIT {
-        return Err(format!("expected at most {RECORD_LIMIT} blocks of content, found more"));
+        return Err(Why::plainly(format!("expected at most {RECORD_LIMIT} blocks of content, found more")));
     }
     let content: Vec<Content> =
         content.into_iter().filter_map(|block| sent(message, block).transpose()).collect::<Result<_, _>>()?;
@@ -179,7 +179,7 @@ fn answered(message: &JsonText) -> Result<Answered, String> {
     Ok(Answered { content, value: value.map(Box::new), verdict })
 }
 
-fn protocol_error(message: &JsonText, error: &RawValue) -> Result<Answered, String> {
+fn protocol_error(message: &JsonText, error: &RawValue) -> Result<Answered, Why> {
     let ProtocolError { code, message: words } = read(error.get())?;
     let is_number = |code: &&RawValue| code.get().starts_with(|c: char| c == '-' || c.is_ascii_digit());
     let code = code.filter(is_number).and_then(|code| serde_json::from_str(code.get()).ok());
@@ -208,22 +208,26 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Data that is no Base64 would break the client's whole result.
-fn check_base64(kind: &str, data: Option<&RawValue>) -> Result<(), String> {
+fn check_base64(kind: &str, data: Option<&RawValue>) -> Result<(), Why> {
     let text = data.and_then(|data| serde_json::from_str::<String>(data.get()).ok());
     match text.map(|text| BASE64.decode(text)) {
         None | Some(Ok(_)) => Ok(()),
         Some(Err(error)) => {
-            Err(format!("expected Base64 data in a block `{kind}`, found text that is not ({error})"))
+            let what = format!("expected Base64 data in a block `{kind}`, found text that is not");
+            Err(Why::new(format!("{what} ({error})"), what))
         }
     }
 }
 
 /// One block, left as it came. A text block without its text says nothing and is passed over: the work is done, and the
 /// other blocks are good.
-fn sent(message: &JsonText, block: &RawValue) -> Result<Option<Content>, String> {
+fn sent(message: &JsonText, block: &RawValue) -> Result<Option<Content>, Why> {
     let members: SentMembers<'_> = read(block.get())?;
-    let missing =
-        |what: &str| Err(format!("expected {what} in a block of content, found `{}` without", members.kind));
+    let missing = |what: &str| {
+        Err(Why::quoting(usize::MAX, |quoted| {
+            format!("expected {what} in a block of content, found {} without", quoted(&members.kind))
+        }))
+    };
     match members.kind.as_str() {
         "text" if members.text.is_none() => return Ok(None),
         "text" => {}
@@ -256,17 +260,17 @@ fn sent(message: &JsonText, block: &RawValue) -> Result<Option<Content>, String>
 }
 
 /// A part of a document as a document of its own, sharing its bytes.
-fn part(whole: &JsonText, part: &RawValue) -> Result<JsonText, String> {
-    JsonText::check(&whole.bytes().slice_ref(part.get().as_bytes())).map_err(|error| error.to_string())
+fn part(whole: &JsonText, part: &RawValue) -> Result<JsonText, Why> {
+    JsonText::check(&whole.bytes().slice_ref(part.get().as_bytes()))
+        .map_err(|error| Why::plainly(error.to_string()))
 }
 
-fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, String> {
-    serde_json::from_str(json)
-        .map_err(|_| "expected an MCP tool result, found JSON of another kind".to_owned())
+fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Why> {
+    serde_json::from_str(json).map_err(|_| "expected an MCP tool result, found JSON of another kind".into())
 }
 
 /// The response in a stream of events: the first that is a result or an error. Notifications may come before it.
-fn response_in_events(text: &str) -> Result<JsonText, String> {
+fn response_in_events(text: &str) -> Result<JsonText, Why> {
     let mut data = String::new();
     // An event ends with an empty line, and the last one with the stream.
     for line in text.lines().chain([""]) {
@@ -284,7 +288,7 @@ fn response_in_events(text: &str) -> Result<JsonText, String> {
             data.push_str(more.strip_prefix(' ').unwrap_or(more));
         }
     }
-    Err("expected an event with a JSON-RPC response, found none".to_owned())
+    Err("expected an event with a JSON-RPC response, found none".into())
 }
 
 #[cfg(test)]
@@ -293,7 +297,7 @@ mod tests {
     use crate::tool::Text;
 
     #[track_caller]
-    fn answer(json: &str) -> Result<Answered, String> {
+    fn answer(json: &str) -> Result<Answered, Why> {
         answered(&JsonText::check(&Bytes::from(json.to_owned())).unwrap())
     }
 
@@ -310,7 +314,7 @@ mod tests {
         });
         match (value, expected) {
             (Ok(value), Ok(expected)) => assert_eq!(value, expected),
-            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),
         }
     }
@@ -397,7 +401,7 @@ mod tests {
                       : comment\r\nid: 7\r\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\r\ndata: \"result\":{\"content\":[]}}";
         let expected = "{\"jsonrpc\":\"2.0\",\"id\":1,\n\"result\":{\"content\":[]}}";
         assert_eq!(response_in_events(stream).unwrap().as_str(), expected);
-        assert!(response_in_events("data: [DONE]\n\n").unwrap_err().contains("found none"));
+        assert!(response_in_events("data: [DONE]\n\n").unwrap_err().to_string().contains("found none"));
         assert!(response_in_events("").is_err());
     }
 }

@@ -269,7 +269,7 @@ impl Extractor {
         let ExtractorKind::Pairs(pairs @ Pairs { blocks: None, .. }) = &self.kind else { return None };
         let wanted = self.typing.names().filter(|_| self.of.is_none())?;
         let found = reading.text().and_then(|text| pairs.extract_wanted(text, &wanted, reading.stop()));
-        Some(found.map_err(Why::from).and_then(|found| self.typed(Extracted::Value(found), reading)))
+        Some(found.and_then(|found| self.typed(Extracted::Value(found), reading)))
     }
 
     /// What is there, as it was found.
@@ -298,8 +298,12 @@ impl Extractor {
             }
             ExtractorKind::Csv(csv) => csv.extract(reading, &self.typing).map(Extracted::Value)?,
             ExtractorKind::Form(form) => form.extract(reading).map(Extracted::Value)?,
-            ExtractorKind::Header(header) => header.extract(reading).map(Extracted::Value)?,
-            ExtractorKind::Html(html) => html.extract(reading.text()?).map(Extracted::Value)?,
+            ExtractorKind::Header(header) => {
+                header.extract(reading).map(Extracted::Value).map_err(Why::plainly)?
+            }
+            ExtractorKind::Html(html) => {
+                html.extract(reading.text()?).map(Extracted::Value).map_err(Why::plainly)?
+            }
             ExtractorKind::Json(json) => json.extract(reading)?,
             ExtractorKind::Mcp(mcp) => mcp.extract(reading)?,
             ExtractorKind::Metrics(metrics) => metrics.extract(reading.text()?).map(Extracted::Value)?,

@@ -1,7 +1,10 @@
 //! `ndjson`: a JSON document a line.
 
 use super::{Extracted, RECORD_LIMIT};
-use crate::{rule::reading::Reading, tool::JsonText};
+use crate::{
+    rule::{reading::Reading, why::Why},
+    tool::JsonText,
+};
 
 /// Reads a JSON document a line into a list; keys stay in order and numbers keep their text.
 ///
@@ -14,7 +17,7 @@ pub struct NdJson {
 }
 
 impl NdJson {
-    pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Extracted, String> {
+    pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Extracted, Why> {
         let whole = reading.shared_text()?;
         let mut documents = 0_usize;
         let mut list = Vec::with_capacity(whole.len() + 2);
@@ -26,10 +29,11 @@ impl NdJson {
             }
             documents += 1;
             if documents > RECORD_LIMIT {
-                return Err(format!("expected at most {RECORD_LIMIT} documents, found more"));
+                return Err(Why::plainly(format!("expected at most {RECORD_LIMIT} documents, found more")));
             }
             JsonText::check_text(&whole.slice_ref(line)).map_err(|error| {
-                format!("line {}: expected a JSON document, found something else: {}", index + 1, error.what)
+                let (line, what) = (index + 1, error.what);
+                Why::plainly(format!("line {line}: expected a JSON document, found something else: {what}"))
             })?;
             if documents > 1 {
                 list.push(b',');
@@ -37,11 +41,11 @@ impl NdJson {
             list.extend_from_slice(line.as_bytes());
         }
         if documents == 0 && !self.allow_empty {
-            return Err("expected a JSON document a line, found an empty reply".to_owned());
+            return Err("expected a JSON document a line, found an empty reply".into());
         }
         list.push(b']');
         // The list is one level deeper than its documents.
-        JsonText::check(&list.into()).map(Extracted::Raw).map_err(|error| error.what)
+        JsonText::check(&list.into()).map(Extracted::Raw).map_err(|error| Why::plainly(error.what))
     }
 }
 
@@ -70,7 +74,7 @@ mod tests {
         let reading = Reading::new(&reply, &body, Facts::new(&tool, &args), None);
         match (ndjson.extract(&reading), expected) {
             (Ok(Extracted::Raw(json)), Ok(expected)) => assert_eq!(json.as_str(), expected),
-            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),
         }
     }

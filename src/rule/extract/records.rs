@@ -6,7 +6,7 @@ use memchr::memchr;
 use serde_json::{Map, Value, map::Entry};
 
 use super::RECORD_LIMIT;
-use crate::rule::matcher::Pattern;
+use crate::rule::{matcher::Pattern, why::Why};
 
 /// How a text is cut into blocks of lines.
 ///
@@ -99,13 +99,10 @@ pub(super) fn with_plain_line_ends(text: &str) -> Cow<'_, str> {
 }
 
 /// Records in a list of at most [`RECORD_LIMIT`]. `what` are they, in the plural.
-pub(super) fn gather(
-    found: impl Iterator<Item = Result<Value, String>>,
-    what: &str,
-) -> Result<Vec<Value>, String> {
+pub(super) fn gather(found: impl Iterator<Item = Result<Value, Why>>, what: &str) -> Result<Vec<Value>, Why> {
     let records = found.take(RECORD_LIMIT + 1).collect::<Result<Vec<_>, _>>()?;
     if records.len() > RECORD_LIMIT {
-        return Err(format!("expected at most {RECORD_LIMIT} {what}, found more"));
+        return Err(Why::plainly(format!("expected at most {RECORD_LIMIT} {what}, found more")));
     }
     Ok(records)
 }

@@ -9,7 +9,11 @@ use crate::rule::{
     convert::{Booleans, to_boolean, to_integer, to_number},
     matcher::Pattern,
     stop::{STOPPED, Stop},
+    why::Why,
 };
+
+/// How much of a captured text an error shows, in characters.
+const LONGEST_SHOWN: usize = 60;
 
 /// Reads the named captures of patterns into an object, or an array of objects.
 ///
@@ -103,12 +107,15 @@ impl CapturePattern {
         found: &regex::Captures<'_>,
         place: Place<'_>,
         record: &mut Map<String, Value>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Why> {
         for Capture { group, name, kind } in &self.captures {
             let Some(captured) = found.name(group) else { continue };
             let value = kind.read(captured.as_str()).ok_or_else(|| {
                 let line = place.line_of(captured.start());
-                format!("line {line}: `{name}` must be {kind}; found `{}`", shown(captured.as_str()))
+                let found = captured.as_str();
+                Why::quoting(LONGEST_SHOWN, |quoted| {
+                    format!("line {line}: `{name}` must be {kind}; found {}", quoted(found))
+                })
             })?;
             add(record, name, value);
         }
@@ -154,7 +161,7 @@ impl Place<'_> {
 impl Regex {
     /// `stop` is looked at between two matches: each search takes a time that grows with the text, and many of them
     /// may take the square of that.
-    pub(super) fn extract(&self, text: &str, stop: Option<&Stop>) -> Result<Value, String> {
+    pub(super) fn extract(&self, text: &str, stop: Option<&Stop>) -> Result<Value, Why> {
         let text = &*with_plain_line_ends(text);
         let whole = Place { text, line: 1 };
         let records = match &self.each {
@@ -170,7 +177,7 @@ impl Regex {
                         // The search for the next may go through all that is left.
                         let left = text.len() - found.get(0).map_or(0, |whole| whole.start());
                         if stop.is_some_and(|stop| !stop.allows(Stop::of_search(left))) {
-                            return Err(STOPPED.to_owned());
+                            return Err(STOPPED.into());
                         }
                         let mut record = Map::new();
                         pattern.read(&found, whole, &mut record).map(|()| Value::Object(record))
@@ -199,7 +206,7 @@ impl Regex {
     }
 
     /// What the patterns capture in one place; `None` where none of them is found.
-    fn record(&self, place: Place<'_>) -> Option<Result<Value, String>> {
+    fn record(&self, place: Place<'_>) -> Option<Result<Value, Why>> {
         let mut record = None;
         for pattern in &self.patterns {
             let Some(found) = pattern.pattern.regex().captures(place.text) else { continue };
@@ -217,17 +224,9 @@ impl Regex {
         self.patterns.iter().filter(missing).map(|pattern| pattern.written.as_str())
     }
 
-    fn nothing(&self, what: &str) -> String {
+    fn nothing(&self, what: &str) -> Why {
         let patterns: Vec<_> = self.patterns.iter().map(|pattern| format!("`{}`", pattern.written)).collect();
-        format!("expected {what} that matches {}, found none", patterns.join(" or "))
-    }
-}
-
-fn shown(text: &str) -> String {
-    const LONGEST_SHOWN: usize = 60;
-    match text.char_indices().nth(LONGEST_SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+        Why::plainly(format!("expected {what} that matches {}, found none", patterns.join(" or ")))
     }
 }
 
@@ -245,7 +244,7 @@ mod tests {
         let regex = Regex { patterns: patterns.iter().map(compiled).collect(), each, allow_empty: false };
         match (regex.extract(text, None), expected) {
             (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
-            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),
         }
     }
@@ -340,7 +339,7 @@ mod tests {
         let regex = Regex { patterns, each: Each::Match, allow_empty: false };
         assert_eq!(regex.extract("5 bytes\r\n", None).unwrap().to_string(), r#"[{"size":5}]"#);
         let error = regex.extract("5 bytes\r\n\r\nno bytes", None).unwrap_err();
-        assert_eq!(error, "line 3: `size` must be an integer; found `no`");
+        assert_eq!(error.to_string(), "line 3: `size` must be an integer; found `no`");
     }
 
     #[test]
@@ -366,6 +365,6 @@ mod tests {
         let stop = Stop::default();
         assert!(regex.extract("aaa", Some(&stop)).is_ok());
         stop.now();
-        assert_eq!(regex.extract("aaa", Some(&stop)).unwrap_err(), STOPPED);
+        assert_eq!(regex.extract("aaa", Some(&stop)).unwrap_err().to_string(), STOPPED);
     }
 }

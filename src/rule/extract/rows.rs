@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::{RECORD_LIMIT, Typing};
+use crate::rule::why::Why;
 
 /// How much memory a table may take, in bytes, however long its reply is.
 // An eighth in unit tests, as a debug build is slow.
@@ -67,26 +68,29 @@ impl Rows {
         mut names: Vec<String>,
         uneven: Uneven,
         text: &str,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Why> {
         // A page of HTML that comes in place of a table: its first line would be a header, and the others rows.
         if let Some(first) = names.first().filter(|_| is_markup(&names)) {
-            return Err(format!("line {header_line}: expected a table, found markup: `{}`", shown(first)));
+            return Err(markup(header_line, first));
         }
         let spare = names.len() > 1 && names.last().is_some_and(String::is_empty);
         if spare {
             names.pop();
         }
         if let Some(index) = names.iter().position(String::is_empty) {
-            return Err(format!(
+            return Err(Why::plainly(format!(
                 "line {header_line}: expected a name for every column, found none for column {}; `columns` gives names",
                 index + 1
-            ));
+            )));
         }
         let mut seen = HashSet::new();
         if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
-            return Err(format!(
-                "line {header_line}: expected names of columns that differ, found `{twice}` twice; `columns` gives names"
-            ));
+            return Err(Why::quoting(usize::MAX, |quoted| {
+                let found = quoted(twice);
+                format!(
+                    "line {header_line}: expected names of columns that differ, found {found} twice; `columns` gives names"
+                )
+            }));
         }
         Ok(Self { spare, ..Self::named(names, uneven, text) })
     }
@@ -103,9 +107,9 @@ impl Rows {
     /// # Errors
     ///
     /// A sentence with the line, when the row has other cells than the table or the table grows too large.
-    pub(super) fn add(&mut self, cells: &[&str], line: impl Fn() -> usize) -> Result<(), String> {
+    pub(super) fn add(&mut self, cells: &[&str], line: impl Fn() -> usize) -> Result<(), Why> {
         if let Some(first) = cells.first().filter(|first| self.rows.is_empty() && begins_page(first)) {
-            return Err(format!("line {}: expected a table, found markup: `{}`", line(), shown(first)));
+            return Err(markup(line(), first));
         }
         let expected = self.names.len();
         let surplus = cells.get(expected..).unwrap_or_default();
@@ -117,12 +121,18 @@ impl Rows {
                 Uneven::Skip => return Ok(()),
                 Uneven::Pad | Uneven::Error => {
                     let found = cells.len();
-                    return Err(format!("line {}: expected {expected} cells, found {found}", line()));
+                    return Err(Why::plainly(format!(
+                        "line {}: expected {expected} cells, found {found}",
+                        line()
+                    )));
                 }
             }
         }
         if self.rows.len() == RECORD_LIMIT {
-            return Err(format!("line {}: expected at most {RECORD_LIMIT} rows, found more", line()));
+            return Err(Why::plainly(format!(
+                "line {}: expected at most {RECORD_LIMIT} rows, found more",
+                line()
+            )));
         }
         let mut row = Map::with_capacity(expected);
         for (index, name) in self.names.iter().enumerate() {
@@ -131,11 +141,11 @@ impl Rows {
             row.insert(name.clone(), cell.into());
         }
         if self.bytes > self.limit_bytes {
-            return Err(format!(
+            return Err(Why::plainly(format!(
                 "line {}: expected a table of at most {} bytes with its names in every row, found more",
                 line(),
                 self.limit_bytes
-            ));
+            )));
         }
         self.rows.push(Value::Object(row));
         Ok(())
@@ -147,18 +157,20 @@ impl Rows {
     ///
     /// A sentence with the line, when there are no rows and the header can't be that of the table: it has no column for
     /// a field that must be there, or is one name or a sentence, as a message in place of the table would be.
-    pub(super) fn into_value_under(self, heading: &Heading, typing: &Typing) -> Result<Value, String> {
+    pub(super) fn into_value_under(self, heading: &Heading, typing: &Typing) -> Result<Value, Why> {
         let line = heading.line;
         if self.rows.is_empty() {
             let found = self.names.iter().map(|name| (name.clone(), Value::from(""))).collect();
-            typing.check_names(&found).map_err(|error| format!("line {line}: {error}"))?;
+            typing.check_names(&found).map_err(|why| why.under(&format!("line {line}")))?;
             let is_known =
                 heading.is_certain || typing.paths().iter().any(|path| path.find(&found).is_some());
             let is_message =
                 self.names.len() == 1 || heading.is_prose || self.names.iter().any(|name| is_sentence(name));
             if is_message && !is_known {
-                let found = shown(&self.names.join(", "));
-                return Err(format!("line {line}: expected a table, found one line `{found}`"));
+                let found = self.names.join(", ");
+                return Err(Why::quoting(SHOWN, |quoted| {
+                    format!("line {line}: expected a table, found one line {}", quoted(&found))
+                }));
             }
         }
         Ok(self.into_value())
@@ -198,11 +210,8 @@ fn begins_page(cell: &str) -> bool {
         .any(|page| cell.get(..page.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(page)))
 }
 
-fn shown(line: &str) -> String {
-    match line.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_owned(),
-    }
+fn markup(line: usize, begin: &str) -> Why {
+    Why::quoting(SHOWN, |quoted| format!("line {line}: expected a table, found markup: {}", quoted(begin)))
 }
 
 /// What follows the first `count` lines of a text, which end in `end`.
@@ -210,11 +219,13 @@ fn shown(line: &str) -> String {
 /// # Errors
 ///
 /// A sentence, when there are fewer.
-pub(super) fn after_lines(text: &str, count: usize, end: char) -> Result<&str, String> {
+pub(super) fn after_lines(text: &str, count: usize, end: char) -> Result<&str, Why> {
     let mut rest = text;
     for found in 0..count {
         if rest.is_empty() {
-            return Err(format!("expected {count} lines before the table, which are skipped, found {found}"));
+            return Err(Why::plainly(format!(
+                "expected {count} lines before the table, which are skipped, found {found}"
+            )));
         }
         rest = rest.split_once(end).map_or("", |(_, rest)| rest);
     }

@@ -3,7 +3,7 @@
 use bytestring::ByteString;
 
 use super::Extracted;
-use crate::rule::reading::Reading;
+use crate::rule::{reading::Reading, why::Why};
 
 /// Reads the whole text.
 #[derive(Debug, Clone, Copy, Default)]
@@ -13,7 +13,7 @@ pub struct Text {
 }
 
 impl Text {
-    pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Extracted, String> {
+    pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Extracted, Why> {
         let whole = reading.shared_text()?;
         if !self.trim {
             return Ok(Extracted::Text(whole.clone()));

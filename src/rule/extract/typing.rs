@@ -85,13 +85,13 @@ impl Typing {
     /// # Errors
     ///
     /// A sentence that names what has no place, and what was found.
-    pub(super) fn check_names(&self, found: &Map<String, Value>) -> Result<(), String> {
+    pub(super) fn check_names(&self, found: &Map<String, Value>) -> Result<(), Why> {
         match self {
             Self::AsFound | Self::Value { from: None, .. } => Ok(()),
             Self::Fields(fields) => fields.check_names(found),
             Self::Value { from: Some(path), .. } => match path.find(found) {
                 Some(_) => Ok(()),
-                None => Err(format!("expected `{path}` in the reply, found none")),
+                None => Err(Why::plainly(format!("expected `{path}` in the reply, found none"))),
             },
         }
     }

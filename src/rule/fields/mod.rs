@@ -151,11 +151,11 @@ impl Fields {
     /// # Errors
     ///
     /// A sentence that names the first field without a place.
-    pub(crate) fn check_names(&self, found: &Map<String, Value>) -> Result<(), String> {
+    pub(crate) fn check_names(&self, found: &Map<String, Value>) -> Result<(), Why> {
         let without =
             |field: &&Field| field.missing == Missing::IsAnError && field.from.find(found).is_none();
         match self.list.iter().find(without) {
-            Some(field) => Err(missing(field, found).to_string()),
+            Some(field) => Err(missing(field, found).into()),
             None => Ok(()),
         }
     }

@@ -17,7 +17,7 @@ use super::{
     RECORD_LIMIT, Typing,
     rows::{Heading, Rows, Uneven},
 };
-use crate::rule::Pattern;
+use crate::rule::{Pattern, why::Why};
 
 /// How many columns a table may have: each is looked for in every row.
 const COLUMN_LIMIT: usize = 1000;
@@ -72,9 +72,9 @@ struct Line<'t> {
 }
 
 impl Columns {
-    pub(super) fn extract(&self, text: &str, typing: &Typing) -> Result<Value, String> {
+    pub(super) fn extract(&self, text: &str, typing: &Typing) -> Result<Value, Why> {
         if text.trim().is_empty() && !self.allow_empty {
-            return Err("expected a table, found an empty reply".to_owned());
+            return Err("expected a table, found an empty reply".into());
         }
         let lines = self.lines(text)?;
         if self.allow_empty && lines.iter().all(|line| is_rule(line.text)) {
@@ -130,7 +130,7 @@ impl Columns {
     }
 
     /// The lines of the table, blank ones left out; none where there is no table and there need not be one.
-    fn lines<'t>(&self, text: &'t str) -> Result<Vec<Line<'t>>, String> {
+    fn lines<'t>(&self, text: &'t str) -> Result<Vec<Line<'t>>, Why> {
         let mut lines = text.lines().enumerate().map(|(index, text)| Line { number: index + 1, text });
         for found in 0..self.skip {
             if lines.next().is_none() {
@@ -138,9 +138,9 @@ impl Columns {
                     return Ok(Vec::new());
                 }
                 let skip = self.skip;
-                return Err(format!(
+                return Err(Why::plainly(format!(
                     "expected {skip} lines before the table, which are skipped, found {found}"
-                ));
+                )));
             }
         }
         let mut begun = None;
@@ -150,9 +150,9 @@ impl Columns {
                 return Ok(Vec::new());
             }
             if begun.is_none() {
-                return Err(format!(
+                return Err(Why::plainly(format!(
                     "expected a line that matches `{from}`, where the table begins, found none"
-                ));
+                )));
             }
         }
         let mut table = Vec::new();
@@ -166,13 +166,15 @@ impl Columns {
                 continue;
             }
             if text.len() > LINE_LIMIT_BYTES {
-                return Err(format!(
+                return Err(Why::plainly(format!(
                     "line {number}: expected at most {LINE_LIMIT_BYTES} bytes, found {}",
                     text.len()
-                ));
+                )));
             }
             if table.len() > RECORD_LIMIT {
-                return Err(format!("line {number}: expected at most {RECORD_LIMIT} rows, found more"));
+                return Err(Why::plainly(format!(
+                    "line {number}: expected at most {RECORD_LIMIT} rows, found more"
+                )));
             }
             table.push(line);
         }
@@ -187,7 +189,7 @@ impl Columns {
         }
     }
 
-    fn under_header(&self, lines: &[Line<'_>], text: &str, typing: &Typing) -> Result<Value, String> {
+    fn under_header(&self, lines: &[Line<'_>], text: &str, typing: &Typing) -> Result<Value, Why> {
         if let Some((frame, at, rows_at)) = Frame::around(lines)
             && let Some(mut names) = frame.cells(lines[at].text)
         {
@@ -208,13 +210,18 @@ impl Columns {
         let number = lines[at].number;
         if let Some(drawn) = words(&header).into_iter().find(|word| is_drawn(&header[word.clone()])) {
             let drawn: String = header[drawn].iter().collect();
-            return Err(format!(
-                "line {number}: expected names of columns, found `{drawn}`, which stands over several; `skip` passes over \
-                 the line"
-            ));
+            return Err(Why::quoting(usize::MAX, |quoted| {
+                format!(
+                    "line {number}: expected names of columns, found {}, which stands over several; `skip` passes over the \
+                     line",
+                    quoted(&drawn)
+                )
+            }));
         }
         if words(&header).len() > COLUMN_LIMIT {
-            return Err(format!("line {number}: expected at most {COLUMN_LIMIT} columns, found more"));
+            return Err(Why::plainly(format!(
+                "line {number}: expected at most {COLUMN_LIMIT} columns, found more"
+            )));
         }
         // A line of `---- -----` under the header says exactly where columns begin.
         let ruled = lines.get(at + 1).filter(|line| is_rule(line.text)).map(|line| expanded(line.text));
@@ -244,10 +251,13 @@ impl Columns {
             let row = expanded(line.text);
             let number = line.number;
             if let Some(before) = header.unnamed(&row) {
-                return Err(format!(
-                    "line {number}: expected a name in the header for every cell, found `{before}` before the first; \
-                     `first` names it"
-                ));
+                return Err(Why::quoting(usize::MAX, |quoted| {
+                    format!(
+                        "line {number}: expected a name in the header for every cell, found {} before the first; `first` \
+                         names it",
+                        quoted(&before)
+                    )
+                }));
             }
             let crooked = match header.cells(&row) {
                 Ok(cells) => {
@@ -261,16 +271,19 @@ impl Columns {
                 rows.add(&counted, || number)?;
             } else if self.uneven != Uneven::Skip {
                 let names = header.names();
-                let found = match crooked {
-                    Crooked::RunsOn => "one that runs into the next".to_owned(),
-                    Crooked::Between { word, left } => {
-                        format!("`{word}` between `{}` and `{}`", names[left], names[left + 1])
-                    }
-                };
-                return Err(format!(
-                    "line {number}: expected cells that stand under the words of the header, found {found}; `columns` or \
-                     `widths` say where cells begin"
-                ));
+                return Err(Why::quoting(usize::MAX, |quoted| {
+                    let found = match &crooked {
+                        Crooked::RunsOn => "one that runs into the next".to_owned(),
+                        Crooked::Between { word, left } => {
+                            let (left, right) = (quoted(&names[*left]), quoted(&names[left + 1]));
+                            format!("{} between {left} and {right}", quoted(word))
+                        }
+                    };
+                    format!(
+                        "line {number}: expected cells that stand under the words of the header, found {found}; `columns` \
+                         or `widths` say where cells begin"
+                    )
+                }));
             }
         }
         rows.into_value_under(&heading, typing)
@@ -278,17 +291,17 @@ impl Columns {
 }
 
 /// Adds the rows of a table in a frame. A cell of several lines is one row in `psql`, which marks those that go on.
-fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<(), String> {
+fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<(), Why> {
     let mut begun: Option<(Cells, &Line<'_>)> = None;
     for line in lines.iter().filter(|line| Frame::of(line.text).is_none()) {
         let Some(cells) = frame.cells(line.text) else {
             if is_count(line.text) {
                 break;
             }
-            return Err(format!(
+            return Err(Why::plainly(format!(
                 "line {}: expected a row between bars, found a line without; `until` says where the table ends",
                 line.number
-            ));
+            )));
         };
         let next = match &mut begun {
             Some((row, _)) => row.take_in(cells),
@@ -306,7 +319,7 @@ fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<()
     }
 }
 
-fn add(rows: &mut Rows, cells: &[String], line: &Line<'_>) -> Result<(), String> {
+fn add(rows: &mut Rows, cells: &[String], line: &Line<'_>) -> Result<(), Why> {
     rows.add(&cells.iter().map(String::as_str).collect::<Vec<_>>(), || line.number)
 }
 
@@ -315,12 +328,15 @@ fn is_drawn(word: &[char]) -> bool {
     word.starts_with(&['-', '-']) && word.ends_with(&['-', '-'])
 }
 
-fn first_is_named(line: usize, name: &str) -> String {
-    format!("line {line}: expected no name for the first column, as `first` gives it one, found `{name}`")
+fn first_is_named(line: usize, name: &str) -> Why {
+    Why::quoting(usize::MAX, |quoted| {
+        let found = quoted(name);
+        format!("line {line}: expected no name for the first column, as `first` gives it one, found {found}")
+    })
 }
 
-fn no_header() -> String {
-    "expected a line with the names of the columns, found none".to_owned()
+fn no_header() -> Why {
+    "expected a line with the names of the columns, found none".into()
 }
 
 /// At most `count` cells between white space; the last is the rest of the line.

@@ -12,7 +12,7 @@ use super::{
     RECORD_LIMIT, Typing,
     rows::{Heading, Rows, Uneven, after_lines},
 };
-use crate::rule::reading::Reading;
+use crate::rule::{reading::Reading, why::Why};
 
 /// Reads rows of cells into a list of objects of strings (RFC 4180, and what is sent in its name).
 ///
@@ -70,7 +70,7 @@ pub enum CsvNames {
 }
 
 impl Csv {
-    pub(super) fn extract(&self, reading: &Reading<'_>, typing: &Typing) -> Result<Value, String> {
+    pub(super) fn extract(&self, reading: &Reading<'_>, typing: &Typing) -> Result<Value, Why> {
         let media_type = reading.reply().media_type();
         let delimiter = self.delimiter.unwrap_or(match media_type.as_deref() {
             Some("text/tab-separated-values" | "text/tsv") => b'\t',
@@ -79,9 +79,9 @@ impl Csv {
         self.read(reading.text()?, delimiter, typing)
     }
 
-    fn read(&self, text: &str, delimiter: u8, typing: &Typing) -> Result<Value, String> {
+    fn read(&self, text: &str, delimiter: u8, typing: &Typing) -> Result<Value, Why> {
         if text.trim().is_empty() {
-            return self.without_table("expected a table, found an empty reply".to_owned());
+            return self.without_table("expected a table, found an empty reply".into());
         }
         let table = match self.table(text) {
             Ok(table) => table,
@@ -109,7 +109,7 @@ impl Csv {
         let mut record = StringRecord::new();
         while reader
             .read_record(&mut record)
-            .map_err(|error| format!("expected rows of cells, found {error}"))?
+            .map_err(|error| Why::plainly(format!("expected rows of cells, found {error}")))?
         {
             let start = record.position().map_or(0, |position| position.byte());
             // Both are at most the length of the text.
@@ -118,11 +118,17 @@ impl Csv {
                 if record.len() == 1 && record.get(0) == Some("\0") {
                     break;
                 }
-                return Err(format!("line {}: expected an end to what is in quotes, found none", line()));
+                return Err(Why::plainly(format!(
+                    "line {}: expected an end to what is in quotes, found none",
+                    line()
+                )));
             }
             if record.len() > RECORD_LIMIT {
                 let found = record.len();
-                return Err(format!("line {}: expected at most {RECORD_LIMIT} cells, found {found}", line()));
+                return Err(Why::plainly(format!(
+                    "line {}: expected at most {RECORD_LIMIT} cells, found {found}",
+                    line()
+                )));
             }
             if self.row_delimiter.is_some() && record.len() == 1 && record[0].trim().is_empty() {
                 continue;
@@ -149,17 +155,17 @@ impl Csv {
             (Some(rows), Some(heading)) => rows.into_value_under(&heading, typing),
             (Some(rows), None) => Ok(rows.into_value()),
             (None, _) => {
-                self.without_table("expected a line with the names of the columns, found none".to_owned())
+                self.without_table("expected a line with the names of the columns, found none".into())
             }
         }
     }
 
-    fn without_table(&self, why: String) -> Result<Value, String> {
+    fn without_table(&self, why: Why) -> Result<Value, Why> {
         if self.allow_empty { Ok(Value::Array(Vec::new())) } else { Err(why) }
     }
 
     /// The text from the header on, its mark left out; from the first row on where there is no header.
-    fn table<'t>(&self, text: &'t str) -> Result<&'t str, String> {
+    fn table<'t>(&self, text: &'t str) -> Result<&'t str, Why> {
         let end = self.row_delimiter.map_or('\n', char::from);
         let rest = after_lines(text, self.skip, end)?;
         let CsvNames::Marked(mark) = &self.names else { return Ok(rest) };
@@ -171,7 +177,9 @@ impl Csv {
             }
             at += line.len();
         }
-        Err(format!("expected a line with the names of the columns that begins with `{mark}`, found none"))
+        Err(Why::plainly(format!(
+            "expected a line with the names of the columns that begins with `{mark}`, found none"
+        )))
     }
 
     /// A row without the line break that it begins with, where something else stands between rows.

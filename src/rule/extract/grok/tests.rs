@@ -146,7 +146,7 @@ fn check(own: &[(&str, &str)], written: &str, text: &str, expected: &str) {
     let found = Regex { patterns: vec![pattern], each: Each::First, allow_empty: false }.extract(text, None);
     match found {
         Ok(value) => assert_eq!(value.to_string(), expected),
-        Err(error) => assert!(!expected.is_empty() && error.contains(expected), "{error}"),
+        Err(error) => assert!(!expected.is_empty() && error.to_string().contains(expected), "{error}"),
     }
 }
 

@@ -3,7 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::Metrics;
-use crate::rule::convert::to_number;
+use crate::rule::{convert::to_number, why::Why};
+
+/// How much of a line an error shows, in characters.
+pub(super) const LONGEST_SHOWN: usize = 60;
 
 /// What is left of a line.
 pub(super) struct Scanner<'t>(pub(super) &'t str);
@@ -42,7 +45,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// The labels up to the `}`, and the name of the metric where it stands among them, in quotes.
-    pub(super) fn labels(&mut self, labels: &mut Map<String, Value>) -> Result<Option<String>, String> {
+    pub(super) fn labels(&mut self, labels: &mut Map<String, Value>) -> Result<Option<String>, Why> {
         let mut metric = None;
         loop {
             self.skip_blanks();
@@ -52,43 +55,43 @@ impl<'t> Scanner<'t> {
             let quoted = self.0.starts_with('"');
             let name = if quoted { self.quoted()? } else { self.take_name().to_owned() };
             if name.is_empty() {
-                return Err(format!("expected a label or `}}`, found `{}`", shown(self.0)));
+                return Err(self.refuse("a label or `}`"));
             }
             self.skip_blanks();
             if quoted && metric.is_none() && labels.is_empty() && !self.0.starts_with('=') {
                 metric = Some(name);
             } else {
                 if !self.take('=') {
-                    return Err(format!(
-                        "expected `=` after label `{}`, found `{}`",
-                        shown(&name),
-                        shown(self.0)
-                    ));
+                    return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                        format!("expected `=` after label {}, found {}", quoted(&name), quoted(self.0))
+                    }));
                 }
                 self.skip_blanks();
                 let value = self.quoted()?;
                 if labels.contains_key(&name) {
-                    return Err(format!("expected label `{}` once, found it again", shown(&name)));
+                    return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                        format!("expected label {} once, found it again", quoted(&name))
+                    }));
                 }
                 if labels.len() >= Metrics::LABELS_OF_ONE_LIMIT {
-                    return Err(format!(
+                    return Err(Why::plainly(format!(
                         "expected at most {} labels, found more",
                         Metrics::LABELS_OF_ONE_LIMIT
-                    ));
+                    )));
                 }
                 labels.insert(name, value.into());
             }
             self.skip_blanks();
             if !self.take(',') && !self.0.starts_with('}') {
-                return Err(format!("expected `,` or `}}` after a label, found `{}`", shown(self.0)));
+                return Err(self.refuse("`,` or `}` after a label"));
             }
         }
     }
 
     /// A text in quotes, without its escapes.
-    fn quoted(&mut self) -> Result<String, String> {
+    fn quoted(&mut self) -> Result<String, Why> {
         if !self.take('"') {
-            return Err(format!("expected a text in quotes, found `{}`", shown(self.0)));
+            return Err(self.refuse("a text in quotes"));
         }
         let mut escaped = false;
         let end = self.0.bytes().position(|byte| {
@@ -97,14 +100,17 @@ impl<'t> Scanner<'t> {
             ends
         });
         let Some(end) = end else {
-            return Err(format!("expected `\"` at the end of `{}`, found none", shown(self.0)));
+            return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                format!("expected `\"` at the end of {}, found none", quoted(self.0))
+            }));
         };
         let text = unescaped(&self.0[..end]);
         self.0 = &self.0[end + 1..];
         Ok(text)
     }
 
-    pub(super) fn number(&mut self, what: &str) -> Result<Number, String> {
+    /// The value of the metric of this name, or of an exemplar.
+    pub(super) fn number(&mut self, metric: Option<&str>) -> Result<Number, Why> {
         let word = self.take_word();
         if let Some(value) = to_number(word.strip_suffix('.').unwrap_or(word)) {
             return Ok(Number { value, word: None });
@@ -113,38 +119,50 @@ impl<'t> Scanner<'t> {
             "nan" => "NaN",
             "inf" | "+inf" | "infinity" | "+infinity" => "+Inf",
             "-inf" | "-infinity" => "-Inf",
-            "" => return Err(format!("expected {what}, found none")),
-            _ => return Err(format!("expected {what}, found `{}`", shown(word))),
+            lower => {
+                return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                    let found = if lower.is_empty() { "none".to_owned() } else { quoted(word) };
+                    match metric {
+                        Some(name) => format!("expected a value of {}, found {found}", quoted(name)),
+                        None => format!("expected the value of an exemplar, found {found}"),
+                    }
+                }));
+            }
         };
         Ok(Number { value: Value::Null, word: Some(word) })
     }
 
+    /// Says that something else was expected than what is left.
+    fn refuse(&self, expected: &str) -> Why {
+        Why::quoting(LONGEST_SHOWN, |quoted| format!("expected {expected}, found {}", quoted(self.0)))
+    }
+
     /// When a sample was taken, as the server writes it.
-    pub(super) fn time(&mut self) -> Result<Option<Value>, String> {
+    pub(super) fn time(&mut self) -> Result<Option<Value>, Why> {
         if self.0.is_empty() || self.0.starts_with('#') {
             return Ok(None);
         }
         let word = self.take_word();
         let time = to_number(word);
-        time.map(Some).ok_or_else(|| format!("expected a time after the value, found `{}`", shown(word)))
+        time.map(Some).ok_or_else(|| Scanner(word).refuse("a time after the value"))
     }
 
     /// What OpenMetrics has behind a bucket: `# {trace_id="…"} 0.67 1520879607.789`.
-    pub(super) fn exemplar(&mut self) -> Result<Option<Value>, String> {
+    pub(super) fn exemplar(&mut self) -> Result<Option<Value>, Why> {
         if !self.take('#') {
             return Ok(None);
         }
         self.skip_blanks();
         if !self.take('{') {
-            return Err(format!("expected the labels of an exemplar, found `{}`", shown(self.0)));
+            return Err(self.refuse("the labels of an exemplar"));
         }
         let mut labels = Map::new();
         if self.labels(&mut labels)?.is_some() {
-            return Err("expected the labels of an exemplar, found a name".to_owned());
+            return Err("expected the labels of an exemplar, found a name".into());
         }
         let mut exemplar = Map::new();
         exemplar.insert("labels".into(), Value::Object(labels));
-        exemplar.insert("value".into(), self.number("the value of an exemplar")?.value);
+        exemplar.insert("value".into(), self.number(None)?.value);
         exemplar.extend(self.time()?.map(|time| ("timestamp".to_owned(), time)));
         Ok(Some(Value::Object(exemplar)))
     }
@@ -171,13 +189,4 @@ pub(super) fn unescaped(text: &str) -> String {
         }
     }
     plain
-}
-
-/// The beginning of a text, for an error.
-pub(super) fn shown(text: &str) -> String {
-    const LONGEST_SHOWN: usize = 60;
-    match text.char_indices().nth(LONGEST_SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }

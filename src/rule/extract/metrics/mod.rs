@@ -6,8 +6,9 @@ use std::{borrow::Cow, collections::HashMap};
 
 use serde_json::{Map, Value};
 
-use self::line::{Number, Scanner, shown, unescaped};
+use self::line::{LONGEST_SHOWN, Number, Scanner, unescaped};
 use super::{Finds, RECORD_LIMIT};
+use crate::rule::why::Why;
 
 /// Reads the samples of metrics.
 ///
@@ -114,25 +115,29 @@ impl Metrics {
         }
     }
 
-    pub(super) fn extract(&self, text: &str) -> Result<Value, String> {
+    pub(super) fn extract(&self, text: &str) -> Result<Value, Why> {
         let mut families: HashMap<&str, Family<'_>> = HashMap::new();
         let mut gathered =
             Gathered { metrics: self, rows: Vec::new(), object: Map::new(), repeated_bytes: 0 };
         let (mut seen, mut taken, mut labels, mut ended) = (0_usize, 0_usize, 0_usize, false);
         for (index, line) in text.lines().enumerate() {
-            let at_line = |error: String| format!("line {}: {error}", index + 1);
+            let at_line = |why: Why| why.under(&format!("line {}", index + 1));
             let line = line.trim_matches([' ', '\t']);
             if line.is_empty() {
                 continue;
             }
             if ended {
-                return Err(at_line(format!("expected nothing after `# EOF`, found `{}`", shown(line))));
+                return Err(at_line(Why::quoting(LONGEST_SHOWN, |quoted| {
+                    format!("expected nothing after `# EOF`, found {}", quoted(line))
+                })));
             }
             if let Some(comment) = line.strip_prefix('#') {
                 ended = comment.trim() == "EOF";
                 read_comment(comment, &mut families);
                 if families.len() > RECORD_LIMIT {
-                    return Err(at_line(format!("expected at most {RECORD_LIMIT} metrics, found more")));
+                    return Err(at_line(Why::plainly(format!(
+                        "expected at most {RECORD_LIMIT} metrics, found more"
+                    ))));
                 }
                 continue;
             }
@@ -141,10 +146,15 @@ impl Metrics {
             taken += 1;
             labels += sample.labels.len();
             if taken > RECORD_LIMIT {
-                return Err(at_line(format!("expected at most {RECORD_LIMIT} samples, found more")));
+                return Err(at_line(Why::plainly(format!(
+                    "expected at most {RECORD_LIMIT} samples, found more"
+                ))));
             }
             if labels > Self::LABELS_LIMIT {
-                return Err(at_line(format!("expected at most {} labels, found more", Self::LABELS_LIMIT)));
+                return Err(at_line(Why::plainly(format!(
+                    "expected at most {} labels, found more",
+                    Self::LABELS_LIMIT
+                ))));
             }
             gathered.add(sample, &families).map_err(at_line)?;
         }
@@ -152,11 +162,13 @@ impl Metrics {
     }
 
     /// The sample of a line; `None` when the rule does not ask for it.
-    fn sample<'t>(&self, line: &'t str) -> Result<Option<Sample<'t>>, String> {
+    fn sample<'t>(&self, line: &'t str) -> Result<Option<Sample<'t>>, Why> {
         let mut rest = Scanner(line);
         let mut name = Cow::Borrowed(rest.take_name());
         if name.is_empty() && !line.starts_with('{') {
-            return Err(format!("expected the name of a metric, found `{}`", shown(line)));
+            return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                format!("expected the name of a metric, found {}", quoted(line))
+            }));
         }
         if !name.is_empty() && !self.wants(&name) {
             return Ok(None);
@@ -168,20 +180,24 @@ impl Metrics {
             match (inner, name.is_empty()) {
                 (Some(inner), true) => name = Cow::Owned(inner),
                 (Some(inner), false) => {
-                    return Err(format!("expected one name, found `{name}` and `{inner}`"));
+                    return Err(Why::quoting(usize::MAX, |quoted| {
+                        format!("expected one name, found {} and {}", quoted(&name), quoted(&inner))
+                    }));
                 }
-                (None, true) => return Err("expected the name of a metric, found none".to_owned()),
+                (None, true) => return Err("expected the name of a metric, found none".into()),
                 (None, false) => {}
             }
             if !self.wants(&name) {
                 return Ok(None);
             }
         }
-        let value = rest.number(&format!("a value of `{}`", shown(&name)))?;
+        let value = rest.number(Some(&name))?;
         let time = rest.time()?;
         let exemplar = rest.exemplar()?;
         if !rest.0.is_empty() {
-            return Err(format!("expected the end of the line, found `{}`", shown(rest.0)));
+            return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                format!("expected the end of the line, found {}", quoted(rest.0))
+            }));
         }
         Ok(Some(Sample { name, labels, value, time, exemplar }))
     }
@@ -200,17 +216,17 @@ struct Gathered<'m> {
 }
 
 impl Gathered<'_> {
-    fn add(&mut self, sample: Sample<'_>, families: &HashMap<&str, Family<'_>>) -> Result<(), String> {
+    fn add(&mut self, sample: Sample<'_>, families: &HashMap<&str, Family<'_>>) -> Result<(), Why> {
         match self.metrics.shape {
             MetricsShape::Samples => {
                 let family = family_of(&sample.name, families);
                 let help = family.help.filter(|_| self.metrics.help);
                 self.repeated_bytes += family.kind.map_or(0, str::len) + help.map_or(0, str::len);
                 if self.repeated_bytes > Metrics::REPEATED_LIMIT_BYTES {
-                    return Err(format!(
+                    return Err(Why::plainly(format!(
                         "expected at most {} bytes of types and help in all samples, found more",
                         Metrics::REPEATED_LIMIT_BYTES
-                    ));
+                    )));
                 }
                 let mut members = Map::new();
                 members.insert("name".into(), sample.name.as_ref().into());
@@ -229,10 +245,13 @@ impl Gathered<'_> {
                 if let Some(label) =
                     ["metric", "value"].iter().find(|name| sample.labels.contains_key(**name))
                 {
-                    return Err(format!(
-                        "expected no label `{label}` beside a row's own, found one of `{}`; `as: samples` keeps them apart",
-                        shown(&sample.name)
-                    ));
+                    return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                        let name = quoted(&sample.name);
+                        format!(
+                            "expected no label `{label}` beside a row's own, found one of {name}; `as: samples` keeps them \
+                             apart"
+                        )
+                    }));
                 }
                 let mut members = Map::new();
                 members.insert("metric".into(), sample.name.as_ref().into());
@@ -242,7 +261,9 @@ impl Gathered<'_> {
             }
             MetricsShape::Object if sample.labels.is_empty() => {
                 if self.object.contains_key(sample.name.as_ref()) {
-                    return Err(format!("expected `{}` once, found it again", shown(&sample.name)));
+                    return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                        format!("expected {} once, found it again", quoted(&sample.name))
+                    }));
                 }
                 self.object.insert(sample.name.into_owned(), sample.value.value);
             }
@@ -252,13 +273,13 @@ impl Gathered<'_> {
     }
 
     /// The result; `seen` is how many samples the reply has.
-    fn finish(self, seen: usize) -> Result<Value, String> {
+    fn finish(self, seen: usize) -> Result<Value, Why> {
         let is_object = self.metrics.shape == MetricsShape::Object;
         if self.rows.is_empty() && self.object.is_empty() && !self.metrics.allow_empty {
             let names: Vec<_> = self.metrics.names.iter().map(|name| format!("`{}`", name.0)).collect();
             let named = if names.is_empty() { String::new() } else { format!(" of {}", names.join(" or ")) };
             let plain = if is_object { " without labels" } else { "" };
-            return Err(format!("expected samples{named}{plain}, found none among {seen}"));
+            return Err(Why::plainly(format!("expected samples{named}{plain}, found none among {seen}")));
         }
         Ok(if is_object { Value::Object(self.object) } else { Value::Array(self.rows) })
     }

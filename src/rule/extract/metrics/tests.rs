@@ -11,7 +11,7 @@ fn metrics(names: &[&str], shape: MetricsShape) -> Metrics {
 fn check(metrics: &Metrics, text: &str, expected: Result<&str, &str>) {
     match (metrics.extract(text), expected) {
         (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
-        (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+        (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
         (found, _) => panic!("found {:.400}", format!("{found:?}")),
     }
 }

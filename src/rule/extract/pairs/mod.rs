@@ -20,6 +20,7 @@ use super::{
 use crate::rule::{
     matcher::Pattern,
     stop::{STOPPED, Stop},
+    why::Why,
 };
 
 /// Reads lines of a key, a separator and a value into an object of strings.
@@ -104,7 +105,7 @@ impl Pairs {
     const PAIRS_OF_BLOCKS_LIMIT: usize = 10 * RECORD_LIMIT;
 
     /// `stop` is looked at between two matches of the pattern, which take the square of a long line together.
-    pub(super) fn extract(&self, text: &str, stop: Option<&Stop>) -> Result<Value, String> {
+    pub(super) fn extract(&self, text: &str, stop: Option<&Stop>) -> Result<Value, Why> {
         self.extract_some(text, None, stop)
     }
 
@@ -114,7 +115,7 @@ impl Pairs {
         text: &str,
         wanted: &Names<'_>,
         stop: Option<&Stop>,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, Why> {
         self.extract_some(text, Some(wanted), stop)
     }
 
@@ -123,7 +124,7 @@ impl Pairs {
         text: &str,
         wanted: Option<&Names<'_>>,
         stop: Option<&Stop>,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, Why> {
         let expected = || match &self.pattern {
             Some(pattern) => format!("lines that match `{pattern}`, found none"),
             None => {
@@ -134,7 +135,7 @@ impl Pairs {
         let Some(blocks) = &self.blocks else {
             let (object, _) = self.object(text, wanted, 1, RECORD_LIMIT, stop)?;
             if object.is_empty() {
-                return Err(format!("expected {}", expected()));
+                return Err(Why::plainly(format!("expected {}", expected())));
             }
             return Ok(Value::Object(object));
         };
@@ -150,7 +151,7 @@ impl Pairs {
         });
         let objects = gather(objects, "blocks of pairs")?;
         if objects.is_empty() && !self.allow_empty {
-            return Err(format!("expected blocks of {}", expected()));
+            return Err(Why::plainly(format!("expected blocks of {}", expected())));
         }
         Ok(Value::Array(objects))
     }
@@ -163,12 +164,13 @@ impl Pairs {
         first_line: usize,
         limit: usize,
         stop: Option<&Stop>,
-    ) -> Result<(Map<String, Value>, usize), String> {
+    ) -> Result<(Map<String, Value>, usize), Why> {
         let (found, sections, open) = Default::default();
         let mut builder = Builder { pairs: self, wanted, found, sections, open };
         let mut count = 0_usize;
-        let too_many =
-            |line: usize| format!("line {line}: expected at most {RECORD_LIMIT} pairs, found more");
+        let too_many = |line: usize| {
+            Why::plainly(format!("line {line}: expected at most {RECORD_LIMIT} pairs, found more"))
+        };
         for (index, line) in lines(text).enumerate() {
             let bare = line.trim_start();
             if bare.is_empty() {
@@ -205,7 +207,7 @@ impl Pairs {
                     // The search for the next may go through all that is left.
                     let left = bare.len() - found.get(0).map_or(0, |whole| whole.start());
                     if stop.is_some_and(|stop| !stop.allows(Stop::of_search(left))) {
-                        return Err(STOPPED.to_owned());
+                        return Err(STOPPED.into());
                     }
                     let (Some(key), Some(value)) = (found.name("key"), found.name("value")) else { continue };
                     let (key, value) = (key.as_str().trim(), value.as_str());
@@ -239,9 +241,9 @@ impl Pairs {
             if let Some((pattern, captures)) = section {
                 if builder.sections.len() >= Self::NESTING_LIMIT {
                     let most = Self::NESTING_LIMIT;
-                    return Err(format!(
+                    return Err(Why::plainly(format!(
                         "line {line_number}: expected at most {most} sections in one another, found more"
-                    ));
+                    )));
                 }
                 let name = pattern.names().first().and_then(|name| captures.name(name));
                 builder.begin_section(name.map_or("", |name| name.as_str().trim()));
@@ -251,9 +253,9 @@ impl Pairs {
             builder.close(indent);
             if builder.open.len() >= Self::NESTING_LIMIT {
                 let most = Self::NESTING_LIMIT;
-                return Err(format!(
+                return Err(Why::plainly(format!(
                     "line {line_number}: expected at most {most} levels of indentation, found more"
-                ));
+                )));
             }
             let mut open = Open::new(indent, key, value.map(Cow::Borrowed));
             open.place = value.map(|value| (line, value));

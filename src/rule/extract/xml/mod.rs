@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use self::path::{Found, Least};
 pub use self::path::{Path, PathError, Prefixes};
 use super::{RECORD_LIMIT, records};
-use crate::rule::fields::TEXT_KEY;
+use crate::rule::{fields::TEXT_KEY, why::Why};
 
 /// Reads a document into objects, by the local names of its elements.
 ///
@@ -69,20 +69,25 @@ const MACHINERY: [&str; 5] = [
 ];
 
 impl Xml {
-    pub(super) fn extract(&self, text: &str) -> Result<Value, String> {
+    pub(super) fn extract(&self, text: &str) -> Result<Value, Why> {
         // Scripts print blank lines before the declaration, which must come first.
         let document = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         let lines_before = text[..text.len() - document.len()].matches('\n').count();
         if document.is_empty() {
-            return Err("expected an XML document, found an empty reply".to_owned());
+            return Err("expected an XML document, found an empty reply".into());
         }
         let place = |offset: usize| place(document, offset, lines_before);
         if !document.starts_with('<') {
             let start: String = document.chars().take(20).collect();
             let more = if start.len() < document.len() { "…" } else { "" };
-            return Err(format!("{}: expected an XML document, found {:?}", place(0), start + more));
+            let expected = format!("{}: expected an XML document", place(0));
+            let found = format!("text of {} bytes that does not begin with `<`", document.len());
+            return Err(Why::new(
+                format!("{expected}, found {:?}", start + more),
+                format!("{expected}, found {found}"),
+            ));
         }
-        scan::check(document).map_err(|(offset, message)| format!("{}: {message}", place(offset)))?;
+        scan::check(document).map_err(|(offset, message)| Why::plainly(message).under(&place(offset)))?;
         let options = ParsingOptions {
             // One that declares nothing, as was checked.
             allow_dtd: true,
@@ -97,25 +102,31 @@ impl Xml {
                 let mut found = self.values(path, &parsed, Least::One)?;
                 match found.len() {
                     1 => Ok(found.remove(0)),
-                    0 => Err(format!("expected the attribute of `{}`, found none", path.source())),
-                    count => Err(format!(
+                    0 => Err(Why::plainly(format!(
+                        "expected the attribute of `{}`, found none",
+                        path.source()
+                    ))),
+                    count => Err(Why::plainly(format!(
                         "expected one `{}`, found {count}; `each` gives a list, and `[1]` behind a name the first",
                         path.source()
-                    )),
+                    ))),
                 }
             }
             Pick::Each(path) => self.values(path, &parsed, Least::Nothing).map(Value::Array),
         }
     }
 
-    fn values(&self, path: &Path, document: &Document<'_>, least: Least) -> Result<Vec<Value>, String> {
+    fn values(&self, path: &Path, document: &Document<'_>, least: Least) -> Result<Vec<Value>, Why> {
         let found = path.find(document, least)?;
         let count = match &found {
             Found::Elements(elements) => elements.len(),
             Found::Attributes(values) => values.len(),
         };
         if count > RECORD_LIMIT {
-            return Err(format!("expected at most {RECORD_LIMIT} of `{}`, found {count}", path.source()));
+            return Err(Why::plainly(format!(
+                "expected at most {RECORD_LIMIT} of `{}`, found {count}",
+                path.source()
+            )));
         }
         Ok(match found {
             Found::Elements(elements) => elements.into_iter().map(|element| self.value(element)).collect(),
@@ -198,44 +209,53 @@ fn shown(name: &str) -> String {
 }
 
 /// The parser's error as a sentence of ours.
-fn explained(error: &Error, document: &str, lines_before: usize) -> String {
-    let message = match error {
-        Error::UnexpectedCloseTag(expected, found, _) => {
-            format!("expected `</{}>`, found `</{}>`", shown(expected), shown(found))
-        }
-        Error::UnknownNamespace(prefix, _) => {
-            format!("expected a prefix that is declared, found `{}:`", shown(prefix))
-        }
-        Error::UnknownEntityReference(name, _) => format!(
-            "expected one of the entities `amp`, `lt`, `gt`, `apos`, `quot`, found `&{};`",
-            shown(name)
+fn explained(error: &Error, document: &str, lines_before: usize) -> Why {
+    let end = || place(document, document.trim_end().len(), lines_before);
+    let why = match error {
+        Error::UnexpectedCloseTag(expected, found, _) => Why::new(
+            format!("expected `</{}>`, found `</{}>`", shown(expected), shown(found)),
+            "expected the end tag of the element that is open, found another",
         ),
-        Error::MalformedEntityReference(_) => {
-            "expected an entity such as `&amp;`, found `&` alone".to_owned()
+        Error::UnknownNamespace(prefix, _) => Why::new(
+            format!("expected a prefix that is declared, found `{}:`", shown(prefix)),
+            format!("expected a prefix that is declared, found one of {} bytes", prefix.len()),
+        ),
+        Error::UnknownEntityReference(name, _) => {
+            let expected = "expected one of the entities `amp`, `lt`, `gt`, `apos`, `quot`";
+            Why::new(
+                format!("{expected}, found `&{};`", shown(name)),
+                format!("{expected}, found one with a name of {} bytes", name.len()),
+            )
         }
-        Error::DuplicatedAttribute(name, _) => {
-            format!("expected an attribute once, found `{}` again", shown(name))
-        }
-        Error::NonXmlChar(character, _) => {
-            format!("expected characters that XML may have, found {character:?}")
-        }
+        Error::MalformedEntityReference(_) => "expected an entity such as `&amp;`, found `&` alone".into(),
+        Error::DuplicatedAttribute(name, _) => Why::new(
+            format!("expected an attribute once, found `{}` again", shown(name)),
+            format!("expected an attribute once, found one with a name of {} bytes again", name.len()),
+        ),
+        Error::NonXmlChar(character, _) => Why::new(
+            format!("expected characters that XML may have, found {character:?}"),
+            "expected characters that XML may have, found another",
+        ),
         Error::UnclosedRootNode | Error::UnexpectedEndOfStream => {
-            let end = place(document, document.trim_end().len(), lines_before);
-            return format!("{end}: expected the end tag of every element, found the end of the reply");
+            let why = Why::from("expected the end tag of every element, found the end of the reply");
+            return why.under(&end());
         }
         Error::NoRootNode => {
-            let end = place(document, document.trim_end().len(), lines_before);
-            return format!("{end}: expected an element, found the end of the reply");
+            return Why::from("expected an element, found the end of the reply").under(&end());
         }
         Error::NodesLimitReached | Error::AttributesLimitReached | Error::NamespacesLimitReached => {
-            return format!("expected a smaller document, found one in which {error}");
+            return Why::plainly(format!("expected a smaller document, found one in which {error}"));
         }
         other => {
             let text = other.to_string();
             let place = format!(" at {}", other.pos());
-            format!("expected well-formed XML, found: {}", text.replacen(&place, "", 1).replace('\'', "`"))
+            let words = text.replacen(&place, "", 1).replace('\'', "`");
+            Why::new(
+                format!("expected well-formed XML, found: {words}"),
+                "expected well-formed XML, found what is not",
+            )
         }
     };
     let position = error.pos();
-    format!("line {}, column {}: {message}", position.row as usize + lines_before, position.col)
+    why.under(&format!("line {}, column {}", position.row as usize + lines_before, position.col))
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use roxmltree::{Document, Node};
 
+use crate::rule::why::Why;
+
 /// A path from the root of a document: names of elements with `/` between them, the root's own name first.
 ///
 /// `*` is any element; `//` before a name finds it at any depth; `prefix:name` asks for a namespace, and a name alone
@@ -126,7 +128,7 @@ impl Path {
         &self,
         document: &'a Document<'input>,
         least: Least,
-    ) -> Result<Found<'a, 'input>, String> {
+    ) -> Result<Found<'a, 'input>, Why> {
         let mut contexts = vec![document.root()];
         for (index, step) in self.steps.iter().enumerate() {
             let found = step.find(&contexts);
@@ -197,7 +199,7 @@ impl Step {
     }
 
     /// What was expected, and what was found in its place.
-    fn missing(&self, contexts: &[Node<'_, '_>], document: &Document<'_>) -> String {
+    fn missing(&self, contexts: &[Node<'_, '_>], document: &Document<'_>) -> Why {
         const MOST_NAMED: usize = 8;
         let mut names: Vec<String> = Vec::new();
         let children = contexts.iter().flat_map(Node::children).filter(Node::is_element);
@@ -211,17 +213,29 @@ impl Step {
             names.truncate(MOST_NAMED);
             names.push("…".to_owned());
         }
-        let found = if names.is_empty() { "no element".to_owned() } else { names.join(", ") };
+        let (found, kind) = match names.len() {
+            0 => ("no element".to_owned(), "no element"),
+            _ => (names.join(", "), "others"),
+        };
+        let wanted = &self.source;
         match contexts.first().filter(|context| context.is_element()) {
-            None if self.anywhere => format!("expected an element `{}` anywhere, found none", self.source),
-            None => format!("expected `{}` as the root element, found {found}", self.source),
-            Some(context) => format!(
-                "line {}: expected `{}` {} `{}`, found {found}",
-                document.text_pos_at(context.range().start).row,
-                self.source,
-                if self.anywhere { "anywhere in" } else { "in" },
-                super::shown(context.tag_name().name()),
-            ),
+            None if self.anywhere => {
+                Why::plainly(format!("expected an element `{wanted}` anywhere, found none"))
+            }
+            None => {
+                let expected = format!("expected `{wanted}` as the root element");
+                Why::new(format!("{expected}, found {found}"), format!("{expected}, found {kind}"))
+            }
+            Some(context) => {
+                let line = document.text_pos_at(context.range().start).row;
+                let expected = format!("line {line}: expected `{wanted}`");
+                let within = if self.anywhere { "anywhere in" } else { "in" };
+                let name = super::shown(context.tag_name().name());
+                Why::new(
+                    format!("{expected} {within} `{name}`, found {found}"),
+                    format!("{expected} {within} the element there, found {kind}"),
+                )
+            }
         }
     }
 }

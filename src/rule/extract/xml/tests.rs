@@ -11,7 +11,7 @@ fn path(source: &str) -> Path {
 fn check_with(xml: &Xml, text: &str, expected: Result<&str, &str>) {
     match (xml.extract(text), expected) {
         (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
-        (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+        (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
         (found, _) => panic!("found {found:?}"),
     }
 }
