@@ -102,6 +102,7 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     door.guard.replace(access(loaded));
     meters.register(door.clone());
     let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), door.clone());
+    meters.register(mcp.error_counts());
     let rest = Rest::new(gateway.clone(), door.clone());
     let answerer = Answerer::of_faces(rest, mcp.clone(), &meters, &tracing);
     let fixed = Fixed::of(loaded);

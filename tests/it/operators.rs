@@ -192,6 +192,35 @@ async fn calls_are_counted_by_what_came_of_them() {
 }
 
 #[tokio::test]
+async fn errors_of_mcp_are_counted_by_method_and_code() {
+    let (admin, assembled) = admin(ROUTES);
+    let message = |method: &str, params: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#)
+    };
+    for body in [
+        message("tools/call", r#"{"name":"nothing"}"#),
+        message("tools/call", "[]"),
+        message("nothing/here", "{}"),
+        message("prompts/list", "{}"),
+        "{".to_owned(),
+    ] {
+        let request = Request::post("/mcp").header("host", "localhost");
+        let request = request.header("content-type", "application/json");
+        let request = request.header("accept", "application/json, text/event-stream");
+        let _ = assembled.answerer.answer(request.body(Body::from(body)).unwrap()).await;
+    }
+    let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
+    for line in [
+        r#"glossator_mcp_errors_total{method="tools/call",code="-32602"} 2"#,
+        r#"glossator_mcp_errors_total{method="other",code="-32601"} 1"#,
+        r#"glossator_mcp_errors_total{method="prompts/list",code="-32601"} 1"#,
+        r#"glossator_mcp_errors_total{method="other",code="-32700"} 1"#,
+    ] {
+        assert!(text.contains(line), "no {line} in\n{text}");
+    }
+}
+
+#[tokio::test]
 async fn what_an_upstream_says_that_no_rule_is_for_rises() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "temp: 5")).await;
     let routes = format!(

@@ -6,8 +6,7 @@ use http::request::Parts;
 use serde_json::{Map, Value};
 
 use super::{
-    answer::Answer,
-    decode::{self, Id, Request},
+    decode::{self, Request},
     header::{self, PROTOCOL_VERSION, SESSION_ID},
     refusal::Refusal,
     revision::{Era, Revision},
@@ -213,12 +212,6 @@ impl<'a> Carrier<'a> {
         match self {
             Self::Http(head) | Self::Pipe(head) => head,
         }
-    }
-
-    /// The answer to a message that is not looked into any further.
-    pub(super) fn refuse(self, id: Option<Id<'_>>, refusal: &Refusal) -> Answer {
-        let assumed = self.revision().unwrap_or(Revision::R2026_07_28);
-        Answer::error(self.head(), id, assumed, refusal)
     }
 }
 

@@ -42,10 +42,11 @@ pub(super) struct Request<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id<'a>(&'a str);
 
-/// Why a body is no message, and its id if that could be read.
+/// Why a body is no message, and its id and method if those could be read.
 #[derive(Debug)]
 pub(super) struct Rejected<'a> {
     pub(super) id: Option<Id<'a>>,
+    pub(super) method: Option<Cow<'a, str>>,
     pub(super) refusal: Refusal,
 }
 
@@ -149,19 +150,21 @@ fn well_made(body: &[u8]) -> Option<Request<'_>> {
 
 /// The same for every message; slower, and in words where it is none.
 fn any_message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
-    let envelope = envelope(body).map_err(|refusal| Rejected { id: None, refusal })?;
+    let envelope = envelope(body).map_err(|refusal| Rejected { id: None, method: None, refusal })?;
+    let method = envelope.method.and_then(text);
     // The id first: whatever else is wrong, the client then learns which of its requests was meant.
-    let id = envelope.id.map(Id::of).transpose().map_err(|refusal| Rejected { id: None, refusal })?;
-    let reject = |refusal| Rejected { id, refusal };
+    let id = envelope.id.map(Id::of).transpose();
+    let id = id.map_err(|refusal| Rejected { id: None, method: method.clone(), refusal })?;
+    let reject = |refusal| Rejected { id, method: method.clone(), refusal };
     if envelope.jsonrpc.and_then(text).as_deref() != Some("2.0") {
         return Err(reject(Refusal::NotAMessage("`jsonrpc` must be \"2.0\"".into())));
     }
     values_within(body, ARGUMENT_VALUE_LIMIT)
         .map_err(|many| reject(Refusal::Params(many.to_string().into())))?;
     match (envelope.method, id) {
-        (Some(method), Some(id)) => {
-            let method = text(method)
-                .ok_or_else(|| reject(Refusal::NotAMessage("`method` must be a string".into())))?;
+        (Some(_), Some(id)) => {
+            let refusal = || reject(Refusal::NotAMessage("`method` must be a string".into()));
+            let method = method.clone().ok_or_else(refusal)?;
             let params = Params::of(envelope.params).map_err(reject)?;
             Ok(Message::Request(Request { id, method, params, message: body }))
         }

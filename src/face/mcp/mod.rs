@@ -71,7 +71,7 @@ use self::{
     vouched::Vouched,
 };
 use super::{Arrival, Ending, Shutdown, door::Door};
-use crate::{boxed::boxed, gateway::Gateway};
+use crate::{boxed::boxed, gateway::Gateway, observe::MeterSource};
 
 pub use peer::PeerAddress;
 pub use resumable::ResumeSettings;
@@ -103,6 +103,11 @@ impl Mcp {
     pub fn new(gateway: Gateway, settings: McpSettings, door: Door) -> Self {
         let protocol = Protocol::new(gateway, settings, door.guard.clone());
         Self { protocol: Arc::new(protocol), door }
+    }
+
+    /// The JSON-RPC errors that messages were answered with.
+    pub fn error_counts(&self) -> impl MeterSource + use<> {
+        self.protocol.errors.clone()
     }
 
     /// Answers one HTTP request, whatever its path.

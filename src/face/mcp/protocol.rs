@@ -21,7 +21,7 @@ use super::{
     peer::Peers,
     prompts,
     questions::Questions,
-    refusal::Refusal,
+    refusal::{ErrorCounts, Refusal},
     resources,
     resumable::Resumables,
     revision::{Era, Method, Revision},
@@ -54,6 +54,7 @@ pub(super) struct Protocol {
     pub(super) resumables: Arc<Resumables>,
     pub(super) in_flight: InFlight,
     pub(super) subscribed: Arc<Subscribed>,
+    pub(super) errors: ErrorCounts,
 }
 
 impl Protocol {
@@ -80,7 +81,22 @@ impl Protocol {
             sessions,
             streams,
             subscribed: Arc::default(),
+            errors: ErrorCounts::default(),
         }
+    }
+
+    /// Answers a message with a JSON-RPC error, and counts it. `method` is that of the message, where it could
+    /// be read.
+    pub(super) fn refuse(
+        &self,
+        carrier: Carrier<'_>,
+        id: Option<Id<'_>>,
+        method: Option<&str>,
+        revision: Revision,
+        refusal: &Refusal,
+    ) -> Answer {
+        self.errors.count(method, refusal, revision);
+        Answer::error(carrier.head(), id, revision, refusal)
     }
 
     /// Takes what a client sent: one message, or a batch where its revision has them. `None` where there is nothing to
@@ -92,7 +108,7 @@ impl Protocol {
         match carrier.revision() {
             Ok(revision) if revision.takes_batches() => match batch::members(body) {
                 Some(Ok(members)) => Box::pin(self.batch(carrier, &members, outbox)).await,
-                Some(Err(refusal)) => Some(Answer::error(carrier.head(), None, revision, &refusal)),
+                Some(Err(refusal)) => Some(self.refuse(carrier, None, None, revision, &refusal)),
                 None => self.message(carrier, body, outbox).await,
             },
             Ok(_) | Err(_) => self.message(carrier, body, outbox).await,
@@ -110,7 +126,7 @@ impl Protocol {
                 {
                     let refusal = Refusal::NotAMessage("`initialize` can't be part of a batch".into());
                     let revision = Revision::R2025_03_26;
-                    Some(Answer::error(carrier.head(), Some(request.id), revision, &refusal))
+                    Some(self.refuse(carrier, Some(request.id), Some(&request.method), revision, &refusal))
                 }
                 _ => self.message(carrier, body, outbox).await,
             }
@@ -148,9 +164,11 @@ impl Protocol {
         let said = carrier.revision();
         // For what is said before a request's own word is known.
         let assumed = said.as_ref().copied().unwrap_or(Revision::R2026_07_28);
-        let refuse = |id, refusal: &Refusal| Some(Answer::error(carrier.head(), id, assumed, refusal));
+        let refuse = |id, refusal: &Refusal| Some(self.refuse(carrier, id, None, assumed, refusal));
         let (message, revision) = match (message, said) {
-            (Err(rejected), _) => return refuse(rejected.id, &rejected.refusal),
+            (Err(Rejected { id, method, refusal }), _) => {
+                return Some(self.refuse(carrier, id, method.as_deref(), assumed, &refusal));
+            }
             (Ok(_), Err(refusal)) => return refuse(None, &refusal),
             (Ok(message), Ok(revision)) => (message, revision),
         };
@@ -225,7 +243,7 @@ impl Protocol {
     async fn request(&self, carrier: Carrier<'_>, request: &Request<'_>, outbox: &Outbox) -> Answer {
         let refuse = |revision, refusal: &Refusal| {
             let id = Some(request.id);
-            let answer = Answer::error(carrier.head(), id, revision, refusal);
+            let answer = self.refuse(carrier, id, Some(&request.method), revision, refusal);
             match refusal {
                 Refusal::Forbidden { needed } => {
                     let known = || self.gateway.snapshot().needed_scopes();

@@ -1,14 +1,23 @@
 //! What a client did that has no result.
 
-use std::{borrow::Cow, fmt};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
-use super::{revision::Revision, tasks};
+use super::{
+    revision::{Method, Revision},
+    tasks,
+};
 use crate::{
     face::Reason,
     gateway::{PromptError, REQUEST_ID_META},
+    observe::{MeterSource, Reading},
     route::{Ability, Missing, Scopes},
 };
 
@@ -123,9 +132,8 @@ impl Reason for Refusal {
 }
 
 impl Refusal {
-    /// The same as JSON-RPC wants it, for a client that speaks `revision`.
-    pub(super) fn to_error(&self, revision: Revision) -> ErrorData {
-        let code = match self {
+    fn code(&self, revision: Revision) -> ErrorCode {
+        match self {
             Self::NotJson(_) => ErrorCode::PARSE_ERROR,
             Self::NotAMessage(_) | Self::NoSession | Self::Forbidden { .. } => ErrorCode::INVALID_REQUEST,
             Self::UnknownMethod { .. } => ErrorCode::METHOD_NOT_FOUND,
@@ -146,7 +154,11 @@ impl Refusal {
             }
             Self::NeedsTasks | Self::Capability { .. } => ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
             Self::Version { .. } => ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
-        };
+        }
+    }
+
+    /// The same as JSON-RPC wants it, for a client that speaks `revision`.
+    pub(super) fn to_error(&self, revision: Revision) -> ErrorData {
         let supported = || Revision::ALL.map(Revision::as_str);
         let data = match self {
             Self::Version { requested } => {
@@ -162,7 +174,7 @@ impl Refusal {
             Self::Capability { missing } => Some(json!({ "requiredCapabilities": capabilities(missing) })),
             _ => None,
         };
-        ErrorData::new(code, self.to_string(), data)
+        ErrorData::new(self.code(revision), self.to_string(), data)
     }
 }
 
@@ -171,6 +183,43 @@ impl From<PromptError> for Refusal {
         match error {
             PromptError::Arguments(_) => Self::Prompt(error.to_string().into()),
             PromptError::Failed(_) => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// JSON-RPC errors that messages were answered with, by method and code. Clones count together.
+#[derive(Debug, Clone)]
+pub(super) struct ErrorCounts(Arc<Mutex<BTreeMap<(&'static str, i32), u64>>>);
+
+impl ErrorCounts {
+    /// Counts an answer to a message of this method. Clients can name any: one that is unknown counts as `other`,
+    /// and so does a message whose method could not be read.
+    pub(super) fn count(&self, method: Option<&str>, refusal: &Refusal, revision: Revision) {
+        let method = method.and_then(Method::named).map_or(Self::OTHER, Method::as_str);
+        let code = refusal.code(revision).0;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((method, code)).or_default() += 1;
+    }
+
+    const OTHER: &str = "other";
+}
+
+impl Default for ErrorCounts {
+    fn default() -> Self {
+        // The usual ones are there from the beginning, so that they can be seen to grow.
+        let usual = [
+            (Method::CallTool.as_str(), ErrorCode::INVALID_PARAMS),
+            (Self::OTHER, ErrorCode::METHOD_NOT_FOUND),
+        ];
+        Self(Arc::new(Mutex::new(usual.map(|(method, code)| ((method, code.0), 0)).into())))
+    }
+}
+
+impl MeterSource for ErrorCounts {
+    fn tell(&self, reading: &mut Reading) {
+        let help = "JSON-RPC errors that MCP messages were answered with";
+        let errors = reading.counter("glossator_mcp_errors", help);
+        for ((method, code), count) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            errors.add(vec![("method", (*method).into()), ("code", code.to_string().into())], *count);
         }
     }
 }

@@ -324,29 +324,54 @@ impl fmt::Display for Revision {
 }
 
 impl Method {
+    const ALL: [Self; 18] = [
+        Self::Initialize,
+        Self::Ping,
+        Self::SetLevel,
+        Self::Discover,
+        Self::ListTools,
+        Self::CallTool,
+        Self::ListPrompts,
+        Self::GetPrompt,
+        Self::Complete,
+        Self::Listen,
+        Self::GetTask,
+        Self::UpdateTask,
+        Self::CancelTask,
+        Self::ListResources,
+        Self::ListResourceTemplates,
+        Self::ReadResource,
+        Self::Subscribe,
+        Self::Unsubscribe,
+    ];
+
     /// The method of that name, in whatever revision.
     pub(super) fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "initialize" => Self::Initialize,
-            "ping" => Self::Ping,
-            "logging/setLevel" => Self::SetLevel,
-            "server/discover" => Self::Discover,
-            "tools/list" => Self::ListTools,
-            "tools/call" => Self::CallTool,
-            "prompts/list" => Self::ListPrompts,
-            "prompts/get" => Self::GetPrompt,
-            "completion/complete" => Self::Complete,
-            "subscriptions/listen" => Self::Listen,
-            "tasks/get" => Self::GetTask,
-            "tasks/update" => Self::UpdateTask,
-            "tasks/cancel" => Self::CancelTask,
-            "resources/list" => Self::ListResources,
-            "resources/templates/list" => Self::ListResourceTemplates,
-            "resources/read" => Self::ReadResource,
-            "resources/subscribe" => Self::Subscribe,
-            "resources/unsubscribe" => Self::Unsubscribe,
-            _ => return None,
-        })
+        Self::ALL.into_iter().find(|method| method.as_str() == name)
+    }
+
+    /// The name that goes over the wire.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Initialize => "initialize",
+            Self::Ping => "ping",
+            Self::SetLevel => "logging/setLevel",
+            Self::Discover => "server/discover",
+            Self::ListTools => "tools/list",
+            Self::CallTool => "tools/call",
+            Self::ListPrompts => "prompts/list",
+            Self::GetPrompt => "prompts/get",
+            Self::Complete => "completion/complete",
+            Self::Listen => "subscriptions/listen",
+            Self::GetTask => "tasks/get",
+            Self::UpdateTask => "tasks/update",
+            Self::CancelTask => "tasks/cancel",
+            Self::ListResources => "resources/list",
+            Self::ListResourceTemplates => "resources/templates/list",
+            Self::ReadResource => "resources/read",
+            Self::Subscribe => "resources/subscribe",
+            Self::Unsubscribe => "resources/unsubscribe",
+        }
     }
 }
 

@@ -31,6 +31,7 @@ use super::{
     header::{PROTOCOL_VERSION, SESSION_ID},
     protocol::Protocol,
     refusal::Refusal,
+    revision::Revision,
     session::Session,
     subscriptions,
 };
@@ -251,11 +252,12 @@ impl Conversation {
     async fn refuse(&self, request: Option<&[u8]>, refusal: Refusal) {
         let head = self.head();
         let carrier = Carrier::Pipe(&head);
-        let id = request.and_then(|request| match decode::message(request) {
-            Ok(Message::Request(request)) => Some(request.id),
-            Ok(Message::Notification | Message::Response { .. }) | Err(_) => None,
-        });
-        let answer = carrier.refuse(id, &refusal);
+        let (id, method) = match request.map(decode::message) {
+            Some(Ok(Message::Request(request))) => (Some(request.id), Some(request.method)),
+            Some(Ok(Message::Notification | Message::Response { .. }) | Err(_)) | None => (None, None),
+        };
+        let assumed = carrier.revision().unwrap_or(Revision::R2026_07_28);
+        let answer = self.protocol.refuse(carrier, id, method.as_deref(), assumed, &refusal);
         // Nobody reads any more: the conversation is about to end.
         let _ = self.out.send(in_one_line(answer.into_body())).await;
     }
