@@ -44,12 +44,10 @@ struct Kept {
 /// One for each time.
 type Slots = VecDeque<Tally>;
 
-/// All that is counted, at one time.
+/// All that is counted, at one time, by the numbers of the routes' meters. A tool whose route has changed may be there
+/// more than once.
 #[derive(Default)]
-struct Counted {
-    all: Tally,
-    routes: BTreeMap<Arc<str>, Tally>,
-}
+struct Counted(BTreeMap<u64, (Arc<str>, Tally)>);
 
 /// What was counted in some time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -80,7 +78,8 @@ impl History {
     pub fn sample(&self, meters: &Meters, now: SystemTime) {
         let counted = Counted::read(meters);
         let mut kept = self.kept();
-        kept.advance(&counted, now);
+        let since = counted.since(&kept.counted);
+        kept.advance(&since, now);
         (kept.counted, kept.read) = (counted, Some(now));
     }
 
@@ -88,26 +87,22 @@ impl History {
     pub fn read(&self, meters: &Meters, now: SystemTime) -> Past {
         let counted = Counted::read(meters);
         let kept = self.kept();
+        let since = counted.since(&kept.counted);
         let begun = kept.read.unwrap_or(now);
         let times = kept.times.iter().copied().chain([(begun, now.max(begun))]).collect();
-        let all = kept.all.iter().cloned().chain([counted.all.since(&kept.counted.all)]).collect();
-        let (mut routes, mut left_out) = (BTreeMap::new(), kept.left_out.clone());
-        for tool in counted.routes.keys() {
-            let now = counted.since(&kept.counted, tool);
-            let slots = match kept.routes.get(tool) {
-                Some(slots) => slots.iter().cloned().chain([now]).collect(),
-                None if now == Tally::default() => continue,
-                None if kept.routes.len().max(routes.len()) >= HISTORY_ROUTES_LIMIT => {
-                    left_out.insert(Arc::clone(tool));
-                    continue;
-                }
-                None => {
-                    let mut slots = vec![Tally::default(); kept.times.len()];
-                    slots.push(now);
-                    slots
-                }
-            };
-            routes.insert(Arc::clone(tool), slots);
+        let all = kept.all.iter().cloned().chain([sum(&since)]).collect();
+        let with = |slots: &Slots, tool: &str| {
+            slots.iter().cloned().chain([since.get(tool).cloned().unwrap_or_default()]).collect()
+        };
+        let mut routes: BTreeMap<_, Vec<_>> =
+            kept.routes.iter().map(|(tool, slots)| (Arc::clone(tool), with(slots, tool))).collect();
+        let (empty, mut left_out) = (vec![Tally::default(); kept.times.len()].into(), kept.left_out.clone());
+        for tool in since.keys().filter(|tool| !kept.routes.contains_key(*tool)) {
+            if routes.len() >= HISTORY_ROUTES_LIMIT {
+                left_out.insert(Arc::clone(tool));
+            } else {
+                routes.insert(Arc::clone(tool), with(&empty, tool));
+            }
         }
         Past { times, all, routes, left_out: left_out.len() }
     }
@@ -118,16 +113,17 @@ impl History {
 }
 
 impl Kept {
-    fn advance(&mut self, counted: &Counted, now: SystemTime) {
+    /// Ends a slot in which so much was counted.
+    fn advance(&mut self, since: &BTreeMap<Arc<str>, Tally>, now: SystemTime) {
         self.times.push_back((self.read.unwrap_or(now), now));
-        self.all.push_back(counted.all.since(&self.counted.all));
+        self.all.push_back(sum(since));
         if self.times.len() > SLOTS {
             self.times.pop_front();
             self.all.pop_front();
         }
         let length = self.times.len();
         for (tool, slots) in &mut self.routes {
-            slots.push_back(counted.since(&self.counted, tool));
+            slots.push_back(since.get(tool).cloned().unwrap_or_default());
             if slots.len() > length {
                 slots.pop_front();
             }
@@ -137,9 +133,8 @@ impl Kept {
         if self.routes.len() < HISTORY_ROUTES_LIMIT {
             self.left_out.clear();
         }
-        for tool in counted.routes.keys() {
-            let slot = counted.since(&self.counted, tool);
-            if slot == Tally::default() || self.routes.contains_key(tool) {
+        for (tool, slot) in since {
+            if self.routes.contains_key(tool) {
                 continue;
             }
             if self.routes.len() >= HISTORY_ROUTES_LIMIT {
@@ -147,7 +142,7 @@ impl Kept {
                 continue;
             }
             let mut slots: Slots = vec![Tally::default(); length - 1].into();
-            slots.push_back(slot);
+            slots.push_back(slot.clone());
             self.routes.insert(Arc::clone(tool), slots);
         }
     }
@@ -155,24 +150,32 @@ impl Kept {
 
 impl Counted {
     fn read(meters: &Meters) -> Self {
-        let mut counted = Self::default();
-        for route in meters.routes() {
+        let called = meters.routes().into_iter().filter_map(|route| {
             let (calls, errors, took) = route.over();
-            if calls > 0 {
-                let took = took.ranges.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
-                let tally = Tally { calls, errors, took };
-                counted.routes.entry(Arc::clone(route.tool())).or_default().add(&tally);
-            }
-        }
-        counted.routes.values().for_each(|tally| counted.all.add(tally));
-        counted
+            let took = took.ranges.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+            (calls > 0).then(|| (route.number(), (Arc::clone(route.tool()), Tally { calls, errors, took })))
+        });
+        Self(called.collect())
     }
 
-    fn since(&self, before: &Self, tool: &str) -> Tally {
-        let nothing = Tally::default();
-        let of = |counted: &Self| counted.routes.get(tool).unwrap_or(&nothing).clone();
-        of(self).since(&of(before))
+    /// What was counted since, by tool; those that were not called are left out.
+    fn since(&self, before: &Self) -> BTreeMap<Arc<str>, Tally> {
+        let mut since = BTreeMap::<Arc<str>, Tally>::new();
+        for (number, (tool, now)) in &self.0 {
+            let before = before.0.get(number);
+            let tally = before.map_or_else(|| now.clone(), |(_, before)| now.since(before));
+            if tally.calls > 0 {
+                since.entry(Arc::clone(tool)).or_default().add(&tally);
+            }
+        }
+        since
     }
+}
+
+fn sum(routes: &BTreeMap<Arc<str>, Tally>) -> Tally {
+    let mut all = Tally::default();
+    routes.values().for_each(|tally| all.add(tally));
+    all
 }
 
 impl Tally {
@@ -264,6 +267,29 @@ mod tests {
     }
 
     #[test]
+    fn a_route_that_is_removed_keeps_its_hour_and_counts_anew_when_it_comes_back() {
+        let (meters, history) = (Meters::default(), History::default());
+        for tool in ["a", "a", "a", "b"] {
+            call(&meters, tool, "success", 2);
+        }
+        history.sample(&meters, at(1));
+        // Nobody has these routes any more.
+        meters.read();
+        call(&meters, "b", "error", 2);
+        let past = history.read(&meters, at(2));
+        let counts = |slots: &[Tally]| -> Vec<(u64, u64)> {
+            slots.iter().map(|slot| (slot.calls, slot.errors)).collect()
+        };
+        assert_eq!(counts(&past.all), [(4, 0), (1, 1)]);
+        assert_eq!(counts(&past.routes["a"]), [(3, 0), (0, 0)]);
+        history.sample(&meters, at(2));
+        call(&meters, "a", "success", 2);
+        let past = history.read(&meters, at(3));
+        assert_eq!(counts(&past.routes["a"]), [(3, 0), (0, 0), (1, 0)]);
+        assert_eq!(past.all[2].quantile(1.0), Some(Duration::from_micros(2500)));
+    }
+
+    #[test]
     fn an_hour_is_kept_and_what_was_not_called_in_it_is_forgotten_but_its_count() {
         let (meters, history) = (Meters::default(), History::default());
         call(&meters, "a", "success", 2);
@@ -302,7 +328,7 @@ mod tests {
         }
         call(&meters, "a", "success", 200);
         call(&meters, "a", "success", 60_000);
-        let tally = Counted::read(&meters).all;
+        let tally = sum(&Counted::read(&meters).since(&Counted::default()));
         let millis = |share| tally.quantile(share).unwrap().as_millis();
         assert_eq!(millis(0.5), 1);
         assert!((100..=250).contains(&millis(0.99)), "{}", millis(0.99));

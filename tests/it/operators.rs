@@ -192,6 +192,32 @@ async fn calls_are_counted_by_what_came_of_them() {
 }
 
 #[tokio::test]
+async fn a_route_that_a_reload_removes_leaves_the_metrics() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let routes = |names: &[&str]| {
+        let routes =
+            names.iter().map(|name| format!("  {name}: {{ description: A., request: GET old/a }}\n"));
+        format!(
+            "upstreams: {{ old: 'http://{}' }}\nroutes:\n{}",
+            upstream.address,
+            routes.collect::<String>()
+        )
+    };
+    let (admin, mut assembled) = admin(&routes(&["kept", "gone"]));
+    for path in ["/tools/kept", "/tools/gone"] {
+        let request = Request::post(path).header("host", "localhost").body(Body::empty()).unwrap();
+        assert_eq!(assembled.answerer.answer(request).await.status(), 200);
+    }
+    let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
+    assert!(text.contains(r#"tool="kept""#) && text.contains(r#"tool="gone""#), "{text}");
+    let reloaded = config::load(&Sources::of_text("a.yaml", routes(&["kept"]))).unwrap();
+    assert_eq!(assembled.swap.to(&reloaded).unwrap(), [""; 0]);
+    let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
+    let kept = r#"glossator_calls_total{tool="kept",upstream="old",face="rest",protocol="",outcome="success",fault=""} 1"#;
+    assert!(text.contains(kept) && !text.contains(r#"tool="gone""#), "{text}");
+}
+
+#[tokio::test]
 async fn errors_of_mcp_are_counted_by_method_and_code() {
     let (admin, assembled) = admin(ROUTES);
     let message = |method: &str, params: &str| {

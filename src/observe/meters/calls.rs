@@ -19,6 +19,7 @@ use super::{
 
 /// What is counted of the calls of one route. It is looked up when a configuration is put in force, not by each call.
 pub struct RouteMeters {
+    number: u64,
     tool: Arc<str>,
     upstream: Arc<str>,
     faces: ByWord<OfFace, 8>,
@@ -76,6 +77,8 @@ impl RouteMeters {
         replies: Arc<UpstreamMeters>,
         failures: Failures,
     ) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         // Told of from the beginning, so that they can be seen to grow.
         let strange = ByWord::default();
         if rules > 0 {
@@ -83,7 +86,7 @@ impl RouteMeters {
         }
         strange.of(Strange::Unreadable.as_str());
         let rules = (0..=rules).map(|_| AtomicU64::new(0)).collect();
-        Self { tool, upstream, faces: ByWord::default(), rules, strange, replies, failures }
+        Self { number, tool, upstream, faces: ByWord::default(), rules, strange, replies, failures }
     }
 
     /// A call has begun.
@@ -130,6 +133,11 @@ impl RouteMeters {
     /// The tool.
     pub(in crate::observe) fn tool(&self) -> &Arc<str> {
         &self.tool
+    }
+
+    /// What tells it from all others that this process has had, those of the same route included.
+    pub(in crate::observe) fn number(&self) -> u64 {
+        self.number
     }
 
     /// How many calls are over, how many of them gave an error, and how long they took.

@@ -108,21 +108,12 @@ impl Meters {
         lock(&self.0.routes).values().cloned().collect()
     }
 
-    /// All of it, at this moment.
+    /// All of it, at this moment. Routes and upstreams that no configuration has any more, and no call in flight,
+    /// are left out and forgotten: a series that never changes again would be told of until the process ends.
     pub fn read(&self) -> Reading {
         let mut reading = Reading::default();
-        let mut routes: Vec<_> =
-            lock(&self.0.routes).iter().map(|(key, meters)| (key.clone(), meters.clone())).collect();
-        routes.sort_by(|(one, _), (other, _)| one.cmp(other));
-        for (_, meters) in routes {
-            meters.tell(&mut reading);
-        }
-        let mut upstreams: Vec<_> =
-            lock(&self.0.upstreams).iter().map(|(name, meters)| (name.clone(), meters.clone())).collect();
-        upstreams.sort_by(|(one, _), (other, _)| one.cmp(other));
-        for (_, meters) in upstreams {
-            meters.tell(&mut reading);
-        }
+        living(&self.0.routes).iter().for_each(|route| route.tell(&mut reading));
+        living(&self.0.upstreams).iter().for_each(|upstream| upstream.tell(&mut reading));
         self.0.http.tell(&mut reading);
         for source in lock(&self.0.sources).iter() {
             source.tell(&mut reading);
@@ -132,6 +123,16 @@ impl Meters {
         process::tell(&mut reading, self.0.began);
         reading
     }
+}
+
+/// Those that somebody else still has, in order; the others are forgotten.
+fn living<K: Clone + Eq + Hash + Ord, M>(known: &Mutex<HashMap<K, Arc<M>>>) -> Vec<Arc<M>> {
+    let mut known = lock(known);
+    known.retain(|_, meters| Arc::strong_count(meters) > 1);
+    let mut living: Vec<_> = known.iter().map(|(key, meters)| (key.clone(), Arc::clone(meters))).collect();
+    drop(known);
+    living.sort_by(|(one, _), (other, _)| one.cmp(other));
+    living.into_iter().map(|(_, meters)| meters).collect()
 }
 
 /// What is remembered under a key, made where there is nothing.
@@ -200,12 +201,28 @@ mod tests {
     #[test]
     fn a_route_that_is_read_again_counts_on_and_one_that_changed_does_not_mix() {
         let meters = Meters::default();
+        let before = meters.route("a".into(), "old".into(), 1);
+        before.decided(Some(0));
         meters.route("a".into(), "old".into(), 1).decided(Some(0));
-        meters.route("a".into(), "old".into(), 1).decided(Some(0));
-        meters.route("a".into(), "old".into(), 3).decided(None);
+        let changed = meters.route("a".into(), "old".into(), 3);
+        changed.decided(None);
         let text = TextFormat::Prometheus.write(&meters.read());
         assert!(text.contains("glossator_rules_total{tool=\"a\",rule=\"1\"} 2\n"), "{text}");
         assert!(text.contains("glossator_rules_total{tool=\"a\",rule=\"default\"} 1\n"), "{text}");
+    }
+
+    #[test]
+    fn a_route_that_is_no_more_is_told_of_no_more() {
+        let meters = Meters::default();
+        let kept = meters.route("kept".into(), "old".into(), 0);
+        let gone = meters.route("gone".into(), "other".into(), 0);
+        for route in [&kept, &gone] {
+            route.upstream_replied("2xx", MILLISECOND);
+        }
+        let named = |name: &str| TextFormat::Prometheus.write(&meters.read()).contains(name);
+        assert!(named("\"kept\"") && named("\"gone\"") && named("\"other\""));
+        drop(gone);
+        assert!(named("\"kept\"") && named("\"old\"") && !named("\"gone\"") && !named("\"other\""));
     }
 
     #[test]
