@@ -391,6 +391,25 @@ async fn a_file_that_has_changed_is_read_again_by_itself() {
     std::fs::remove_file(&file).unwrap();
 }
 
+#[tokio::test]
+async fn a_setting_that_takes_a_restart_is_pending_until_it_is_as_before() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let file = std::env::temp_dir().join(format!("glossator-it-pending-{}.yaml", std::process::id()));
+    let text = config_of(&upstream, &["a"], "").replace("watch: 20ms", "watch: 0s");
+    std::fs::write(&file, &text).unwrap();
+    let mut program = Program::start_from(&file, &["--listen", "127.0.0.1:0"]).await;
+    let mut operator = operators(&mut program).await;
+    let drain = text.replace("watch: 0s", "watch: 0s, drain: 7s");
+    for (text, pending) in [(&text, 0), (&drain, 1), (&drain, 1), (&text, 0)] {
+        std::fs::write(&file, text).unwrap();
+        let reloaded = operator.ask("POST /reload", &["Content-Type: application/json"], "").await;
+        assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+        let metrics = operator.ask("GET /metrics", &[], "").await.text().to_owned();
+        assert!(metrics.contains(&format!("glossator_config_restart_pending {pending}\n")), "{metrics}");
+    }
+    std::fs::remove_file(&file).unwrap();
+}
+
 /// As Kubernetes mounts a ConfigMap: files are links into `..data`, which is a link to a folder of a version.
 #[cfg(unix)]
 #[tokio::test]

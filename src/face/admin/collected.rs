@@ -73,6 +73,8 @@ impl Collected {
         reading.counter("glossator_configuration_failures", help).set(standing.failures);
         let help = "Whether the last configuration that was read is in force";
         reading.gauge("glossator_configuration_good", help).set(standing.failure.is_none());
+        let help = "Whether a changed setting takes effect only after a restart";
+        reading.gauge("glossator_config_restart_pending", help).set(!standing.later.is_empty());
         let help = "Since when the configuration in force is";
         reading.gauge("glossator_configuration_timestamp_seconds", help).set(since.as_secs_f64());
     }
