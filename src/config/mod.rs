@@ -7,7 +7,7 @@
 //! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`), `import` makes
 //! routes of what MCP servers list later, `draft` of what is only tried out, and
 //! `language` for patterns, jq and templates, `rate` for how often; `process` layers `server` and `log` with the environment and the
-//! command line, a `setting` at a time; `server_tls` is who we are to clients, `clients` who may call, `tokens` whom others vouch for, `shared` what replicas share, `telemetry` where traces and metrics are sent. [`Problem`] tells what is wrong, `suggest` what was probably meant,
+//! command line, a `setting` at a time; `server_tls` is who we are to clients, `certificates` when certificates expire, `clients` who may call, `tokens` whom others vouch for, `shared` what replicas share, `telemetry` where traces and metrics are sent. [`Problem`] tells what is wrong, `suggest` what was probably meant,
 //! `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`] describes the file for editors.
 //!
 //! All problems of all files are found in one run. The only room that reads files or the environment.
@@ -15,6 +15,7 @@
 mod accept;
 mod ask;
 mod calls;
+mod certificates;
 mod clients;
 mod compile;
 mod complete;
@@ -83,6 +84,7 @@ use crate::{
 };
 
 pub use accept::{Acceptance, accept};
+pub use certificates::CertificateExpiry;
 pub use draft::Draft;
 pub use examples::{Example, Expectation, Expected, ExpectedContent, Position};
 pub use import::{ImportNote, Imported, Importer};
@@ -159,6 +161,8 @@ pub struct Loaded {
     pub prompts: Vec<PromptFile>,
     /// The files that it names: secrets, certificates.
     pub named_files: Vec<PathBuf>,
+    /// When the certificates expire that it names.
+    pub certificates: Vec<CertificateExpiry>,
     /// Makes routes of the tools that MCP servers list.
     pub importer: Importer,
     /// What works, but not as its writer thinks.

@@ -4,6 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeSet, HashSet},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use super::{
@@ -26,6 +27,8 @@ pub(super) struct Report<'f> {
     stop: Option<Stop>,
     /// The files that the configuration names.
     named: RefCell<BTreeSet<PathBuf>>,
+    /// When the certificates expire that were read, by their places.
+    certificates: RefCell<Vec<(Span, SystemTime)>>,
 }
 
 /// For whom something is read that stands elsewhere, such as named rules for a route.
@@ -51,6 +54,7 @@ impl<'f> Report<'f> {
             compiled: Compiled::default(),
             stop: None,
             named: RefCell::default(),
+            certificates: RefCell::default(),
         }
     }
 
@@ -85,6 +89,19 @@ impl<'f> Report<'f> {
     /// Every file that it names.
     pub(super) fn named_files(&self) -> Vec<PathBuf> {
         self.named.borrow().iter().cloned().collect()
+    }
+
+    /// Certificates stand there, or in a file that is named there. They may be read more than once.
+    pub(super) fn certificates_at(&self, span: Span, expiry: SystemTime) {
+        let mut certificates = self.certificates.borrow_mut();
+        if certificates.iter().all(|(known, _)| *known != span) {
+            certificates.push((span, expiry));
+        }
+    }
+
+    /// When the certificates expire that were read, by their places.
+    pub(super) fn certificates(&self) -> Vec<(Span, SystemTime)> {
+        self.certificates.borrow().clone()
     }
 
     pub(super) fn files(&self) -> &'f Files {

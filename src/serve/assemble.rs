@@ -1,7 +1,12 @@
 //! From a configuration to something that serves, and from the next one to what it serves then.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
+use arc_swap::ArcSwap;
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 
 use super::{
@@ -14,10 +19,10 @@ use super::{
 };
 use crate::{
     access::Access,
-    config::{Importer, ListenerSettings, Loaded, PromptFile, RouteFile, ToolRules},
+    config::{CertificateExpiry, Importer, ListenerSettings, Loaded, PromptFile, RouteFile, ToolRules},
     face::{door::Door, mcp::Mcp, rest::Rest},
     gateway::{Change, Gateway, Snapshot},
-    observe::{Meters, Tracing},
+    observe::{MeterSource, Meters, Reading, Tracing},
     policy::{PassthroughSettings, PolicyCounts, Store},
     prompt::PromptTable,
     route::{Conflict, Scopes, UpstreamName},
@@ -65,7 +70,23 @@ pub struct Swap {
     lists: Lists,
     found: (mpsc::Sender<Found>, mpsc::Receiver<Found>),
     certificate: Option<Certificate>,
+    expiries: Expiries,
     fixed: Fixed,
+}
+
+/// When the certificates of the configuration in force expire. Clones are the same.
+#[derive(Debug, Clone)]
+struct Expiries(Arc<ArcSwap<Vec<CertificateExpiry>>>);
+
+impl MeterSource for Expiries {
+    fn tell(&self, reading: &mut Reading) {
+        let help = "When a certificate of the configuration expires, in seconds since 1970";
+        let family = reading.gauge("glossator_certificate_expiry_timestamp_seconds", help);
+        for CertificateExpiry { setting, at } in self.0.load().iter() {
+            let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            family.add(vec![("setting", setting.clone().into())], since.as_secs());
+        }
+    }
 }
 
 /// What a configuration says of calls, kept for when MCP servers have other tools.
@@ -108,6 +129,8 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     let fixed = Fixed::of(loaded);
     let found = mpsc::channel(FOUND_LIMIT);
     let certificate = loaded.tls.clone().map(Certificate::new);
+    let expiries = Expiries(Arc::new(ArcSwap::from_pointee(loaded.certificates.clone())));
+    meters.register(expiries.clone());
     let swap = Swap {
         gateway: gateway.clone(),
         meters: meters.clone(),
@@ -123,6 +146,7 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
         lists,
         found,
         certificate: certificate.clone(),
+        expiries,
         fixed,
     };
     Ok(Assembled {
@@ -167,6 +191,7 @@ impl Swap {
         if let (Some(certificate), Some(tls)) = (&self.certificate, &loaded.tls) {
             certificate.replace(tls);
         }
+        self.expiries.0.store(Arc::new(loaded.certificates.clone()));
         self.gateway.replace(snapshot);
         if others_may_call {
             // What each of them sees may be something else now.

@@ -13,6 +13,6 @@ mod server;
 mod shown;
 
 pub use client::{ClientStream, ClientTls, ClientTlsOptions, Trust};
-pub use pem::{Identity, TlsError};
+pub use pem::{Identity, TlsError, expiries};
 pub use server::{ClientRoots, ServerStream, ServerTls, ServerTlsOptions};
 pub use shown::{ClientCertificate, Vouching};

@@ -1,12 +1,14 @@
 //! Certificates and keys in PEM, and what can be wrong with them.
 
-use std::fmt;
+use std::{fmt, time::SystemTime};
 
 use ring::digest::{Context, SHA256};
 use rustls::{
     RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
+
+use super::shown;
 
 /// A certificate chain and its private key.
 pub struct Identity {
@@ -58,6 +60,11 @@ pub(super) fn roots(pem: &[u8]) -> Result<RootCertStore, TlsError> {
         store.add(certificate).map_err(|_| TlsError::Roots)?;
     }
     Ok(store)
+}
+
+/// When each certificate of a PEM text expires; those that can't be read are left out.
+pub fn expiries(pem: &[u8]) -> Vec<SystemTime> {
+    certificates(pem).unwrap_or_default().iter().filter_map(|certificate| shown::until(certificate)).collect()
 }
 
 fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {

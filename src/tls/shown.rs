@@ -91,7 +91,7 @@ fn common_name(subject: &[u8]) -> Option<String> {
 }
 
 /// `notAfter` of a certificate (RFC 5280, sections 4.1 and 4.1.2.5).
-fn until(der: &[u8]) -> Option<SystemTime> {
+pub(super) fn until(der: &[u8]) -> Option<SystemTime> {
     let (SEQUENCE, certificate, _) = element(der)? else { return None };
     let (SEQUENCE, mut fields, _) = element(certificate)? else { return None };
     if let Some((VERSION, _, rest)) = element(fields) {

@@ -159,6 +159,7 @@ fn outside_words_stay_in_their_rooms() {
                 "rule/content/",
                 "rule/fields/",
                 "face/mcp/tasks",
+                "config/certificates",
                 "config/clients",
                 "observe/text",
                 "tls/shown",

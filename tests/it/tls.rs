@@ -32,6 +32,7 @@ use tokio_rustls::{
 use crate::support::Program;
 use crate::{
     mcp::{NEWEST, streams::message},
+    operators::{HERE, admin},
     support::{Loaded, Scripted, Step, reply, soon},
 };
 
@@ -212,6 +213,61 @@ async fn a_certificate_that_is_renewed_in_its_file_is_taken_up() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// One whose certificate is good until then.
+fn certified_until(end: SystemTime) -> CertifiedKey<KeyPair> {
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.not_after = end.into();
+    let signing_key = KeyPair::generate().unwrap();
+    CertifiedKey { cert: params.self_signed(&signing_key).unwrap(), signing_key }
+}
+
+#[tokio::test]
+async fn when_certificates_expire_is_warned_of_and_measured() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let now = SystemTime::now();
+    let file = |own: SystemTime, roots: [SystemTime; 2]| {
+        let roots: String = roots.iter().map(|end| certified_until(*end).cert.pem()).collect();
+        format!(
+            "server: {{ {} }}\nupstreams: {{ old: {{ url: 'https://old.test', tls: {{ ca: {roots:?} }} }} }}\npassthrough: old\n",
+            section(&certified_until(own), "")
+        )
+    };
+    let load = |text: String| {
+        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+    };
+    // One CA may have expired, as long as another one has not.
+    for (own, roots, expected) in [
+        (now + 30 * DAY, [now - DAY, now + 8 * DAY], &[][..]),
+        (now - DAY, [now + 8 * DAY; 2], &["the certificate has expired"]),
+        (
+            now + 6 * DAY,
+            [now - DAY, now - 2 * DAY],
+            &["the certificate expires within a week", "the certificate has expired"],
+        ),
+    ] {
+        let loaded = load(file(own, roots));
+        let warned: Vec<_> = loaded.warnings.iter().map(|problem| &problem.message).collect();
+        let is_expected = |(told, words): (&&String, &&str)| told.starts_with(*words);
+        assert!(warned.len() == expected.len() && warned.iter().zip(expected).all(is_expected), "{warned:?}");
+    }
+    let (admin, mut assembled) = admin(&file(now + 30 * DAY, [now + 40 * DAY, now + 50 * DAY]));
+    let in_seconds = |end: SystemTime| end.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    for (own, root) in [(30, 50), (31, 51)] {
+        if own == 31 {
+            let reloaded = load(file(now + 31 * DAY, [now + 40 * DAY, now + 51 * DAY]));
+            assert_eq!(assembled.swap.to(&reloaded).unwrap(), [""; 0]);
+        }
+        let (_, text) = crate::operators::ask(&admin, "GET /metrics", &[HERE]).await;
+        for (setting, days) in [("server.tls.certificate", own), ("upstreams.old.tls.ca", root)] {
+            let line = format!(
+                "glossator_certificate_expiry_timestamp_seconds{{setting=\"{setting}\"}} {}\n",
+                in_seconds(now + days * DAY)
+            );
+            assert!(text.contains(&line), "no {line} in\n{text}");
+        }
+    }
+}
+
 /// An upstream whose replies never end.
 async fn endless() -> Scripted {
     Scripted::start(|_| {
@@ -318,11 +374,8 @@ async fn asked(stream: &mut TlsStream<TcpStream>, path: &str) -> String {
 async fn a_connection_is_good_as_long_as_its_certificate_and_those_that_vouch_for_it() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
     let (own, lasting, other) = (certified(), certified(), certified());
-    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     let end = SystemTime::now() + Duration::from_secs(4);
-    params.not_after = end.into();
-    let signing_key = KeyPair::generate().unwrap();
-    let short = CertifiedKey { cert: params.self_signed(&signing_key).unwrap(), signing_key };
+    let short = certified_until(end);
     let loaded = |roots: &[&CertifiedKey<KeyPair>], own: &CertifiedKey<KeyPair>| {
         let roots: String = roots.iter().map(|root| root.cert.pem()).collect();
         let more = if roots.is_empty() { String::new() } else { format!(", client_ca: {roots:?}") };

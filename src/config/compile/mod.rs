@@ -14,7 +14,7 @@ use self::together::{check_needs, read_unused, refuse_conflicts, warn_of_calls_c
 use super::{
     Loaded,
     calls::Routes,
-    clients,
+    certificates, clients,
     import::{self, Importer},
     keys::{ADMIN, DEFAULTS, FILE, LOG, SERVER, TELEMETRY},
     node::{Entry, Node},
@@ -140,6 +140,7 @@ pub(in crate::config) fn compile(
     let elsewhere = default_deadline.or(drain).map_or(root.span, |node| node.span);
     warn_of_calls_cut_off(report, listener.drain, &routes, (written, entries), elsewhere);
     let telemetry = telemetry?;
+    let certificates = certificates::read(report, &root);
     check_needs(report, &names, &admin.settings.ready_needs, needs_place);
     (report.errors() == 0).then(|| Loaded {
         importer: Importer::new(&upstreams),
@@ -160,6 +161,7 @@ pub(in crate::config) fn compile(
         routes: routes.into(),
         prompts,
         named_files: Vec::new(),
+        certificates,
         warnings: Vec::new(),
     })
 }

@@ -6,7 +6,7 @@ use crate::config::{
     section::Section,
     source::Span,
 };
-use crate::tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
+use crate::tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust, expiries};
 
 /// TLS with every default, for an `https://` address in the place of the whole upstream.
 pub(in crate::config) fn plain(report: &Report<'_>, span: Span) -> Option<ClientTls> {
@@ -23,8 +23,18 @@ pub(in crate::config) fn pem(
     let Some((node, text)) = section.text_node(name) else {
         return section.get(name).is_none().then_some(None);
     };
-    let expanded = secret::expand_secret(section.report, environment, node.span, text)?;
-    Some(Some(expanded.text.into_bytes()))
+    let pem = secret::expand_secret(section.report, environment, node.span, text)?.text.into_bytes();
+    let expiries = expiries(&pem);
+    let expiry = match name {
+        "key" => None,
+        "certificate" => expiries.into_iter().min(),
+        // Those of CAs that were replaced may go on standing beside the new ones.
+        _ => expiries.into_iter().max(),
+    };
+    if let Some(expiry) = expiry {
+        section.report.certificates_at(node.span, expiry);
+    }
+    Some(Some(pem))
 }
 
 /// Reads `tls`. `None` when something is wrong with it; that has been reported then.

@@ -1,0 +1,63 @@
+//! When the certificates that the configuration names expire.
+
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+
+use super::{
+    node::{Kind, Node},
+    report::Report,
+};
+
+/// How long before it expires a certificate is warned of.
+const WARNED_BEFORE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// When the certificates of one setting expire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateExpiry {
+    /// The path of the setting: `server.tls.certificate`.
+    pub setting: String,
+    /// Of a chain, when the first certificate expires; of trusted CAs, when the last one does.
+    pub at: SystemTime,
+}
+
+/// Finds the settings of the certificates that were read, and warns of those that have expired or soon will.
+pub(super) fn read(report: &Report<'_>, root: &Node) -> Vec<CertificateExpiry> {
+    let (expiries, now) = (report.certificates(), SystemTime::now());
+    for (span, at) in &expiries {
+        let date = Timestamp::try_from(*at).map_or_else(|_| "another age".to_owned(), |at| at.to_string());
+        let help = "renew it; `glossator run` reads the file again when it has changed";
+        if *at <= now {
+            report.warning(*span, format!("the certificate has expired: it was valid until {date}"), help);
+        } else if *at <= now + WARNED_BEFORE {
+            report.warning(*span, format!("the certificate expires within a week, at {date}"), help);
+        }
+    }
+    let mut found = Vec::new();
+    if !expiries.is_empty() {
+        visit(root, "", &mut |node, setting| {
+            let expiry = expiries.iter().find(|(span, _)| *span == node.span);
+            found.extend(expiry.map(|(_, at)| CertificateExpiry { setting: setting.to_owned(), at: *at }));
+        });
+    }
+    found
+}
+
+/// Visits every text, with its path.
+fn visit(node: &Node, path: &str, visitor: &mut impl FnMut(&Node, &str)) {
+    match &node.kind {
+        Kind::Text(_) => visitor(node, path),
+        Kind::Map(entries) => {
+            for entry in entries {
+                let before = if path.is_empty() { String::new() } else { format!("{path}.") };
+                visit(&entry.value, &format!("{before}{}", entry.key.text), visitor);
+            }
+        }
+        Kind::List(items) => {
+            items.iter().enumerate().for_each(|(index, item)| {
+                visit(item, &format!("{path}[{index}]"), visitor);
+            });
+        }
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => {}
+    }
+}
