@@ -35,6 +35,7 @@ use tracing::debug;
 use super::{
     Answerer,
     activity::{Activity, Asking},
+    handshakes::HandshakeFailures,
     line_ends::LineEnds,
     patience::Patient,
     untaken::{SHORT_BYTES, Way, counted},
@@ -90,6 +91,7 @@ pub(super) struct Serving {
     pub(super) answerer: Answerer,
     pub(super) phases: watch::Receiver<Phase>,
     pub(super) ending: Ending,
+    pub(super) handshakes: HandshakeFailures,
 }
 
 impl Serving {
@@ -128,8 +130,8 @@ impl Serving {
         let stream = tokio::select! {
             stream = shaking => match stream {
                 Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => return debug!(%peer, %error, "no handshake"),
-                Err(_) => return debug!(%peer, "no handshake in time"),
+                Ok(Err(error)) => return self.handshakes.add(peer, error.to_string()),
+                Err(_) => return self.handshakes.add(peer, "it was not complete in time".to_owned()),
             },
             // Nothing was asked yet.
             () = drained(&mut self.phases, FIRST_REQUEST_TIMEOUT) => return,

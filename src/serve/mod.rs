@@ -4,7 +4,7 @@
 //! connections until it is told to stop and then drains; `listener` is the port with its certificate, `connection` one
 //! client's HTTP/1.1 (whose `line_ends` are checked) or HTTP/2, which `patience` and `activity` end when it
 //! keeps us waiting; `crowd` is all of them, and has some make room for others, `untaken` what is held of
-//! their answers; `stop` is the signals of the operating system that end it, `reload` what puts another
+//! their answers, `handshakes` those of TLS that fail; `stop` is the signals of the operating system that end it, `reload` what puts another
 //! configuration in force, `operators` the port from which that is watched, `telemetry` what sends traces and
 //! meters to a collector; `others` hears what other replicas say; `assemble` makes all of it of a
 //! configuration, with `ways` to upstreams and what is `fixed` until the next start; `discover` finds out
@@ -20,6 +20,7 @@ mod connection;
 mod crowd;
 mod discover;
 mod fixed;
+mod handshakes;
 mod line_ends;
 mod listener;
 mod operators;
@@ -50,6 +51,7 @@ use crate::{
 };
 use connection::{Phase, Serving};
 use crowd::{Crowd, Place};
+use handshakes::HandshakeFailures;
 use untaken::Answers;
 
 pub use answerer::Answerer;
@@ -150,10 +152,16 @@ pub async fn serve(
         let crowd = crowd.clone();
         async move { crowd.keep_room(settings.taken_within()).await }
     });
+    let handshakes = HandshakeFailures::default();
+    room.spawn({
+        let handshakes = handshakes.clone();
+        async move { handshakes.keep_logging().await }
+    });
     let (phase, phases) = watch::channel(Phase::Serving);
     let (shutdown, is_ending) = watch::channel(Shutdown::Serving);
     let tls = tls.map(|certificate| certificate.0);
-    let serving = Serving { settings, tls, answerer, phases, ending: Ending::new(is_ending) };
+    let ending = Ending::new(is_ending);
+    let serving = Serving { settings, tls, answerer, phases, ending, handshakes: handshakes.clone() };
     let mut accepting =
         Accepting { crowd: crowd.clone(), serving, reserve, told: None, failures: AcceptFailures::default() };
     // Nothing is sent: it is over when every connection that has a sender has gone.
@@ -177,6 +185,7 @@ pub async fn serve(
     accepting.accept_queued(port, &late).await;
     drop(accepting);
     if timeout_at(deadline, crowd.gone()).await.is_ok() {
+        handshakes.log();
         return Drained::All;
     }
     let connections = crowd.open();
@@ -189,6 +198,7 @@ pub async fn serve(
         // left to the end of the runtime.
         let _ = timeout(CUT_TIMEOUT, crowd.gone()).await;
     }
+    handshakes.log();
     Drained::CutOff { connections }
 }
 

@@ -168,6 +168,34 @@ async fn who_speaks_no_tls_or_says_nothing_is_left() {
     drop(sender);
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn failed_handshakes_are_logged_together() {
+    let (certified, other) = (certified(), certified());
+    let program = Program::start(
+        &format!(
+            "server: {{ listen: '127.0.0.1:0', {} }}\nupstreams: {{ old: http://127.0.0.1:1 }}\npassthrough: old\n",
+            section(&certified, "")
+        ),
+        &[],
+    )
+    .await;
+    for _ in 0..20 {
+        assert!(shake(program.address, &other, &[], None).await.is_err());
+    }
+    let mut plain = TcpStream::connect(program.address).await.unwrap();
+    plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let _ = soon("the end of the connection", plain.read_to_end(&mut Vec::new())).await;
+    let log = program.log().await;
+    let lines: Vec<_> = log.iter().filter(|line| line["message"] == "TLS handshakes failed").collect();
+    assert!(matches!(lines.len(), 1 | 2), "at first and at the end: {log:?}");
+    assert_eq!(lines.iter().map(|line| line["failures"].as_u64().unwrap()).sum::<u64>(), 21);
+    for line in lines {
+        assert_eq!((&line["level"], &line["client"]), (&json!("INFO"), &json!("127.0.0.1")));
+        assert!(!line["error"].as_str().unwrap().is_empty());
+    }
+}
+
 #[tokio::test]
 async fn a_renewed_certificate_is_for_those_who_come_from_then_on() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
