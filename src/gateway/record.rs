@@ -211,7 +211,7 @@ impl Drop for Record<'_> {
     fn drop(&mut self) {
         let (outcome, fault) = match self.outcome {
             Some(Outcome::Success) => ("success", None),
-            Some(Outcome::Error(fault)) => ("error", Some(fault_name(fault))),
+            Some(Outcome::Error(fault)) => ("error", Some(fault.as_str())),
             None if self.open => ("task", None),
             None => ("cancelled", None),
         };
@@ -269,19 +269,4 @@ impl Drop for Record<'_> {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn fault_name(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Arguments => "arguments",
-        Fault::Forbidden => "forbidden",
-        Fault::Unanswered => "unanswered",
-        Fault::Upstream { .. } => "upstream",
-        Fault::Reported { .. } => "reported",
-        Fault::Unreadable => "unreadable",
-        Fault::Unreachable => "unreachable",
-        Fault::Deadline => "deadline",
-        Fault::Busy { .. } => "busy",
-        Fault::TooOften { .. } => "too_often",
-    }
 }

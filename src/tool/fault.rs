@@ -39,3 +39,35 @@ pub enum Fault {
         again_after: Duration,
     },
 }
+
+impl Fault {
+    /// The names of all variants, in their order; the values of `fault` in metrics and log.
+    pub const NAMES: [&'static str; 10] = [
+        "arguments",
+        "forbidden",
+        "unanswered",
+        "upstream",
+        "reported",
+        "unreadable",
+        "unreachable",
+        "deadline",
+        "busy",
+        "too_often",
+    ];
+
+    /// Its name in metrics and log.
+    pub fn as_str(self) -> &'static str {
+        Self::NAMES[match self {
+            Self::Arguments => 0,
+            Self::Forbidden => 1,
+            Self::Unanswered => 2,
+            Self::Upstream { .. } => 3,
+            Self::Reported { .. } => 4,
+            Self::Unreadable => 5,
+            Self::Unreachable => 6,
+            Self::Deadline => 7,
+            Self::Busy { .. } => 8,
+            Self::TooOften { .. } => 9,
+        }]
+    }
+}

@@ -17,7 +17,7 @@ use glossator::{
     config::{self, Problem, Sources},
     reply::Reply,
     rule::{self, Facts, Trace, translate},
-    tool::{Shapes, write_result},
+    tool::{Fault, Shapes, write_result},
 };
 use serde_json::{Map, Value};
 
@@ -61,6 +61,16 @@ fn the_page_says_how_much_a_jq_filter_may_do() {
     ] {
         assert!(page.contains(&said), "{said}");
     }
+}
+
+#[test]
+fn the_page_has_every_value_of_fault_and_no_other() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/operators.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, table) = page.split_once("| `fault` | why the call gave an error |\n|---|---|\n").unwrap();
+    let rows = table.lines().take_while(|line| line.starts_with("| `"));
+    let documented: Vec<_> = rows.map(|row| row.split('`').nth(1).unwrap()).collect();
+    assert_eq!(documented, Fault::NAMES);
 }
 
 /// Whether a page shows whole files rather than rules: what comes of them is tested where the feature is.
