@@ -5,6 +5,7 @@ mod proofs;
 
 use std::{collections::BTreeSet, fs, path::Path};
 
+use glossator::config::{self, Sources};
 use regex::Regex;
 
 use self::proofs::PROOFS;
@@ -84,6 +85,39 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("values in it, aliases put in", "src/config/file/mod.rs", "NODE_LIMIT"),
 ];
 
+/// What the program takes by itself, and what connections take that only sit there, as the page says.
+const OWN_MIB: usize = 20;
+const CONNECTIONS_MIB: usize = 130;
+
+#[test]
+fn the_memory_limits_in_deploy_have_room_for_the_defaults() {
+    let text = "upstreams: { old: http://127.0.0.1:1 }\nroutes: { a: { request: GET old/a } }";
+    let loaded = config::load(&Sources::of_text("a.yaml", text)).unwrap();
+    // A response that rules look into counts 10 times, and one may be read beyond the limit.
+    let response = 10 * loaded.routes[0].route.reply_limit_bytes;
+    let parts = [
+        OWN_MIB,
+        CONNECTIONS_MIB,
+        loaded.door.bodies_limit_bytes >> 20,
+        loaded.upstream_buffer_limit_bytes >> 20,
+        response >> 20,
+        loaded.cache_limit_bytes >> 20,
+    ];
+    let needed: usize = parts.iter().sum();
+    let [own, connections, bodies, buffer, response, cache] = parts;
+    let said = format!("{needed} MiB: {own}, {connections}, {bodies}, {buffer}, {response} and {cache}.");
+    assert!(page().replace('\n', " ").contains(&said), "{said}");
+    let limits = Regex::new(r"limits: \{ memory: (\d+)Mi \}").unwrap();
+    for name in ["kubernetes.yaml", "helm/glossator/values.yaml"] {
+        let manifest = fs::read_to_string(root().join("deploy").join(name)).unwrap();
+        // Others in it are for the legacy server beside it.
+        let limit: usize =
+            limits.captures_iter(&manifest).map(|found| found[1].parse().unwrap()).max().unwrap();
+        assert!(limit >= needed, "{name}: {limit} MiB");
+        assert!(page().contains(&format!("a limit of {limit} MiB")), "{name}: {limit} MiB");
+    }
+}
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -125,7 +159,7 @@ fn is_test(text: &str, name: &str) -> bool {
 
 #[test]
 fn the_limits_of_the_page_are_those_of_the_code() {
-    let schema = glossator::config::schema();
+    let schema = config::schema();
     let default = Regex::new(r"^(.*?)\.? Default:? `?([^`.]+)`?\.").unwrap();
     let mut table = String::from("\n\n| limit | of what | unless said otherwise |\n|---|---|---|\n");
     for (id, section, keys) in KEYS {
