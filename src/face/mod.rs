@@ -14,13 +14,13 @@ pub mod rest;
 mod standing;
 
 use std::{
-    fmt::Display,
+    fmt::{self, Display},
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
 
 use axum::body::Body;
-use http::{Extensions, HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
+use http::{Extensions, HeaderMap, HeaderValue, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as _;
 use tokio::sync::watch;
 use tracing::{debug, info};
@@ -195,17 +195,34 @@ pub fn ends_unclearly(headers: &HeaderMap) -> bool {
 }
 
 /// The answer to such a request (RFC 9112, section 6.1): nothing more is read from its connection.
-pub fn refuse_unclear_end() -> Response<Body> {
-    const MESSAGE: &str = "the request's `Transfer-Encoding` says `chunked` more than once";
+pub fn refuse_unclear_end(request: Request<Body>) -> Response<Body> {
+    let (mut parts, _) = request.into_parts();
+    let request_id = RequestId::of_headers(&parts.headers);
+    parts.extensions.insert(request_id.clone());
     let status = StatusCode::BAD_REQUEST;
-    let (face, request_id) = (Face::Rest.as_str(), RequestId::next());
-    info!(status = status.as_u16(), reason = "more than one `chunked`", face, %request_id, "request rejected");
-    let mut response = Response::new(Body::from(format!(r#"{{"error":"{MESSAGE}"}}"#)));
+    log_rejection(&parts, Face::Rest, status, &UnclearEnd);
+    let mut response = Response::new(Body::from(format!(r#"{{"error":"{UnclearEnd}"}}"#)));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    headers.insert(RequestId::HEADER, request_id.header_value());
     response
+}
+
+/// Why such a request is rejected.
+struct UnclearEnd;
+
+impl Reason for UnclearEnd {
+    fn reason(&self) -> &'static str {
+        "more than one `chunked`"
+    }
+}
+
+impl Display for UnclearEnd {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the request's `Transfer-Encoding` says `chunked` more than once")
+    }
 }
 
 #[cfg(test)]
@@ -215,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_request_without_an_identity_has_no_rights() {
-        let (mut head, ()) = http::Request::get("/").body(()).unwrap().into_parts();
+        let (mut head, ()) = Request::get("/").body(()).unwrap().into_parts();
         let write = Scopes::new(["write"]).unwrap();
         assert!(!caller_of(&head).may(&write) && caller_of(&head).may(&Scopes::default()));
         head.extensions.insert(Caller::Only);

@@ -169,8 +169,11 @@ impl Serving {
                 let mut request = request.map(|body| whole_or_asking(body, &activity));
                 name_host(&mut request);
                 request.extensions_mut().insert(Arc::clone(&arrival));
-                let is_clear = !ends_unclearly(request.headers());
-                let answering = is_clear.then(|| answer(&answerer, request)).ok_or_else(refuse_unclear_end);
+                let answering = if ends_unclearly(request.headers()) {
+                    Err(refuse_unclear_end(request))
+                } else {
+                    Ok(answer(&answerer, request))
+                };
                 let (activity, phases) = (activity.clone(), phases.clone());
                 async move {
                     let mut answer = match answering {

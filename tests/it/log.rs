@@ -352,6 +352,53 @@ async fn what_our_own_limits_reject_has_one_line_that_names_them() {
 }
 
 #[tokio::test]
+async fn a_request_without_a_clear_end_has_one_line() {
+    let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    let program = Program::start(&config(&upstream), &[]).await;
+    let mut client = program.connect().await;
+    client
+        .write(
+            "POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: mine\r\n\
+             Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+        )
+        .await;
+    let response = client.read(false).await;
+    assert_eq!((response.status, response.header("x-request-id").as_deref()), (400, Some("mine")));
+    check_rejected(&program.log().await, "mine", "/tools/get_thing", "more than one `chunked`");
+}
+
+#[tokio::test]
+async fn a_request_that_the_end_of_the_server_cuts_off_has_its_client_and_path() {
+    let (upstream, _gate) = Scripted::holding(reply("200 OK", "application/json", "{}")).await;
+    let text = config(&upstream).replace("server: {", "server: { drain: 20ms,");
+    let program = Program::start(&format!("{text}passthrough: old\n"), &[]).await;
+    let (mut called, mut passed) = (program.connect().await, program.connect().await);
+    let head = "Host: localhost\r\nContent-Length: 0\r\nX-Request-Id:";
+    called.write(format!("POST /tools/get_thing HTTP/1.1\r\n{head} called\r\n\r\n")).await;
+    passed.write(format!("POST /elsewhere HTTP/1.1\r\n{head} passed\r\n\r\n")).await;
+    upstream.until("both are in flight", |state| state.asked.len() == 2).await;
+    program.terminate();
+    for client in [&mut called, &mut passed] {
+        assert_eq!(client.read(false).await.status, 503);
+    }
+    let log = program.log().await;
+    check_rejected(&log, "called", "/tools/get_thing", "shutting down");
+    check_rejected(&log, "passed", "/elsewhere", "shutting down");
+    let passthrough = with(&log, "message", "passthrough");
+    assert!(passthrough.len() == 1 && passthrough[0].get("status").is_none(), "{passthrough:?}");
+}
+
+/// A `POST` has one line that says why it was rejected.
+#[track_caller]
+fn check_rejected(log: &[Value], id: &str, path: &str, reason: &str) {
+    let lines = with(log, "request_id", id);
+    let rejected: Vec<_> = lines.iter().filter(|line| line["message"] == "request rejected").collect();
+    let [line] = &rejected[..] else { panic!("{log:?}") };
+    let found = ["client", "method", "path", "reason"].map(|key| line[key].as_str().unwrap_or_default());
+    assert_eq!(found, ["127.0.0.1", "POST", path, reason], "{line}");
+}
+
+#[tokio::test]
 async fn what_is_handed_through_has_a_line_with_its_path_status_length_and_time() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "fine")).await;
     let program = Program::start(&format!("{}passthrough: old\n", config(&upstream)), &[]).await;

@@ -29,7 +29,6 @@ use std::{fmt, sync::Arc, time::Instant};
 use axum::body::Body;
 use http::{Method, Request, Response, StatusCode, header, request::Parts};
 use serde_json::json;
-use tracing::info;
 
 use super::{
     Arrival, MCP_PATHS, Reason, SHUTTING_DOWN, address_of, caller_of, came_by, cgi,
@@ -90,40 +89,36 @@ impl Rest {
 
     /// Answers one request. Dropping the future cancels what was asked of an upstream.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
-        let ending = Arrival::of(request.extensions()).ending.clone();
-        let Some(ending) = ending else { return self.respond(request).await };
-        let request_id = request.extensions().get().cloned();
-        let face = request.extensions().get().copied().unwrap_or(Face::Rest);
+        let (mut parts, body) = request.into_parts();
+        let ending = Arrival::of(&parts.extensions).ending.clone();
+        let Some(ending) = ending else { return self.respond(&mut parts, body).await };
         tokio::select! {
             biased;
-            response = self.respond(request) => response,
+            response = self.respond(&mut parts, body) => response,
             () = ending.overdue() => {
-                let request_id = request_id.unwrap_or_else(RequestId::next);
-                let (face, status) = (face.as_str(), StatusCode::SERVICE_UNAVAILABLE);
-                info!(status = status.as_u16(), reason = "shutting down", face, %request_id, "request rejected");
-                answer::error(status, SHUTTING_DOWN)
+                let why = Told("shutting down", SHUTTING_DOWN.to_owned());
+                refuse(&parts, StatusCode::SERVICE_UNAVAILABLE, &why)
             }
         }
     }
 
-    async fn respond(&self, request: Request<Body>) -> Response<Body> {
-        let (mut parts, body) = request.into_parts();
+    async fn respond(&self, parts: &mut Parts, body: Body) -> Response<Body> {
         let snapshot = self.gateway.snapshot();
-        let request_id = RequestId::of_request(&parts);
-        let place = self.find(&snapshot, &parts);
+        let request_id = RequestId::of_request(parts);
+        let place = self.find(&snapshot, parts);
         if matches!(place, Place::Health) {
-            return match self.door.names_one_host(&parts) {
+            return match self.door.names_one_host(parts) {
                 Ok(()) => answer::value(StatusCode::OK, &json!({ "status": "ok" })),
-                Err(refused) => refuse(&parts, refused.status(), &refused),
+                Err(refused) => refuse(parts, refused.status(), &refused),
             };
         }
-        let page = match self.door.admit(&mut parts) {
+        let page = match self.door.admit(parts) {
             Ok(page) => page,
             Err(refused) => {
-                return refuse(&parts, refused.status(), &refused);
+                return refuse(parts, refused.status(), &refused);
             }
         };
-        if parts.method == Method::OPTIONS && self.door.guard.is_shown_nothing(&parts) {
+        if parts.method == Method::OPTIONS && self.door.guard.is_shown_nothing(parts) {
             // A browser's question before a request, which never says who asks: every path is answered alike,
             // or the answer would tell which tools there are.
             let mut response = page.options(&parts.headers, METHODS);
@@ -131,20 +126,20 @@ impl Rest {
             return response;
         }
         if page.has_link() && matches!(place, Place::Tool { .. }) {
-            return refuse(&parts, Refused::Page.status(), &Refused::Page);
+            return refuse(parts, Refused::Page.status(), &Refused::Page);
         }
-        if let Some(turned_away) = self.turn_away(&place, &mut parts).await {
-            let mut response = refuse(&parts, turned_away.status(), &turned_away);
+        if let Some(turned_away) = self.turn_away(&place, parts).await {
+            let mut response = refuse(parts, turned_away.status(), &turned_away);
             turned_away.challenge(response.headers_mut());
             page.let_read(response.headers_mut());
             return response;
         }
-        let place = as_seen(&snapshot, place, &parts);
+        let place = as_seen(&snapshot, place, parts);
         if let Place::Passthrough(upstream) = place {
-            return match allowed(&snapshot, &parts, &snapshot.passthrough_scopes) {
+            return match allowed(&snapshot, parts, &snapshot.passthrough_scopes) {
                 Ok(()) => {
                     let guard = &self.door.guard;
-                    Box::pin(passthrough::hand_through(upstream, guard, &request_id, parts, body)).await
+                    Box::pin(passthrough::hand_through(upstream, guard, &request_id, take(parts), body)).await
                 }
                 Err(forbidden) => *forbidden,
             };
@@ -154,9 +149,9 @@ impl Rest {
                 page.options(&parts.headers, &answer::listed(&allowed))
             }
             Place::Tool { route, in_path } => {
-                self.call(&snapshot, route, in_path, request_id, &parts, body).await
+                self.call(&snapshot, route, in_path, request_id, parts, body).await
             }
-            place => self.answer(&snapshot, place, &parts),
+            place => self.answer(&snapshot, place, parts),
         };
         page.let_read(response.headers_mut());
         response
@@ -282,6 +277,15 @@ impl Rest {
             },
         }
     }
+}
+
+/// Takes a head away, and leaves what the log says of it.
+fn take(parts: &mut Parts) -> Parts {
+    let (mut left, ()) = Request::new(()).into_parts();
+    left.method.clone_from(&parts.method);
+    left.uri.clone_from(&parts.uri);
+    left.extensions.clone_from(&parts.extensions);
+    std::mem::replace(parts, left)
 }
 
 /// Whether the caller of a request is allowed what needs these.

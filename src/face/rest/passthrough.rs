@@ -61,7 +61,7 @@ pub(super) async fn hand_through(
         path: Foreign(parts.uri.path()).to_string(),
         client: address_of(&parts),
         caller: caller.clone(),
-        status: StatusCode::BAD_GATEWAY,
+        status: None,
         rejected_by: None,
         bytes: 0,
     };
@@ -97,7 +97,7 @@ pub(super) async fn hand_through(
             (answer::upstream_failed(status, message, again_after(&error)), status)
         }
     };
-    line.status = status;
+    line.status = Some(status);
     response.map(|body| Body::new(Logged { body, line }))
 }
 
@@ -110,7 +110,8 @@ struct Line {
     path: String,
     client: Option<IpAddr>,
     caller: Caller,
-    status: StatusCode,
+    /// Of the response, where there was one before the client left or the server ended.
+    status: Option<StatusCode>,
     /// Which limit of ours rejected it.
     rejected_by: Option<&'static str>,
     /// How many bytes of the body went to the client.
@@ -122,7 +123,7 @@ impl Drop for Line {
         info!(
             method = self.method,
             path = %self.path,
-            status = self.status.as_u16(),
+            status = self.status.map(|status| status.as_u16()),
             reply_bytes = self.bytes,
             duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             rejected_by = self.rejected_by,
