@@ -28,6 +28,7 @@ pub(super) struct CgiArguments {
 const NOT_CONFIGURED: &str = "the gateway can't serve: its problems are in the web server's error log";
 
 pub(super) fn cgi(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> {
+    screen.write_as(arguments.log.format());
     let answered = answer(arguments, screen);
     if answered.is_err() {
         say(&cgi::broken(http::StatusCode::INTERNAL_SERVER_ERROR, NOT_CONFIGURED));
@@ -45,6 +46,7 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
         flags: arguments.log.flags(),
     };
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
+    screen.write_as(Some(loaded.log.format));
     screen.problems(&loaded.warnings);
     start_log(&loaded)?;
     let request = match cgi::request(&request, cgi::Input::new(io::stdin())) {

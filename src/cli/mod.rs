@@ -147,8 +147,11 @@ pub fn main() -> ExitCode {
 }
 
 fn program() -> ExitCode {
-    let command_line = CommandLine::parse();
     let mut screen = Screen::new();
+    let command_line = match CommandLine::try_parse() {
+        Ok(command_line) => command_line,
+        Err(answer) => return show(&answer, &mut screen),
+    };
     let command = command_line.command.unwrap_or(Command::Run(command_line.run));
     let output = command.output();
     let done = match command {
@@ -182,6 +185,19 @@ fn program() -> ExitCode {
         }
     }
     ExitCode::from(failure.exit_status())
+}
+
+/// Shows what the command line is answered with at once: help, the version, or what is wrong with it.
+fn show(answer: &clap::Error, screen: &mut Screen) -> ExitCode {
+    screen.write_as(run::format_in(std::env::args_os()));
+    if answer.use_stderr() && screen.writes_json() {
+        let text = answer.to_string();
+        screen.complain(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+    } else {
+        // A reader that has gone away is nobody's mistake.
+        let _ = answer.print();
+    }
+    ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(2))
 }
 
 impl Command {

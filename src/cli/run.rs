@@ -1,6 +1,6 @@
 //! `glossator run`: serve.
 
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{ffi::OsString, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use clap::Args;
 use tokio::runtime::Runtime;
@@ -37,7 +37,7 @@ pub(super) struct Overrides {
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     #[command(flatten)]
-    log: LogOverrides,
+    pub(super) log: LogOverrides,
 }
 
 /// The same of the log alone.
@@ -63,13 +63,7 @@ impl Overrides {
 impl LogOverrides {
     /// The form that the command line or the environment wants, known before the file is read.
     pub(super) fn format(&self) -> Option<LogFormat> {
-        let mut variables = config::process_variables();
-        let variable = variables.find(|(name, _)| name == "GLOSSATOR__LOG__FORMAT");
-        let variable = variable.and_then(|(_, value)| value.into_string().ok());
-        match self.log_format.as_deref().or(variable.as_deref()) {
-            Some("json") => Some(LogFormat::Json),
-            Some(_) | None => None,
-        }
+        format_wanted(self.log_format.as_deref())
     }
 
     pub(super) fn flags(&self) -> Vec<Flag> {
@@ -77,6 +71,25 @@ impl LogOverrides {
         let format = flag("--log-format", "log.format", self.log_format.as_ref());
         level.into_iter().chain(format).collect()
     }
+}
+
+/// The form of the log that a flag wants, or the environment where there is no flag.
+fn format_wanted(flag: Option<&str>) -> Option<LogFormat> {
+    let mut variables = config::process_variables();
+    let variable = variables.find(|(name, _)| name == "GLOSSATOR__LOG__FORMAT");
+    let variable = variable.and_then(|(_, value)| value.into_string().ok());
+    match flag.or(variable.as_deref()) {
+        Some("json") => Some(LogFormat::Json),
+        Some(_) | None => None,
+    }
+}
+
+/// The same of arguments that could not be read.
+pub(super) fn format_in(arguments: impl Iterator<Item = OsString>) -> Option<LogFormat> {
+    let arguments: Vec<String> = arguments.filter_map(|argument| argument.into_string().ok()).collect();
+    let joined = arguments.iter().find_map(|argument| argument.strip_prefix("--log-format="));
+    let mut after = arguments.iter().skip_while(|argument| *argument != "--log-format").skip(1);
+    format_wanted(joined.or_else(|| after.next().map(String::as_str)))
 }
 
 fn flag(name: &str, setting: &str, value: Option<&String>) -> Option<Flag> {

@@ -36,6 +36,11 @@ impl Screen {
         self.format = format.unwrap_or(self.format);
     }
 
+    /// Whether what goes to standard error is JSON.
+    pub(super) fn writes_json(&self) -> bool {
+        self.format == LogFormat::Json
+    }
+
     /// Writes a line. A reader that has gone away is nobody's mistake.
     pub(super) fn line(&mut self, text: impl AsRef<str>) {
         let _ = writeln!(self.out, "{}", text.as_ref());

@@ -27,9 +27,11 @@ pub(super) struct StdioArguments {
 
 /// Standard output is the client's: whatever else there is to say goes to standard error.
 pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
+    screen.write_as(arguments.log.format());
     let hangups = Hangups::receive().map_err(|error| Failure::runtime(Chain(&error).to_string()))?;
     let sources = arguments.config.sources(arguments.log.flags())?;
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
+    screen.write_as(Some(loaded.log.format));
     screen.problems(&loaded.warnings);
     let told = |error: &dyn std::error::Error| Failure::runtime(Chain(error).to_string());
     run_to_end(prepare(&loaded)?, async {

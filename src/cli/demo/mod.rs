@@ -25,8 +25,10 @@ const ROUTES: &str = include_str!("../../../config/demo.yaml");
 const ROUTES_NAME: &str = "config/demo.yaml";
 
 pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), Failure> {
+    screen.write_as(arguments.overrides.log.format());
     // The log needs a configuration, and that needs the legacy server's address.
     let loaded = load(arguments, None, screen)?;
+    screen.write_as(Some(loaded.log.format));
     run_to_end(prepare(&loaded)?, async {
         let in_the_way = |error: std::io::Error| {
             Failure::runtime(format!("the demo's legacy server can't listen: {error}"))

@@ -138,6 +138,58 @@ fn a_wrong_file_is_told_and_a_wrong_use_is_told_apart() {
     assert_eq!(glossator(&["init", "x"]).status.code(), Some(2), "`infer` has one name");
 }
 
+/// Every line on standard error, which are JSON, with its level.
+#[track_caller]
+fn json_lines(output: &Output) -> Vec<Value> {
+    let told = String::from_utf8_lossy(&output.stderr);
+    let lines: Result<Vec<Value>, _> = told.lines().map(serde_json::from_str).collect();
+    let lines = lines.unwrap_or_else(|error| panic!("{error}: {told}"));
+    assert!(!lines.is_empty() && lines.iter().all(|line| line["level"].is_string()), "{told}");
+    lines
+}
+
+#[test]
+fn problems_at_the_start_are_json_where_the_log_is() {
+    let bad = "tests/problems/unknown_key_at_the_root/config.yaml";
+    for command in ["run", "stdio", "cgi"] {
+        for file in [bad, "config/nowhere.yaml"] {
+            json_lines(&glossator(&[command, "--log-format", "json", "--config", file]));
+        }
+        let warned = TemporaryFile::new(
+            &format!("warned-{command}.yaml"),
+            "upstreams: { old: http://127.0.0.1:1 }\nroutes: { a: { request: GET old/a } }\nserver: { listen: '192.0.2.1:1' }\nlog: { format: json }\n",
+        );
+        let lines = json_lines(&glossator(&[command, "--config", warned.path()]));
+        let warning = lines.iter().find(|line| line.to_string().contains("has no `description`"));
+        assert_eq!(warning.unwrap()["level"], "WARN", "{command}");
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for listen in [address.as_str(), "nowhere"] {
+        json_lines(&glossator(&["demo", "--log-format", "json", "--listen", listen]));
+    }
+}
+
+#[test]
+fn wrong_arguments_are_told_in_json_where_the_log_is() {
+    for arguments in [
+        &["run", "--log-format", "json", "--nothing"][..],
+        &["--log-format=json", "frobnicate"],
+        &["stdio", "--nothing", "--log-format", "json"],
+    ] {
+        let output = glossator(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let [line] = &json_lines(&output)[..] else { panic!("{output:?}") };
+        let message = line["message"].as_str().unwrap();
+        assert!(line["level"] == "ERROR" && message.contains("Usage"), "{line}");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_glossator"));
+    let command = command.arg("--nothing").env("GLOSSATOR__LOG__FORMAT", "json");
+    json_lines(&command.output().unwrap());
+    let text = String::from_utf8(glossator(&["run", "--nothing"]).stderr).unwrap();
+    assert!(text.starts_with("error: "), "{text}");
+}
+
 #[test]
 fn what_a_supervisor_need_not_try_again_has_a_status_of_its_own() {
     for command in ["run", "stdio", "cgi", "test"] {
