@@ -107,6 +107,11 @@ impl Asking {
         self.rounds.iter().flatten()
     }
 
+    /// Whether the response to the question of this name is arguments.
+    pub fn gives_arguments(&self, name: &str) -> bool {
+        self.questions().any(|question| question.name == name && question.gives_arguments())
+    }
+
     /// What comes after these answers.
     ///
     /// # Errors
@@ -119,6 +124,12 @@ impl Asking {
         abilities: Abilities,
     ) -> Result<Next, String> {
         let known = self.complete(answers);
+        let mut arguments = arguments.clone();
+        for question in self.questions().filter(|question| question.gives_arguments()) {
+            if let Some(Value::Object(given)) = answers.get(&question.name) {
+                given.iter().for_each(|(name, value)| arguments.insert(name.clone(), value.clone()));
+            }
+        }
         let args = Value::Object(arguments.as_map().clone());
         let seen = Value::Object(known.clone());
         let holds = |question: &QuestionTemplate| {
@@ -133,7 +144,7 @@ impl Asking {
         let mut missing: Vec<Missing> = self
             .questions()
             .filter(|question| !question.optional && !answers.contains_key(&question.name))
-            .filter(|question| question.is_due(arguments) && holds(question))
+            .filter(|question| question.is_due(&arguments) && holds(question))
             .filter_map(lacking)
             .collect();
         if self.sampled == Some(Sampled::Needed) && !abilities.sample {
@@ -148,18 +159,12 @@ impl Asking {
             let due: Vec<Question> = round
                 .iter()
                 .filter(|question| !answers.contains_key(&question.name))
-                .filter(|question| question.is_due(arguments) && holds(question))
+                .filter(|question| question.is_due(&arguments) && holds(question))
                 .filter(|question| lacking(question).is_none())
-                .map(|question| question.render(arguments, &names, &stop))
+                .map(|question| question.render(&arguments, &names, &stop))
                 .collect::<Result<_, _>>()?;
             if !due.is_empty() {
                 return Ok(Next::Ask(due));
-            }
-        }
-        let mut arguments = arguments.clone();
-        for question in self.questions().filter(|question| question.gives_arguments()) {
-            if let Some(Value::Object(given)) = answers.get(&question.name) {
-                given.iter().for_each(|(name, value)| arguments.insert(name.clone(), value.clone()));
             }
         }
         let (given, mut answers) = (answers, known);

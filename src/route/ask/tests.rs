@@ -94,8 +94,26 @@ fn arguments_that_were_left_out_are_asked_for_and_then_there() {
     assert_eq!(form.names().collect::<Vec<_>>(), ["city"]);
     let ended = done(asking.next(&args, &answers(json!({"place": {"city": "Oslo"}})), ALL).unwrap());
     assert_eq!(ended.into_value(), json!({"day": "today", "city": "Oslo"}));
+    assert!(asking.gives_arguments("place") && !asking.gives_arguments("city"));
     let whole = arguments(json!({"day": "today", "city": "Bergen"}));
     assert_eq!(done(asking.next(&whole, &Map::new(), ALL).unwrap()).answers()["place"], Value::Null);
+}
+
+#[test]
+fn later_questions_know_the_arguments_that_were_asked_for() {
+    let inquiry = InquiryTemplate::Arguments {
+        message: Template::compile("Where?").unwrap(),
+        form: form(json!({"city": {"type": "string"}})),
+    };
+    let place = QuestionTemplate { name: "place".into(), when: None, optional: false, inquiry };
+    let sure = question("sure", "Really in {{ args.city }}?", Some("$args.city != \"Oslo\""));
+    let asking = Asking { rounds: vec![vec![place], vec![sure]], ..Asking::default() };
+    let next = |city: &str| {
+        let given = answers(json!({"place": {"city": city}}));
+        asking.next(&Arguments::default(), &given, ALL).unwrap()
+    };
+    assert_eq!(asked(next("Bergen")), [("sure".into(), "Really in Bergen?".into())]);
+    assert_eq!(done(next("Oslo")).into_value(), json!({"city": "Oslo"}));
 }
 
 #[test]

@@ -29,6 +29,13 @@ const ROUTES: &str = r#"
     request: GET old/pages?q={q}
     ask:
       words: { message: What are you looking for?, arguments: [q] }
+  archive_page:
+    description: Archives a page.
+    request: PUT old/archive/{id}
+    input: { type: object, properties: { id: { type: integer, maximum: 99 } } }
+    ask:
+      page: { message: Which page?, arguments: [id] }
+    confirm: "Really archive page {{ args.id }}?"
   sum_up:
     description: A page in few words.
     request: GET old/pages/{id}
@@ -293,6 +300,36 @@ async fn an_answer_to_what_nobody_was_asked_does_nothing() {
     // Where nothing is asked, what answers nothing is passed over.
     let given = json!({ "name": "find_page", "arguments": { "q": "cats" } });
     assert_eq!(told(&newest(&program, given).await), "GET /pages?q=cats");
+}
+
+#[tokio::test]
+async fn arguments_may_come_unasked_but_what_follows_from_them_is_asked() {
+    let (program, upstream) = start().await;
+    let words = json!({ "words": accept(json!({ "q": "cats", "more": 1 })), "stray": accept(json!({})) });
+    let call = json!({ "name": "find_page", "arguments": {}, "inputResponses": words });
+    assert_eq!(told(&newest(&program, call.clone()).await), "GET /pages?q=cats");
+    // An argument of the request stays what it is.
+    let mut given = call;
+    given["arguments"]["q"] = "dogs".into();
+    assert_eq!(told(&newest(&program, given).await), "GET /pages?q=dogs");
+    // They are checked as those of the request are.
+    for wrong in [json!({ "id": 100 }), json!({ "id": "7" }), json!({})] {
+        let responses = json!({ "page": accept(wrong), "confirm": accept(json!({})) });
+        let params = json!({ "name": "archive_page", "arguments": {}, "inputResponses": responses });
+        let response = call_newest(&program, all(), params).await;
+        assert_eq!((response.status, response.json()["error"]["code"].as_i64()), (400, Some(-32602)));
+    }
+    let both = json!({ "page": accept(json!({ "id": 7 })), "confirm": accept(json!({})) });
+    let mut call = json!({ "name": "archive_page", "arguments": {}, "inputResponses": both });
+    let first = newest(&program, call.clone()).await;
+    let requests = first["inputRequests"].as_object().unwrap();
+    assert_eq!(requests.keys().collect::<Vec<_>>(), ["confirm"], "{first}");
+    assert_eq!(requests["confirm"]["params"]["message"], "Really archive page 7?");
+    assert_eq!(asked(&upstream), 2);
+    // What was confirmed is what is done.
+    call["requestState"] = first["requestState"].clone();
+    call["inputResponses"]["page"] = accept(json!({ "id": 8 }));
+    assert_eq!(told(&newest(&program, call).await), "PUT /archive/7");
 }
 
 #[tokio::test]

@@ -72,10 +72,11 @@ impl<'a> Questioner<'a> {
                 };
                 let state = opened(client, &subject)?;
                 let mut responses = client.request.params.input_responses()?.unwrap_or_default();
-                // Answers to what was not asked are ignored, all of them where there is no state: a client, or the
-                // model behind it, has made them up. The questions are asked (again), as SEP-2322 recommends.
+                // Responses to what was not asked are ignored: a client, or the model behind it, may have made them
+                // up. The questions are asked (again), as SEP-2322 recommends. Only arguments are taken unasked: the
+                // client may set them in the request as well, and they are checked in the same way.
                 let State { answers: answered, asked, .. } = state.unwrap_or_default();
-                responses.retain(|name, _| asked.contains(name));
+                responses.retain(|name, _| asked.contains(name) || asking.gives_arguments(name));
                 let abilities = if asking.is_empty() { Abilities::default() } else { capabilities() };
                 (abilities, subject, answered, responses)
             }
