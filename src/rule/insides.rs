@@ -74,7 +74,8 @@ pub(super) fn looks_internal(text: &str) -> bool {
             r"|error in your SQL syntax|\bDuplicate entry '[^\n]*' for key|\bUnknown column '[^\n]*' in '",
             r"|\bTable '[^'\n]+' doesn't exist|\bViolation of (?:PRIMARY|UNIQUE) KEY constraint",
             r"|\bCannot insert duplicate key|\bIncorrect syntax near |\bInvalid (?:object|column) name '",
-            r"|\bSELECT\s[^\n]*\sFROM\s|\bINSERT\s+INTO\s|\bUPDATE\s+\S+\s+SET\s|\bDELETE\s+FROM\s|\[SQL: |\bparams: \[",
+            r"|\bSELECT\s[^\n]*\sFROM\s|\bINSERT\s+INTO\s|\bUPDATE\s+\S+\s+SET\s|\bDELETE\s+FROM\s",
+            r"|\[SQL: |\bparams: \[|: params: \{",
         ))
     });
     TRACE.is_match(text)
@@ -314,6 +315,8 @@ mod tests {
             "one of ... or .. or ~5 per minute",
             "Select a city from the list, then update the date",
             "the query has a syntax error near the end",
+            "Invalid params: {\"city\":\"missing\"}",
+            "incomplete input: a date needs a year",
         ] {
             check(text, text);
             assert!(!looks_internal(text), "{text}");
@@ -333,6 +336,7 @@ mod tests {
             "app.rb:3:in `find'",
             "near \"'x'\": syntax error",
             "UNIQUE constraint failed: entities.name: params: [{\"id\":\"1\"}]",
+            "incomplete input: params: {\"timestamp\":1}",
             "SQLITE_BUSY: database is locked",
             "duplicate key value violates unique constraint \"users_pkey\"",
             "ERROR: relation \"orders\" does not exist",
