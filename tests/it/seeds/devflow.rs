@@ -18,10 +18,10 @@ fn called(tool: &str, arguments: Value) -> Called {
 }
 
 /// What nobody is to read who is no operator.
-const INSIDES: [&str; 4] = ["UNIQUE constraint", "params:", "entity_type", "680530ae"];
+const INSIDES: [&str; 5] = ["constraint failed", "params:", "entity_type", "680530ae", "incomplete input"];
 
 /// The errors that were recorded, and how they are told.
-const ERRORS: [(&str, &str); 16] = [
+const ERRORS: [(&str, &str); 20] = [
     (
         "UNIQUE constraint",
         "An entity of this name is there already. Choose another name, or add observations to it.",
@@ -32,16 +32,22 @@ const ERRORS: [(&str, &str); 16] = [
     ("Invalid relation", "Invalid relation: strength must be a number (was null)"),
     ("No arguments", "No arguments provided for tool: read_graph"),
     ("query must be", "query must be a string, got number"),
-    ("Relation not found", "Relation not found: Ghost -> AuthFeature (part_of)"),
+    ("Ghost -> AuthFeature", "Relation not found: Ghost -> AuthFeature (part_of)"),
+    ("Ghost -> part_of", "Relation not found: Ghost -> part_of -> AuthFeature"),
     ("No embedding found", "No embedding found for entity: AuthFeature"),
     ("Entity not found", "Entity not found: Ghost"),
-    ("Error retrieving", "Error retrieving entity history: entityName must be a string, got number"),
+    ("Error retrieving entity", "Error retrieving entity history: entityName must be a string, got number"),
     ("Failed to generate", "Failed to generate embedding: EmbeddingJobManager not initialized"),
     ("deletions must be", "deletions must be an array"),
     ("Unknown tool", "Unknown tool: drop_everything"),
-    ("near \\\"", "The operation failed. Check the arguments; if they are right, try again later."),
-    ("SQLITE_", "The operation failed. Check the arguments; if they are right, try again later."),
+    ("incomplete input", "The service failed. What it said of it is not for clients."),
+    ("CHECK constraint", FAILED),
+    ("is undefined", FAILED),
+    ("near \\\"", FAILED),
+    ("SQLITE_", FAILED),
 ];
+
+const FAILED: &str = "The operation failed. Check the arguments; if they are right, try again later.";
 
 /// What is in a success of the server.
 fn value_of(line: &Value) -> Value {
@@ -56,7 +62,7 @@ fn value_of(line: &Value) -> Value {
 #[tokio::test]
 async fn every_answer_is_an_error_with_a_short_text_or_a_success_with_its_value() {
     let played = devflow().await;
-    assert_eq!(played.calls.len(), 32);
+    assert_eq!(played.calls.len(), 36);
     let mut errors = 0;
     for recorded in &played.calls {
         let call = recorded.instead.as_ref().unwrap_or(&recorded.call);
@@ -84,7 +90,7 @@ async fn every_answer_is_an_error_with_a_short_text_or_a_success_with_its_value(
         let asked = played.asked().unwrap();
         assert_eq!((&asked["name"], &asked["arguments"]), (&json!(call.tool), &call.arguments));
     }
-    assert_eq!(errors, 14);
+    assert_eq!(errors, 18);
 }
 
 #[tokio::test]
@@ -108,7 +114,7 @@ async fn a_call_that_can_not_be_right_is_answered_here() {
 }
 
 #[tokio::test]
-async fn errors_since_the_migration_and_words_of_the_database_are_short_and_safe() {
+async fn errors_of_other_versions_and_words_of_the_database_are_short_and_safe() {
     let played = devflow().await;
     let fail = |code: &str, message: &str| {
         let text = json!({ "success": false, "error": { "code": code, "message": message } }).to_string();
@@ -128,8 +134,8 @@ async fn errors_since_the_migration_and_words_of_the_database_are_short_and_safe
             "The operation failed. Please try again later.",
             json!("DATABASE"),
         ),
-        (of_rpc("near \"'x'\": syntax error"), ERRORS[14].1, json!(-32603)),
-        (of_rpc("SQLITE_BUSY: database is locked"), ERRORS[15].1, json!(-32603)),
+        (of_rpc("near \"'x'\": syntax error"), FAILED, json!(-32603)),
+        (of_rpc("SQLITE_BUSY: database is locked"), FAILED, json!(-32603)),
     ] {
         played.answers(&answer.to_string());
         let result = played.call(REVISIONS[0], &called("search_nodes", json!({ "query": "a" }))).await;
