@@ -4,6 +4,8 @@
 mod codeprism;
 #[cfg(unix)]
 mod devflow;
+#[cfg(unix)]
+mod devflow_migrated;
 mod kuniumi;
 #[cfg(unix)]
 mod recorded;
