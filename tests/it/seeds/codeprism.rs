@@ -8,7 +8,7 @@ use super::{
 };
 
 async fn codeprism() -> Played {
-    Played::start("codeprism", "CODEPRISM", "REPOSITORY").await
+    Played::start("codeprism", "CODEPRISM", "REPOSITORY_PATH").await
 }
 
 fn called(tool: &str, arguments: Value) -> Called {
@@ -57,6 +57,18 @@ async fn every_answer_keeps_its_text_and_has_its_value_beside_it() {
         assert_eq!(response.json()["structuredContent"], over_mcp["structuredContent"]);
         assert_eq!(response.status, if over_mcp["isError"] == true { 422 } else { 200 });
     }
+}
+
+#[tokio::test]
+async fn errors_name_paths_of_the_repository() {
+    let played = codeprism().await;
+    let text = format!("No symbols found in file: {}/main.py", played.folder.display());
+    let content = json!([{ "type": "text", "text": text }]);
+    let sent = json!({ "jsonrpc": "2.0", "id": 1, "result": { "content": content, "isError": true } });
+    played.answers(&sent.to_string());
+    let told = played.call(REVISIONS[1], &called("search_content", json!({ "query": "class" }))).await;
+    assert_eq!((&told["isError"], &told["content"]), (&json!(true), &content));
+    assert_eq!(told["structuredContent"], json!({ "status": "error", "message": text }));
 }
 
 #[tokio::test]

@@ -40,7 +40,8 @@ pub(super) struct Called {
 /// The program with the sample of a server, in front of its recording.
 pub(super) struct Played {
     pub(super) serving: Serving,
-    folder: PathBuf,
+    /// The folder that the server works in.
+    pub(super) folder: PathBuf,
     pub(super) calls: Vec<Recorded>,
 }
 
