@@ -144,7 +144,7 @@ impl<'a> Record<'a> {
             self.meters.upstream_replied(error.as_word(), took);
         }
         let chain = Chain(error).to_string();
-        // The line of the call says so, and nobody was asked. Why there is no credential, it does not say.
+        // The line of the call says so. Why there is no credential, it does not say.
         self.rejected_by = error.rejected_by();
         if self.rejected_by.is_some() {
             self.reason = Some(chain);

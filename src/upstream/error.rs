@@ -397,6 +397,7 @@ impl UpstreamError {
                 Whose::Upstream => "rate of the upstream",
             }),
             Self::Uncounted { .. } => Some("rate, which can't be counted"),
+            Self::BufferFull { .. } => Some("upstream_buffer_limit"),
             _ => None,
         }
     }

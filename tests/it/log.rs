@@ -4,7 +4,7 @@ use glossator::access::KeyHash;
 use serde_json::{Value, json};
 
 use crate::{
-    support::{Client, Program, Scripted, reply},
+    support::{Client, Gate, Program, Scripted, Step, reply},
     tokens::{ISSUER, Login, RESOURCE, claims},
 };
 
@@ -396,6 +396,46 @@ fn check_rejected(log: &[Value], id: &str, path: &str, reason: &str) {
     let [line] = &rejected[..] else { panic!("{log:?}") };
     let found = ["client", "method", "path", "reason"].map(|key| line[key].as_str().unwrap_or_default());
     assert_eq!(found, ["127.0.0.1", "POST", path, reason], "{line}");
+}
+
+#[tokio::test]
+async fn a_response_that_finds_no_memory_has_one_line() {
+    let gate = Gate::new();
+    let upstream = {
+        let (gate, whole) = (gate.clone(), reply("200 OK", "text/plain", &"a".repeat(400 << 10)));
+        Scripted::start(move |_| {
+            let (first, rest) = whole.split_at(whole.len() / 2);
+            vec![Step::Send(first.to_vec()), Step::Hold(gate.clone()), Step::Send(rest.to_vec())]
+        })
+        .await
+    };
+    let text = format!(
+        "upstreams: {{ old: {{ url: 'http://{}', deadline: 1s }} }}\n\
+         server: {{ listen: '127.0.0.1:0', upstream_buffer_limit: 1MiB }}\n\
+         routes: {{ held: {{ request: GET old/held, deadline: 1m }}, long: {{ request: GET old/long }} }}\n",
+        upstream.address
+    );
+    let program = Program::start(&text, &[]).await;
+    let mut held = program.connect().await;
+    held.write("POST /tools/held HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").await;
+    upstream.until("the first is asked for", |state| state.asked.len() == 1).await;
+    // It may come before the first response is read, and has the memory then until its deadline.
+    let mut status = 0;
+    while status != 503 {
+        status = program.connect().await.ask("POST /tools/long", &["X-Request-Id: over"], "").await.status;
+    }
+    gate.open();
+    drop(held);
+    let log = program.log().await;
+    let rejected: Vec<&Value> =
+        with(&log, "request_id", "over").into_iter().filter(|line| !line["rejected_by"].is_null()).collect();
+    assert_eq!(rejected.len(), 1, "{log:?}");
+    assert_eq!(
+        (&rejected[0]["message"], &rejected[0]["rejected_by"]),
+        (&"call".into(), &"upstream_buffer_limit".into())
+    );
+    let other = with(&log, "message", "upstream gave no usable reply");
+    assert!(!other.iter().any(|line| line.to_string().contains("memory")), "{other:?}");
 }
 
 #[tokio::test]
