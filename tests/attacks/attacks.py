@@ -342,6 +342,41 @@ def slow_uploads(glossator, ended, counts):
         client.close()
 
 
+def one_address(glossator, ended, counts):
+    """Two hundred clients behind one address, each with an upload through the passthrough that comes a byte at a time;
+    and one at another address that asks for something short there. Of the first, as many wait for the upstream as one
+    client may have (`max_in_flight_per_client`); the second notices nothing."""
+    host, port = glossator.address.split(":")
+    head = b"POST /upload HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n"
+    clients = []
+    for _ in range(200):
+        client = socket.create_connection((host, int(port)), timeout=5, source_address=("127.0.0.2", 0))
+        client.sendall(head)
+        clients.append(client)
+
+    def other():
+        while not ended.wait(0.02):
+            client = http.client.HTTPConnection(host, int(port), timeout=10, source_address=("127.0.0.3", 0))
+            try:
+                client.request("GET", "/200")
+                status = client.getresponse().status
+            except (OSError, http.client.HTTPException) as error:
+                status = type(error).__name__
+            finally:
+                client.close()
+            counts[f"{status} to the other"] = counts.get(f"{status} to the other", 0) + 1
+
+    neighbour = threading.Thread(target=other, daemon=True)
+    neighbour.start()
+    while not ended.wait(0.1):
+        for client in clients:
+            with contextlib.suppress(OSError):
+                client.send(b"x")
+    neighbour.join(timeout=11)
+    for client in clients:
+        client.close()
+
+
 def slow_streams(glossator, ended, counts):
     """One HTTP/2 connection with 128 such requests."""
     import h2.connection
@@ -434,6 +469,7 @@ def run(work, program, upstream_port, words):
     tls = {"certificate": f"file:{work}/tls.crt", "key": f"file:{work}/tls.key"}
     everything = ATTACKS + [
         Attack("passthrough: 8 slow uploads, in_flight: 8", run=slow_uploads, in_flight=8),
+        Attack("passthrough: 200 slow uploads from one address, in_flight: 8", run=one_address, in_flight=8),
         Attack("passthrough: 128 slow HTTP/2 streams", run=slow_streams, config={"server": {"tls": tls}}),
         Attack("descriptors: 1,024, and 1,500 unfinished requests", run=unfinished_requests, descriptors=1024),
     ]
@@ -452,7 +488,9 @@ def run(work, program, upstream_port, words):
         row = measured(program, work, upstream_port, attack)
         print(line(row, attack, quiet), flush=True)
         after = attack.memory_after_mib or float("inf")
-        if row["died"] or not row["answered"] or row["peak"] > attack.memory_mib or row["after"] > after:
+        starved = [answer for answer in row["counts"] if str(answer).endswith("other") and answer != "200 to the other"]
+        is_over = row["peak"] > attack.memory_mib or row["after"] > after
+        if row["died"] or not row["answered"] or is_over or starved:
             failures.append(attack.name)
     if failures:
         sys.exit(f"not withstood: {'; '.join(failures)}")
