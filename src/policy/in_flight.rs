@@ -70,11 +70,12 @@ impl Gate {
         (taken(&self.places, in_flight_limit), taken(&self.seats, waiting_limit))
     }
 
-    /// Finds a place for a caller, or waits for one, where it has not as many as it may. Dropping the future leaves the queue.
-    pub(super) async fn enter(&self, caller: &Caller) -> Result<Place, UpstreamError> {
-        let of_caller = match &self.callers {
+    /// Finds a place, or waits for one; of a caller only where it has not as many as it may, of work that has begun in any
+    /// case. Dropping the future leaves the queue.
+    pub(super) async fn enter(&self, caller: Option<&Caller>) -> Result<Place, UpstreamError> {
+        let of_caller = match self.callers.as_ref().zip(caller) {
             None => None,
-            Some(callers) => callers.take(caller).map_err(|in_flight_limit| {
+            Some((callers, caller)) => callers.take(caller).map_err(|in_flight_limit| {
                 self.busy.add();
                 UpstreamError::CallerBusy { upstream: self.upstream.clone(), in_flight_limit }
             })?,
@@ -104,8 +105,8 @@ impl Gate {
 impl<S: Answers> Answers for InFlight<S> {
     async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let caller = match self.over {
-            Over::TurnedAway => &ask.caller,
-            Over::Waits => &Caller::Only,
+            Over::TurnedAway => Some(&ask.caller),
+            Over::Waits => None,
         };
         let _place = self.gate.enter(caller).await?;
         self.inner.answer(ask).await

@@ -118,10 +118,10 @@ impl Passthrough {
         B::Error: Into<BoxError>,
     {
         if let Some(rate) = &self.rate {
-            rate.enter(&Caller::Only).await?;
+            rate.enter(caller).await?;
         }
         let slot = self.slots.enter(caller).await?;
-        let place = self.gate.enter(caller).await?;
+        let place = self.gate.enter(Some(caller)).await?;
         let (moved, upload) = (Moved::default(), Upload::new(self.settings.body_timeout));
         let is_late = upload.is_late.clone();
         let request = request.map(|body| Watched { body, moved: moved.clone(), upload });
@@ -200,7 +200,7 @@ impl Slots {
             }
         };
         let of_client = of_client.map(|slot| slot.expect("the semaphore is never closed"));
-        Ok(Slot { _of_client: of_client, _place: self.gate.enter(caller).await? })
+        Ok(Slot { _of_client: of_client, _place: self.gate.enter(None).await? })
     }
 
     fn of_client(&self, caller: &Caller, limit: usize) -> Arc<Semaphore> {
