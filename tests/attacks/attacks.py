@@ -88,13 +88,14 @@ COUNT = "{% for i in range(args.n) %}{% for j in range(args.n) %}{% endfor %}{% 
 ROWS = json.dumps([{"key": f"k{n}", "value": n} for n in range(9000)]).encode()
 MANY = json.dumps(list(range(45_000))).encode()
 SEVEN = json.dumps({"text": "x" * 7_000_000}).encode()
-SEVEN_COUNT = "{% for i in range(args.n) %}{% for j in range(args.n) %}{% endfor %}{% endfor %}."
-ROWS = json.dumps([{"id": n, "name": f"pump {n}", "on": True} for n in range(145_000)]).encode()
+SEVEN_ROWS = json.dumps([{"id": n, "name": f"pump {n}", "on": True} for n in range(145_000)]).encode()
 ONE = json.dumps({"text": "x" * 1_000_000}).encode()
 
 
 def query(template):
-    return {"request": {"upstream": "files", "path": "/attacked", "query": {"q": template}}, "input": {"type": "object"}}
+    properties = {"n": {"type": "integer"}, **({"t": {"type": "string"}} if "args.t" in template else {})}
+    request = {"upstream": "files", "path": "/attacked", "query": {"q": template}}
+    return {"request": request, "input": {"properties": properties, "required": list(properties)}}
 
 
 def jq(program):
