@@ -1,6 +1,5 @@
 //! JSON text that is known to be JSON and is carried as it came.
 
-mod block;
 mod escape;
 mod scan;
 
@@ -99,12 +98,12 @@ impl JsonText {
     /// [`JsonError`] when it is not one JSON document, or when it nests too deep.
     pub fn check_text(text: &ByteString) -> Result<Self, JsonError> {
         let bytes = text.as_bytes();
-        let counts = scan(text).map_err(|flaw| match flaw {
-            Flaw::Grammar => JsonError::of_parser(bytes),
+        let counts = scan(bytes, usize::MAX).map_err(|flaw| match flaw {
+            Flaw::Grammar | Flaw::TooManyValues(_) => JsonError::of_parser(bytes),
             Flaw::Depth(position) => JsonError::within(bytes, position, || {
                 format!("more than {JSON_DEPTH_LIMIT} nested arrays and objects")
             }),
-            Flaw::HalfPair(position) => {
+            Flaw::LoneSurrogate(position) => {
                 JsonError::within(bytes, position, || "half of a surrogate pair in a string".into())
             }
         })?;
@@ -166,42 +165,28 @@ impl JsonText {
         if self.counts.values <= most {
             return Ok(());
         }
-        // Only where the first comes that is too much is not known yet.
         values_within(self.text.as_bytes(), most)
     }
 }
 
-/// Whether a tree of a JSON document would have at most so many values, as [`JsonText::has_at_most`] tells of one that was
-/// checked.
+/// Checks that a tree of a document would have at most `most` values, lists and objects among them. Whether the document
+/// is JSON is for its parser to say.
 ///
 /// # Errors
 ///
-/// [`TooManyValues`] with the place of what is too much.
+/// [`TooManyValues`] with the place of the first that is too many.
 pub fn values_within(json: &[u8], most: usize) -> Result<(), TooManyValues> {
-    // Each value but one has a character of its own before it, and is one.
+    // Each value but the first has a separator before it.
     if json.len() <= most {
         return Ok(());
     }
-    let (mut values, mut position) = (1, 0);
-    while let Some(skipped) =
-        json.get(position..).unwrap_or_default().iter().position(|byte| PARTING[usize::from(*byte)])
-    {
-        position += skipped;
-        match json[position] {
-            b'"' => position = string_end(json, position),
-            b',' => values += 1,
-            _ => {
-                let inside = json[position + 1..].iter().find(|byte| !byte.is_ascii_whitespace());
-                values += usize::from(!matches!(inside, Some(b']' | b'}')));
-            }
+    match scan(json, most) {
+        Err(Flaw::TooManyValues(separator)) => {
+            let JsonError { line, column, .. } = JsonError::at(json, separator, String::new());
+            Err(TooManyValues { most, line, column })
         }
-        if values > most {
-            let JsonError { line, column, .. } = JsonError::at(json, position, String::new());
-            return Err(TooManyValues { most, line, column });
-        }
-        position += 1;
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// A document has more values than may be read into a tree.
@@ -214,34 +199,6 @@ pub struct TooManyValues {
     pub line: usize,
     /// The column in bytes, from 1.
     pub column: usize,
-}
-
-/// Those that a value comes after, and what begins a string.
-const PARTING: [bool; 256] = among(b"\",[{");
-
-const fn among(marks: &[u8]) -> [bool; 256] {
-    let mut among = [false; 256];
-    let mut index = 0;
-    while index < marks.len() {
-        among[marks[index] as usize] = true;
-        index += 1;
-    }
-    among
-}
-
-/// Where the string that opens at `opening` closes. It was checked that it does.
-fn string_end(bytes: &[u8], opening: usize) -> usize {
-    let mut position = opening + 1;
-    while let Some(skipped) =
-        bytes.get(position..).unwrap_or_default().iter().position(|byte| matches!(byte, b'"' | b'\\'))
-    {
-        position += skipped;
-        if bytes[position] == b'"' {
-            return position;
-        }
-        position += 2;
-    }
-    bytes.len() - 1
 }
 
 /// The white space of JSON (RFC 8259, section 2).

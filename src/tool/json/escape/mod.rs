@@ -1,7 +1,7 @@
 //! Text as the inside of a JSON string (RFC 8259, section 7).
 //!
-//! JSON inside of JSON, which is what most of it is, has an escape every few bytes: what is found one by one takes as long
-//! as to read the document.
+//! JSON inside of JSON, which is what most of it is, has an escape every few bytes. `serde_json` takes 9.2 µs for 16 KB of it,
+//! [`striding`] 4.3, [`compressing`] 1.3, of some 36 that a whole call takes; for 1 MB it is 578, 275 and 79 µs of 920.
 
 #[cfg(target_arch = "x86_64")]
 mod compressing;

@@ -1,8 +1,12 @@
 //! Escapes on any processor: they are found for 64 bytes together, without a branch, and what is between them is copied
 //! in strides.
 
+use wide::u8x16;
+
 use super::{LONGEST, control};
-use crate::tool::json::block::{BLOCK, unplain};
+
+/// Number of bytes that are looked at together: one bit of a word for each.
+const BLOCK: usize = 64;
 
 /// How much is copied at once of what is plain between two escapes; as constant lengths are copied without a call.
 const STRIDE: usize = 16;
@@ -28,7 +32,7 @@ pub(super) fn escape(text: &[u8], out: &mut Vec<u8>) {
         if written.length > ROOM - GROWN {
             written.flush(out);
         }
-        written.write(padded, unplain(block), length);
+        written.write(padded, escaped(block), length);
         rest = &rest[length..];
     }
     written.flush(out);
@@ -88,5 +92,31 @@ impl Written {
     fn put<const N: usize>(&mut self, escape: &[u8; N], length: usize) {
         self.bytes[self.length % ROOM..][..N].copy_from_slice(escape);
         self.length += length;
+    }
+}
+
+/// A bit for each byte of a block that must be escaped in a JSON string, the lowest for the first.
+#[inline]
+fn escaped(block: &[u8; BLOCK]) -> u64 {
+    let (sixteens, _) = block.as_chunks();
+    let words = sixteens.iter().map(|sixteen| {
+        let lane = u8x16::new(*sixteen);
+        let is_control = lane.min(u8x16::splat(0x1f)).simd_eq(lane);
+        let marked = lane.simd_eq(u8x16::splat(b'"')) | lane.simd_eq(u8x16::splat(b'\\')) | is_control;
+        u64::from(marked.to_bitmask())
+    });
+    words.enumerate().fold(0, |bits, (index, word)| bits | word << (16 * index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_is_escaped_or_is_not() {
+        for byte in 0..=u8::MAX {
+            let expected = if byte < 0x20 || b"\"\\".contains(&byte) { u64::MAX } else { 0 };
+            assert_eq!(escaped(&[byte; BLOCK]), expected, "{byte}");
+        }
     }
 }
