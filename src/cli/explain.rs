@@ -14,12 +14,15 @@ use super::{
     screen::{Paint, Screen},
 };
 use crate::{
+    authoring::{
+        example_arguments, made_up_arguments,
+        playground::{explained, written},
+    },
     config::{Loaded, RouteFile},
     reply::{Choice, End, Exit, Recording, Reply},
     route::{CommandRequest, RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest},
     rule::extract::MCP_MEDIA_TYPE,
     tool::{Arguments, Fault, ToolResult},
-    workbench::{example_arguments, explained, made_up_arguments, written},
 };
 
 #[derive(Debug, Args)]

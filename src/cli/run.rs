@@ -8,9 +8,10 @@ use tracing::{info, warn};
 
 use super::{ConfigArgument, Failure, STACK_BYTES, screen::Screen};
 use crate::{
+    admin::{Admin, Asked, Teller, operations},
+    authoring::playground::Bench,
     config::{self, Flag, ListenerSettings, Loaded, Sources},
     descriptors,
-    face::admin::{Admin, Asked, Teller, operations},
     observe::{
         Chain,
         log::{self, LogFormat},
@@ -19,7 +20,6 @@ use crate::{
         self, Answerer, Assembled, Drained, Hangups, Keeping, Listener, OperatorsPort, Reloader, Swap,
         Telemetry, Watched,
     },
-    workbench::Bench,
 };
 
 #[derive(Debug, Args)]

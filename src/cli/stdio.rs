@@ -10,11 +10,11 @@ use super::{
     screen::Screen,
 };
 use crate::{
+    admin::operations,
+    authoring::playground::Bench,
     config,
-    face::admin::operations,
     observe::Chain,
     serve::{self, Drained, Hangups, Keeping, Pipes, Reloader, Watched},
-    workbench::Bench,
 };
 
 #[derive(Debug, Args)]

@@ -11,11 +11,11 @@ use super::{
     screen::{Paint, Screen},
 };
 use crate::{
+    authoring::example_arguments,
     config::{Acceptance, Example, Expectation, ExpectedContent, Loaded, Position, accept},
     route::Route,
     rule::{Facts, Trace, translate},
     tool::{Arguments, Shapes, result_to_json},
-    workbench::example_arguments,
 };
 
 #[derive(Debug, Args)]

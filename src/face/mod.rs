@@ -1,9 +1,8 @@
 //! The ways in: each turns its own wire into a call and the tool result into its own answer.
 //!
 //! [`door`] holds what all HTTP faces ask before they listen, [`guard`] asks who calls, and `standing` whether a stream may stay open; `proxies` knows whose word is taken for who asks; [`mcp`] speaks the Model Context Protocol, [`rest`]
-//! plain HTTP; over [`cgi`] both are asked through a web server. [`admin`] is for operators.
+//! plain HTTP; over [`cgi`] both are asked through a web server.
 
-pub mod admin;
 pub mod cgi;
 pub mod door;
 pub mod guard;

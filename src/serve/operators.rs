@@ -11,8 +11,8 @@ use tracing::{info, warn};
 
 use super::{Answerer, Listener, ServeError, bind, serve};
 use crate::{
+    admin::Admin,
     config::{AdminFile, ListenerSettings},
-    face::admin::Admin,
     observe::{Chain, SAMPLE_INTERVAL},
 };
 

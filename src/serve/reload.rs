@@ -19,9 +19,9 @@ use tracing::{error, info, warn};
 
 use super::{ServeError, Swap};
 use crate::{
+    admin::{Asked, ReloadFailure, Standing, Teller},
+    authoring::playground::Bench,
     config::{self, Loaded, Look, Sources},
-    face::admin::{Asked, ReloadFailure, Standing, Teller},
-    workbench::Bench,
 };
 
 /// The hangups that this process is sent, from the time on when this was made.

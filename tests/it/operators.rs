@@ -4,10 +4,10 @@ use std::{path::PathBuf, sync::Arc};
 
 use axum::body::Body;
 use glossator::{
+    admin::{Admin, operations},
+    authoring::playground::Bench,
     config::{self, Sources},
-    face::admin::{Admin, operations},
     serve,
-    workbench::Bench,
 };
 use http::Request;
 use http_body_util::BodyExt;
@@ -460,7 +460,7 @@ async fn a_port_that_somebody_else_has_is_done_without_unless_it_is_named() {
     let file = config::AdminFile {
         listen: Some(address),
         is_named: false,
-        settings: glossator::face::admin::AdminSettings {
+        settings: glossator::admin::AdminSettings {
             allowed_hosts: Vec::new(),
             ready_needs: Vec::new(),
             token: None,

@@ -9,7 +9,7 @@ use crate::{
     support::{Scripted, reply},
 };
 
-async fn told(admin: &glossator::face::admin::Admin, path: &str) -> Value {
+async fn told(admin: &glossator::admin::Admin, path: &str) -> Value {
     let (status, body) = ask(admin, &format!("GET {path}"), &[HERE]).await;
     assert_eq!(status, 200, "{path}: {body}");
     serde_json::from_str(&body).unwrap()
@@ -123,7 +123,7 @@ async fn the_process_tells_how_it_stands() {
 }
 
 async fn post(
-    admin: &glossator::face::admin::Admin,
+    admin: &glossator::admin::Admin,
     path: &str,
     headers: &[(&str, &str)],
     body: &str,
@@ -139,7 +139,7 @@ async fn post(
 }
 
 /// Tries a rule; gives what is told of it.
-async fn try_out(admin: &glossator::face::admin::Admin, attempt: &Value) -> Value {
+async fn try_out(admin: &glossator::admin::Admin, attempt: &Value) -> Value {
     let (status, told) = post(admin, "/workbench", &[HERE], &attempt.to_string()).await;
     assert_eq!(status, 200, "{told}");
     told

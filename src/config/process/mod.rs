@@ -20,8 +20,8 @@ use super::{
     setting::{integer, parse_listen},
 };
 use crate::{
+    admin::AdminSettings,
     face::{
-        admin::AdminSettings,
         door::DoorSettings,
         mcp::{McpSettings, PeerAddress, ResumeSettings},
     },

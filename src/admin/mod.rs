@@ -41,8 +41,8 @@ use self::{
     page::Asset,
     workbench::{Places, Untried},
 };
-use super::door::{Door, DoorSettings, PagesHere, Refused};
 use crate::{
+    face::door::{Door, DoorSettings, PagesHere, Refused},
     gateway::Gateway,
     observe::{History, Meters, Past, TextFormat},
     seal::Secret,

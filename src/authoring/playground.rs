@@ -4,23 +4,21 @@
 //! [`Bench`] is what operators try rules on, [`explained`] one translation step by step, `arguments` what a call was
 //! probably called with.
 
-mod arguments;
-
 use std::sync::Arc;
 
 use http::{HeaderValue, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 
 use crate::{
+    admin::{Attempt, Given, Workbench},
     config::{Draft, Example, Importer, Loaded, Problem, RouteFile},
-    face::admin::{Attempt, Given, Workbench},
     reply::{End, Exit, Reply},
     route::{RequestTemplate, Route},
     rule::{Facts, Note, Step, Stop, Trace, Translation, extract::MCP_MEDIA_TYPE, translate},
     tool::{Arguments, Shapes, ToolResult, result_to_json},
 };
 
-pub use arguments::{example_arguments, made_up_arguments};
+use super::example_arguments;
 
 /// How long a result may be that is told, in bytes.
 const RESULT_LIMIT_BYTES: usize = 1 << 20;
