@@ -16,17 +16,17 @@
 //! | `POST /reload` | reads the configuration again: 200 when it is in force, 422 with its problems when it is not |
 //!
 //! The first two are for probes, which know neither host names nor a token. In reading order: [`Admin`] answers,
-//! `routes`, `history`, `failures` and `upstreams` tell of what their names say, [`Operations`] is the way to the process,
+//! `routes`, `history`, `calls` and `inventory` tell of what their names say, [`Operations`] is the way to the process,
 //! [`Workbench`] where rules are tried out, `page` the page,
-//! `collected` counts what it is at the moment.
+//! `metrics` counts what it is at the moment.
 
-mod collected;
-mod failures;
+mod metrics;
+mod calls;
 mod history;
-mod operations;
+mod process;
 mod routes;
-mod upstreams;
-mod workbench;
+mod inventory;
+mod playground;
 mod page;
 
 use std::time::SystemTime;
@@ -36,10 +36,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use serde_json::{Map, Value, json};
 
 use self::{
-    collected::Collected,
-    failures::Wanted,
+    calls::Wanted,
+    metrics::Collected,
     page::Asset,
-    workbench::{Places, Untried},
+    playground::{Places, Untried},
 };
 use crate::{
     face::door::{Door, DoorSettings, PagesHere, Refused},
@@ -48,8 +48,8 @@ use crate::{
     seal::Secret,
 };
 
-pub use operations::{Asked, Operations, ReloadFailure, Standing, Teller, operations};
-pub use workbench::{Attempt, Given, WORKBENCH_TIMEOUT, Workbench};
+pub use playground::{Attempt, Given, WORKBENCH_TIMEOUT, Workbench};
+pub use process::{Asked, Operations, ReloadFailure, Standing, Teller, operations};
 
 /// Who may ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,7 +180,7 @@ impl Admin {
             // No page of another server has anything to do here.
             allowed_origins: Vec::new(),
             pages_here: PagesHere::Refused,
-            body_limit_bytes: workbench::BODY_LIMIT_BYTES,
+            body_limit_bytes: playground::BODY_LIMIT_BYTES,
             ..DoorSettings::default()
         });
         meters.register(Collected { operations: operations.clone(), gateway: gateway.clone() });
@@ -260,10 +260,10 @@ impl Admin {
                 None => error(StatusCode::NOT_FOUND, "no route of that name was called during the last hour"),
             },
             Place::Failures => match Wanted::of(uri.query().unwrap_or_default()) {
-                Ok(wanted) => json_of(StatusCode::OK, &failures::of(self.meters.failures(), &wanted)),
+                Ok(wanted) => json_of(StatusCode::OK, &calls::of(self.meters.failures(), &wanted)),
                 Err(message) => error(StatusCode::BAD_REQUEST, &message),
             },
-            Place::Upstreams => json_of(StatusCode::OK, &upstreams::of(&self.gateway.snapshot())),
+            Place::Upstreams => json_of(StatusCode::OK, &inventory::of(&self.gateway.snapshot())),
             Place::Workbench if head.method == Method::POST => self.try_out(&head.headers, body).await,
             Place::Workbench => json_of(StatusCode::OK, &self.operations.standing().workbench.routes()),
             Place::WorkbenchOf(route) => {
