@@ -1,102 +1,198 @@
-//! `GET /failures`: the last calls that failed.
+//! `GET /history` and `GET /failures`: how the calls of the last hour went, and the last calls that failed.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
+use axum::{
+    Json,
+    extract::{Path, RawQuery, State, rejection::PathRejection},
+};
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use crate::observe::{Decided, Failure, Failures};
+use super::{Api, Problem, milliseconds, seconds};
+use crate::observe::{Decided, Failure, Past, Tally};
 
-/// How many are told where nothing is said.
-const LIMIT_DEFAULT: usize = 100;
+/// How many slots of the history make one point of a route's sparkline.
+const SLOTS_PER_POINT: usize = 6;
 
-/// Which are wanted.
-#[derive(Debug, Default)]
-pub(super) struct Wanted {
-    route: Option<String>,
-    request_id: Option<String>,
-    limit: Option<usize>,
+/// The last slots, the one that goes on included, from which the present rate of calls is taken.
+const RECENT_SLOTS: usize = 5;
+
+/// How many failures are returned without a `limit`.
+const FAILURES_DEFAULT: usize = 100;
+
+/// The hour of all calls slot by slot, and of each route in short.
+pub(super) async fn history(State(api): State<Arc<Api>>) -> Json<Value> {
+    let past = api.past();
+    let routes: Map<String, Value> =
+        past.routes.iter().map(|(tool, slots)| (tool.to_string(), in_short(slots, &past.times))).collect();
+    Json(json!({
+        "now": past.times.last().map(|(_, end)| seconds(*end)),
+        "all": slot_by_slot(&past.all, &past.times),
+        "point_slots": SLOTS_PER_POINT,
+        "routes": routes,
+        "routes_left_out": past.left_out,
+    }))
 }
 
-impl Wanted {
-    /// Reads a query: `route`, `request_id` and `limit`.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
-    pub(super) fn of(query: &str) -> Result<Self, String> {
-        let mut wanted = Self::default();
-        for (name, value) in query.split('&').filter(|part| !part.is_empty()).map(pair) {
+/// The hour of one route, slot by slot.
+pub(super) async fn history_of_route(
+    State(api): State<Arc<Api>>,
+    route: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, Problem> {
+    let past = api.past();
+    let slots = route.ok().and_then(|Path(route)| past.routes.get_key_value(route.as_str()));
+    let Some((route, slots)) = slots else {
+        let message = "no route of that name was called during the last hour";
+        return Err(Problem::new(StatusCode::NOT_FOUND, message));
+    };
+    let mut value = slot_by_slot(slots, &past.times);
+    value["route"] = (&**route).into();
+    Ok(Json(value))
+}
+
+impl Api {
+    fn past(&self) -> Past {
+        self.history.read(&self.meters, SystemTime::now())
+    }
+}
+
+type Times = [(SystemTime, SystemTime)];
+
+fn slot_by_slot(slots: &[Tally], times: &Times) -> Value {
+    let quantile = |share: f64| -> Value { slots.iter().map(|slot| quantile_ms(slot, share)).collect() };
+    json!({
+        "ended": times.iter().map(|(_, end)| seconds(*end)).collect::<Vec<_>>(),
+        "seconds": times.iter().map(|time| rounded(length(*time).as_secs_f64())).collect::<Vec<_>>(),
+        "calls": slots.iter().map(|slot| slot.calls).collect::<Vec<_>>(),
+        "errors": slots.iter().map(|slot| slot.errors).collect::<Vec<_>>(),
+        "p50_ms": quantile(0.5),
+        "p95_ms": quantile(0.95),
+        "p99_ms": quantile(0.99),
+        "hour": in_numbers(&sum(slots)),
+    })
+}
+
+fn in_short(slots: &[Tally], times: &Times) -> Value {
+    let mut value = in_numbers(&sum(slots));
+    let first = slots.len().saturating_sub(RECENT_SLOTS);
+    let recent = sum(&slots[first..]);
+    let took: f64 = times[first..].iter().map(|time| length(*time).as_secs_f64()).sum();
+    #[expect(clippy::cast_precision_loss, reason = "a rate, rounded anyway")]
+    let rate = if took > 0.0 { recent.calls as f64 / took } else { 0.0 };
+    value["per_second"] = rounded(rate);
+    // Chunks from the end, so that the points do not shift while a slot fills.
+    let points = || slots.rchunks(SLOTS_PER_POINT).rev().map(sum);
+    value["calls_by_point"] = points().map(|point| point.calls).collect();
+    value["errors_by_point"] = points().map(|point| point.errors).collect();
+    value
+}
+
+fn in_numbers(tally: &Tally) -> Value {
+    json!({
+        "calls": tally.calls,
+        "errors": tally.errors,
+        "p50_ms": quantile_ms(tally, 0.5),
+        "p95_ms": quantile_ms(tally, 0.95),
+        "p99_ms": quantile_ms(tally, 0.99),
+    })
+}
+
+fn sum(slots: &[Tally]) -> Tally {
+    let mut sum = Tally::default();
+    slots.iter().for_each(|slot| sum.add(slot));
+    sum
+}
+
+fn length((begin, end): (SystemTime, SystemTime)) -> Duration {
+    end.duration_since(begin).unwrap_or_default()
+}
+
+fn quantile_ms(tally: &Tally, share: f64) -> Value {
+    tally.quantile(share).map_or(Value::Null, |took| rounded(took.as_secs_f64() * 1000.0))
+}
+
+/// To two decimal places.
+fn rounded(number: f64) -> Value {
+    json!((number * 100.0).round() / 100.0)
+}
+
+/// The failures that a query selects, the newest first.
+pub(super) async fn failures(
+    State(api): State<Arc<Api>>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, Problem> {
+    let filter = Filter::parse(&query.unwrap_or_default())
+        .map_err(|message| Problem::new(StatusCode::BAD_REQUEST, &message))?;
+    let (last, all) = api.meters.failures().last(filter.limit, |failure| filter.matches(failure));
+    let failures: Vec<Value> = last.iter().map(describe_failure).collect();
+    Ok(Json(json!({ "failures": failures, "since_start": all })))
+}
+
+/// The query of `GET /failures`.
+#[derive(Debug)]
+struct Filter {
+    route: Option<String>,
+    request_id: Option<String>,
+    limit: usize,
+}
+
+impl Filter {
+    fn parse(query: &str) -> Result<Self, String> {
+        let mut filter = Self { route: None, request_id: None, limit: FAILURES_DEFAULT };
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
-                "route" => wanted.route = Some(value),
-                "request_id" => wanted.request_id = Some(value),
+                "route" => filter.route = Some(value.into_owned()),
+                "request_id" => filter.request_id = Some(value.into_owned()),
                 "limit" => {
-                    let limit = value.parse().map_err(|_| {
-                        format!(
-                            "`limit` takes a number, found {:?}",
-                            value.chars().take(40).collect::<String>()
-                        )
+                    filter.limit = value.parse().map_err(|_| {
+                        let shown: String = value.chars().take(40).collect();
+                        format!("`limit` takes a number, found {shown:?}")
                     })?;
-                    wanted.limit = Some(limit);
                 }
                 _ => return Err("known parameters are `route`, `request_id` and `limit`".to_owned()),
             }
         }
-        Ok(wanted)
+        Ok(filter)
     }
 
-    fn is_met_by(&self, failure: &Failure) -> bool {
+    fn matches(&self, failure: &Failure) -> bool {
         self.route.as_ref().is_none_or(|route| **route == *failure.tool)
             && self.request_id.as_ref().is_none_or(|id| id == failure.request_id.as_str())
     }
 }
 
-/// A part of a query (WHATWG URL, `application/x-www-form-urlencoded` parsing).
-fn pair(part: &str) -> (String, String) {
-    let (name, value) = part.split_once('=').unwrap_or((part, ""));
-    let decode = |text: &str| {
-        let text = text.replace('+', " ");
-        percent_encoding::percent_decode_str(&text).decode_utf8_lossy().into_owned()
-    };
-    (decode(name), decode(value))
-}
-
-/// Those that are wanted, the newest first.
-pub(super) fn of(failures: &Failures, wanted: &Wanted) -> Value {
-    let (last, all) =
-        failures.last(wanted.limit.unwrap_or(LIMIT_DEFAULT), |failure| wanted.is_met_by(failure));
-    json!({ "failures": last.iter().map(told).collect::<Vec<_>>(), "since_start": all })
-}
-
-fn told(failure: &Failure) -> Value {
-    let mut members = Map::new();
-    let at = failure.at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    members.insert("at".into(), milliseconds(at).into());
-    members.insert("route".into(), (*failure.tool).into());
-    members.insert("upstream".into(), (*failure.upstream).into());
-    members.insert("face".into(), failure.face.into());
-    members.insert("request_id".into(), failure.request_id.as_str().into());
-    members.insert("outcome".into(), failure.outcome.into());
+fn describe_failure(failure: &Failure) -> Value {
+    let mut value = json!({
+        "at": milliseconds(failure.at.duration_since(UNIX_EPOCH).unwrap_or_default()),
+        "route": &*failure.tool,
+        "upstream": &*failure.upstream,
+        "face": failure.face,
+        "request_id": failure.request_id.as_str(),
+        "outcome": failure.outcome,
+        "reason": failure.reason.as_deref().unwrap_or_else(|| explain_fault(failure.fault)),
+        "duration_ms": rounded(failure.took.as_secs_f64() * 1000.0),
+    });
     if !failure.fault.is_empty() {
-        members.insert("fault".into(), failure.fault.into());
+        value["fault"] = failure.fault.into();
     }
     if let Some(status) = failure.upstream_status {
-        members.insert("upstream_status".into(), status.into());
+        value["upstream_status"] = status.into();
     }
     match failure.decided {
         None => {}
-        Some(Decided::Rule(index)) => drop(members.insert("rule".into(), (index + 1).into())),
-        Some(Decided::Default) => drop(members.insert("rule".into(), "default".into())),
+        Some(Decided::Rule(index)) => value["rule"] = (index + 1).into(),
+        Some(Decided::Default) => value["rule"] = "default".into(),
     }
-    let reason = failure.reason.as_deref().unwrap_or_else(|| in_words(failure));
-    members.insert("reason".into(), reason.into());
-    let took = (failure.took.as_secs_f64() * 100_000.0).round() / 100.0;
-    members.insert("duration_ms".into(), took.into());
-    members.into()
+    value
 }
 
-/// What a fault means, where the log says no more.
-fn in_words(failure: &Failure) -> &'static str {
-    match failure.fault {
+/// A sentence for a fault of which the log says no more.
+fn explain_fault(fault: &str) -> &'static str {
+    match fault {
         "" => "the caller left before there was a result",
         "arguments" => "the arguments do not fit the route",
         "unanswered" => "a question to the client got no answer",
@@ -111,21 +207,17 @@ fn in_words(failure: &Failure) -> &'static str {
     }
 }
 
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_query_says_which_are_wanted() {
-        let wanted = Wanted::of("route=get_a&request_id=a%2Bb+c&limit=5").unwrap();
-        assert_eq!((wanted.route.as_deref(), wanted.limit), (Some("get_a"), Some(5)));
-        assert_eq!(wanted.request_id.as_deref(), Some("a+b c"));
-        assert!(Wanted::of("").is_ok());
-        assert!(Wanted::of("limit=many").unwrap_err().contains("many"));
-        assert!(Wanted::of("rote=a").unwrap_err().contains("`route`"));
+        let filter = Filter::parse("route=get_a&request_id=a%2Bb+c&limit=5").unwrap();
+        assert_eq!((filter.route.as_deref(), filter.limit), (Some("get_a"), 5));
+        assert_eq!(filter.request_id.as_deref(), Some("a+b c"));
+        assert!(Filter::parse("").is_ok());
+        assert!(Filter::parse("limit=many").unwrap_err().contains("many"));
+        assert!(Filter::parse("rote=a").unwrap_err().contains("`route`"));
     }
 }

@@ -1,75 +1,80 @@
-//! `GET /upstreams`: the legacy servers, and what stands before them.
+//! `GET /routes` and `GET /upstreams`: the active routes, and the upstreams with the state of their policies.
 
-use std::time::Duration;
+use std::sync::Arc;
 
+use axum::{Json, extract::State};
 use serde_json::{Map, Value, json};
 
+use super::{Api, milliseconds};
 use crate::{
     gateway::Snapshot,
-    policy::{BreakerView, GuardsView},
-    route::UpstreamName,
-    upstream::http::{AddressView, State},
+    policy::{BreakerView, Guards},
+    route::{Route, UpstreamName},
+    upstream::http::{AddressView, State as AddressState},
 };
 
-/// All upstreams, by name.
-pub(super) fn of(snapshot: &Snapshot) -> Value {
-    let upstreams: Vec<Value> =
-        snapshot.guards.iter().map(|(name, guards)| told(snapshot, name, &guards.view())).collect();
-    json!({ "upstreams": upstreams })
+pub(super) async fn routes(State(api): State<Arc<Api>>) -> Json<Value> {
+    let snapshot = api.gateway.snapshot();
+    let routes: Vec<Value> = snapshot.table.in_order().iter().map(|route| describe_route(route)).collect();
+    Json(json!({ "routes": routes }))
 }
 
-fn told(snapshot: &Snapshot, name: &UpstreamName, view: &GuardsView) -> Value {
-    let mut breaker = Map::new();
-    breaker.insert("state".into(), view.breaker.as_word().into());
+fn describe_route(route: &Route) -> Value {
+    let endpoints = route.endpoints().map(|endpoint| format!("{} {}", endpoint.method, endpoint.path));
+    let mut value = json!({
+        "name": route.definition.name.as_str(),
+        "upstream": route.upstream.as_str(),
+        "tool": route.is_tool(),
+        "endpoints": endpoints.collect::<Vec<_>>(),
+        "rules": route.translator.rules.len(),
+        "deadline_ms": milliseconds(route.deadline),
+        "job": route.job.is_some(),
+        "asks": !route.asking.is_empty(),
+    });
+    if let Some(resource) = &route.resource {
+        value["resource"] = resource.uri.as_str().into();
+    }
+    value
+}
+
+pub(super) async fn upstreams(State(api): State<Arc<Api>>) -> Json<Value> {
+    let snapshot = api.gateway.snapshot();
+    let upstreams: Vec<Value> =
+        snapshot.guards.iter().map(|(name, guards)| describe_upstream(&snapshot, name, guards)).collect();
+    Json(json!({ "upstreams": upstreams }))
+}
+
+fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, guards: &Guards) -> Value {
+    let view = guards.view();
+    let mut breaker = json!({ "state": view.breaker.as_word() });
     match view.breaker {
         BreakerView::Off | BreakerView::HalfOpen => {}
-        BreakerView::Closed { failures } => drop(breaker.insert("failures".into(), failures.into())),
-        BreakerView::Open { rest } => drop(breaker.insert("rest_ms".into(), milliseconds(rest))),
+        BreakerView::Closed { failures } => breaker["failures"] = failures.into(),
+        BreakerView::Open { rest } => breaker["rest_ms"] = milliseconds(rest).into(),
     }
-    let routes = snapshot.table.in_order().iter().filter(|route| route.upstream == *name).count();
-    let mut members = Map::new();
-    members.insert("name".into(), name.as_str().into());
-    members.insert("kind".into(), view.kind.into());
-    members.insert("routes".into(), routes.into());
-    members.insert("breaker".into(), breaker.into());
-    members.insert("in_flight".into(), view.in_flight.into());
-    members.insert("in_flight_limit".into(), view.in_flight_limit.into());
-    members.insert("waiting".into(), view.waiting.into());
-    members.insert("waiting_limit".into(), view.waiting_limit.into());
-    members.insert("addresses".into(), view.addresses.iter().map(address).collect());
-    if let Some(counts) = snapshot.counts.upstreams.get(name) {
-        let told = json!({
-            "retry": counts.again.get(),
-            "deadline": counts.late.get(),
-            "attempt_deadline": counts.attempts_late.get(),
-            "breaker_opened": counts.opened.get(),
-            "breaker_rejected": counts.rested.get(),
-            "queue_rejected": counts.busy.get(),
-            "rate_rejected": counts.too_often.get(),
-            "caller_rate_rejected": counts.caller_too_often.get(),
-        });
-        members.insert("guards".into(), told);
-    }
-    members.into()
+    let events = guards.counts().events().map(|(event, count)| (event.to_owned(), count.into()));
+    json!({
+        "name": name.as_str(),
+        "kind": view.kind,
+        "routes": snapshot.table.in_order().iter().filter(|route| route.upstream == *name).count(),
+        "breaker": breaker,
+        "in_flight": view.in_flight,
+        "in_flight_limit": view.in_flight_limit,
+        "waiting": view.waiting,
+        "waiting_limit": view.waiting_limit,
+        "addresses": view.addresses.iter().map(describe_address).collect::<Vec<_>>(),
+        "guards": Map::from_iter(events),
+    })
 }
 
-fn address(view: &AddressView) -> Value {
-    let mut members = Map::new();
-    members.insert("address".into(), view.address.as_str().into());
-    let state = match view.state {
-        State::Up => "up",
-        State::LeftOut { .. } => "left_out",
-        State::ToBeTried => "to_be_tried",
-        State::Unhealthy => "unhealthy",
-    };
-    members.insert("state".into(), state.into());
-    if let State::LeftOut { rest } = view.state {
-        members.insert("rest_ms".into(), milliseconds(rest));
+fn describe_address(view: &AddressView) -> Value {
+    let mut value = json!({
+        "address": view.address,
+        "state": view.state.as_word(),
+        "in_flight": view.in_flight,
+    });
+    if let AddressState::LeftOut { rest } = view.state {
+        value["rest_ms"] = milliseconds(rest).into();
     }
-    members.insert("in_flight".into(), view.in_flight.into());
-    members.into()
-}
-
-fn milliseconds(duration: Duration) -> Value {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).into()
+    value
 }

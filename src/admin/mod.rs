@@ -1,180 +1,119 @@
-//! The operators' port: whether the process is alive and ready, what it counts, and what is in force.
+//! The admin API: whether the process is alive and ready, its metrics, its active configuration, how calls go, and the
+//! admin UI that shows all of it.
 //!
 //! | path | |
 //! |---|---|
-//! | `GET /healthz` | 200 as long as the process answers |
-//! | `GET /readyz` | 200 while calls are taken, 503 from the moment on when it is told to stop; with how the last reload went |
-//! | `GET /metrics` | what is counted, for Prometheus |
-//! | `GET /status` | how the process stands, with the problems of a change that was refused |
-//! | `GET /config` | the configuration in force, without secrets |
-//! | `GET /routes` | the routes in force |
-//! | `GET /history`, `GET /history/ROUTE` | how the calls of the last hour went |
+//! | `GET /healthz` | 200 as long as the process responds |
+//! | `GET /readyz` | 200 while calls are accepted, 503 from the moment the process is told to stop; with the outcome of the last reload |
+//! | `GET /metrics` | metrics for Prometheus |
+//! | `GET /status` | the status of the process, with the problems of a configuration that was rejected |
+//! | `GET /config` | the active configuration, without secrets |
+//! | `GET /routes` | the active routes |
+//! | `GET /history`, `GET /history/ROUTE` | the calls of the last hour |
 //! | `GET /failures` | the last calls that failed |
-//! | `GET /upstreams` | the legacy servers, and what stands before them |
-//! | `GET /workbench`, `POST /workbench` | rules tried out on replies |
-//! | `GET /` | the page that shows all of it |
-//! | `POST /reload` | reads the configuration again: 200 when it is in force, 422 with its problems when it is not |
+//! | `GET /upstreams` | the upstreams, and the state of their policies |
+//! | `GET /workbench`, `POST /workbench` | the playground: rules tried on upstream responses |
+//! | `GET /` | the admin UI |
+//! | `POST /reload` | reloads the configuration: 200 when it is active, 422 with its problems when it is not |
 //!
-//! The first two are for probes, which know neither host names nor a token. In reading order: [`Admin`] answers,
-//! `routes`, `history`, `calls` and `inventory` tell of what their names say, [`Operations`] is the way to the process,
-//! [`Workbench`] where rules are tried out, `page` the page,
-//! `metrics` counts what it is at the moment.
+//! The first two are for probes, which know neither host names nor a token. In reading order: [`Admin`] is the router
+//! and its layers, `admit` decides who may use a path, and the other files hold the handlers: `process` with the status
+//! and reloads, `metrics`, `inventory` with routes and upstreams, `calls`, `playground` and `page`.
 
-mod metrics;
 mod calls;
-mod history;
-mod process;
-mod routes;
 mod inventory;
-mod playground;
+mod metrics;
 mod page;
+mod playground;
+mod process;
 
-use std::time::SystemTime;
-
-use axum::body::Body;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use serde_json::{Map, Value, json};
-
-use self::{
-    calls::Wanted,
-    metrics::Collected,
-    page::Asset,
-    playground::{Places, Untried},
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
 };
+
+use axum::{
+    Json, Router,
+    extract::{Request, State},
+    middleware::{Next, from_fn_with_state, map_response},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
+use serde_json::json;
+use tower::ServiceExt;
+use tower_http::{
+    compression::CompressionLayer, sensitive_headers::SetSensitiveRequestHeadersLayer,
+    set_header::SetResponseHeaderLayer, timeout::TimeoutLayer,
+};
+
+use self::{metrics::ProcessMetrics, playground::Workers};
 use crate::{
-    face::door::{Door, DoorSettings, PagesHere, Refused},
+    config::AdminSettings,
+    face::door::{BodyError, Door, DoorSettings, PagesHere, Refused},
     gateway::Gateway,
-    observe::{History, Meters, Past, TextFormat},
+    observe::{History, Meters},
     seal::Secret,
 };
 
-pub use playground::{Attempt, Given, WORKBENCH_TIMEOUT, Workbench};
-pub use process::{Asked, Operations, ReloadFailure, Standing, Teller, operations};
+pub use playground::{PLAYGROUND_TIMEOUT, Playground};
+pub use process::{Process, ProcessControl, ProcessStatus, ReloadFailure, ReloadRequest};
 
-/// Who may ask.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AdminSettings {
-    /// Hosts that the port may be addressed by, as in [`DoorSettings::allowed_hosts`].
-    pub allowed_hosts: Vec<String>,
-    /// Upstreams without which the process is not ready, by name; `*` for all.
-    pub ready_needs: Vec<String>,
-    /// What whoever asks has to show, as a bearer token; nothing where there is none.
-    pub token: Option<Secret>,
-}
+/// How long a request may take. Longer than reading a body and a reload of a large configuration.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The operators' face. Cheap to clone.
+/// The admin API. Clones share its state.
 #[derive(Debug, Clone)]
 pub struct Admin {
+    api: Arc<Api>,
+    router: Router,
+}
+
+/// The state that handlers share.
+#[derive(Debug)]
+struct Api {
     gateway: Gateway,
     meters: Meters,
     history: History,
-    operations: Operations,
+    process: Process,
     door: Door,
     token: Option<Secret>,
-    ready_needs: Vec<String>,
-    places: Places,
-    looks: Places,
+    readiness_upstreams: Vec<String>,
+    /// Run what is tried in the playground.
+    playground_workers: Workers,
+    /// Read the files of the configuration again. Rules that are being tried do not delay that.
+    file_workers: Workers,
 }
 
-/// What stands at a path.
+/// Who may use a path, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place<'p> {
-    Health,
-    Ready,
-    Metrics,
-    Status,
-    Config,
-    Routes,
-    History,
-    HistoryOf(&'p str),
-    Failures,
-    Upstreams,
-    Workbench,
-    WorkbenchOf(&'p str),
-    Page(&'static Asset),
-    Reload,
+enum Access {
+    /// Probes: by any host name, without the token.
+    Probe,
+    /// Scrapers: by any allowed host name, with the token.
+    Scraper,
+    /// The files of the admin UI: without the token, which the UI itself asks for; links of other pages lead there.
+    Page,
+    /// Everything else: by a host name of ours or an address, with the token.
+    Operator,
 }
 
-/// What is said to pages that are not ours.
 const FOREIGN_PAGE: &str = "pages of other origins may not use this port; if this is its own page, name the host in `admin.allowed_hosts`";
 
-/// What is said to a `POST` that is not JSON. Pages of other origins can send forms and texts without asking
-/// first, and no JSON (Fetch, "CORS-safelisted request-header").
+/// Pages of other origins can send forms and texts without a preflight request, and no JSON (Fetch, "CORS-safelisted
+/// request-header").
 const NOT_JSON: &str =
     "send the header `Content-Type: application/json`; a body may be left out where there is nothing to say";
 
-/// What is said to a name that is one of any.
 const ANY_HOST: &str = "by this host name there are only probes and `/metrics`: name it in `admin.allowed_hosts`, set `admin.token`, or \
                         ask by an address or as `localhost`";
 
-/// What is said where there is nothing.
 const NOTHING_HERE: &str = "operators find their page at `/`, and `/healthz`, `/readyz`, `/metrics`, `/status`, `/config`, `/routes`, `/history`, \
                             `/failures`, `/upstreams`, `/workbench` and `/reload`";
 
-impl<'p> Place<'p> {
-    fn of(path: &'p str) -> Option<Self> {
-        if let Some(route) = path.strip_prefix("/history/") {
-            return Some(Self::HistoryOf(route));
-        }
-        if let Some(route) = path.strip_prefix("/workbench/") {
-            return Some(Self::WorkbenchOf(route));
-        }
-        if let Some(asset) = Asset::at(path) {
-            return Some(Self::Page(asset));
-        }
-        Some(match path {
-            "/healthz" => Self::Health,
-            "/readyz" => Self::Ready,
-            "/metrics" => Self::Metrics,
-            "/status" => Self::Status,
-            "/config" => Self::Config,
-            "/routes" => Self::Routes,
-            "/history" => Self::History,
-            "/failures" => Self::Failures,
-            "/upstreams" => Self::Upstreams,
-            "/workbench" => Self::Workbench,
-            "/reload" => Self::Reload,
-            _ => return None,
-        })
-    }
-
-    fn is_for_probes(self) -> bool {
-        matches!(self, Self::Health | Self::Ready)
-    }
-
-    /// Whether scrapers ask for it, by whatever name.
-    fn is_for_scrapers(self) -> bool {
-        matches!(self, Self::Metrics)
-    }
-
-    /// Whether there is nothing in it that is not the same everywhere.
-    fn is_public(self) -> bool {
-        matches!(self, Self::Page(_))
-    }
-
-    fn takes(self, method: &Method) -> bool {
-        match self {
-            Self::Reload => method == Method::POST,
-            Self::Workbench => [Method::GET, Method::HEAD, Method::POST].contains(method),
-            Self::Health
-            | Self::Ready
-            | Self::Metrics
-            | Self::Status
-            | Self::Config
-            | Self::Routes
-            | Self::History
-            | Self::HistoryOf(_)
-            | Self::Failures
-            | Self::Upstreams
-            | Self::WorkbenchOf(_)
-            | Self::Page(_) => method == Method::GET || method == Method::HEAD,
-        }
-    }
-}
-
 impl Admin {
-    /// A face over a gateway and a process.
-    pub fn new(gateway: Gateway, meters: Meters, operations: Operations, settings: &AdminSettings) -> Self {
+    /// The admin API over a gateway and a process.
+    pub fn new(gateway: Gateway, meters: Meters, process: Process, settings: &AdminSettings) -> Self {
         let door = Door::new(&DoorSettings {
             allowed_hosts: settings.allowed_hosts.clone(),
             // No page of another server has anything to do here.
@@ -183,265 +122,184 @@ impl Admin {
             body_limit_bytes: playground::BODY_LIMIT_BYTES,
             ..DoorSettings::default()
         });
-        meters.register(Collected { operations: operations.clone(), gateway: gateway.clone() });
-        let [places, looks] = [(); 2].map(|()| Places::new(WORKBENCH_TIMEOUT));
-        let token = settings.token.clone();
-        let (history, ready_needs) = (History::default(), settings.ready_needs.clone());
-        Self { gateway, meters, history, operations, door, token, ready_needs, places, looks }
+        meters.register(ProcessMetrics { process: process.clone(), gateway: gateway.clone() });
+        let api = Arc::new(Api {
+            gateway,
+            meters,
+            history: History::default(),
+            process,
+            door,
+            token: settings.token.clone(),
+            readiness_upstreams: settings.ready_needs.clone(),
+            playground_workers: Workers::default(),
+            file_workers: Workers::default(),
+        });
+        Self { router: router(&api), api }
     }
 
-    /// Reads what is counted, for the history; somebody has to do it every
+    /// Records what is counted, for the history; to be called every
     /// [`SAMPLE_INTERVAL`](crate::observe::SAMPLE_INTERVAL).
     pub fn sample(&self) {
-        self.history.sample(&self.meters, SystemTime::now());
+        self.api.history.sample(&self.api.meters, SystemTime::now());
     }
 
-    /// Answers one request.
-    pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
-        let (mut head, body) = request.into_parts();
-        // What stands in the head is asked for while it is looked at and changed at the door.
-        let uri = head.uri.clone();
-        let place = Place::of(uri.path());
-        if place.is_some_and(Place::is_for_probes) {
-            if let Err(refused) = self.door.names_one_host(&head) {
-                return turned_away(&refused);
-            }
-        } else {
-            match self.door.admit(&mut head) {
-                // A link leads to the page, and to nothing else.
-                Ok(page) if page.has_link() && !place.is_some_and(Place::is_public) => {
-                    return turned_away(&Refused::Page);
-                }
-                Ok(_) => {}
-                Err(refused) => return turned_away(&refused),
-            }
-            // The page asks for the token that it shows.
-            if !place.is_some_and(Place::is_public) && !self.may_come_in(&head.headers) {
-                let mut response = error(
-                    StatusCode::UNAUTHORIZED,
-                    "send `Authorization: Bearer …` with the token of `admin`",
-                );
-                let challenge = HeaderValue::from_static("Bearer realm=\"glossator operators\"");
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
-                return response;
-            }
-            // A page that has its name point here (DNS rebinding) says nothing of itself where it only reads.
-            let is_open = self.token.is_none() && !place.is_some_and(Place::is_for_scrapers);
-            if is_open && !self.door.knows_host(&head) {
-                return error(StatusCode::FORBIDDEN, ANY_HOST);
-            }
+    /// Responds to one request.
+    pub async fn handle(&self, request: Request) -> Response {
+        let Ok(response) = self.router.clone().oneshot(request).await;
+        response
+    }
+}
+
+fn router(api: &Arc<Api>) -> Router {
+    let admit = |access| from_fn_with_state((Arc::clone(api), access), admit);
+    let probes = Router::new()
+        .route("/healthz", get(process::healthz))
+        .route("/readyz", get(process::readyz))
+        .route_layer(admit(Access::Probe));
+    let metrics = Router::new().route("/metrics", get(metrics::scrape)).route_layer(admit(Access::Scraper));
+    let pages = page::router().route_layer(CompressionLayer::new()).route_layer(admit(Access::Page));
+    let operators = Router::new()
+        .route("/status", get(process::status))
+        .route("/reload", post(process::reload))
+        .route("/config", get(playground::configuration))
+        .route("/routes", get(inventory::routes))
+        .route("/upstreams", get(inventory::upstreams))
+        .route("/history", get(calls::history))
+        .route("/history/{*route}", get(calls::history_of_route))
+        .route("/failures", get(calls::failures))
+        .route("/workbench", get(playground::routes).post(playground::try_rule))
+        .route("/workbench/{*route}", get(playground::route))
+        .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, NOTHING_HERE) })
+        .layer(admit(Access::Operator));
+    let paths: Router = probes.merge(metrics).merge(pages).merge(operators).with_state(Arc::clone(api));
+    // Around that router, which sets `Allow` on whatever its own layers respond. No page of another server has a
+    // response as a picture or script, either.
+    let header = SetResponseHeaderLayer::if_not_present;
+    Router::new()
+        .fallback_service(paths)
+        .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, REQUEST_TIMEOUT))
+        .layer(map_response(describe_errors))
+        .layer(header(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")))
+        .layer(header(header::CACHE_CONTROL, HeaderValue::from_static("no-store")))
+        .layer(header(RESOURCE_POLICY, HeaderValue::from_static("same-origin")))
+        .layer(SetSensitiveRequestHeadersLayer::new([header::AUTHORIZATION]))
+}
+
+/// Which pages may have a response as a part of theirs (Fetch, "Cross-Origin-Resource-Policy header").
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+/// The errors of the router and of the timeout have no body; here they get ours.
+async fn describe_errors(mut response: Response) -> Response {
+    let allowed = response.headers_mut().remove(header::ALLOW);
+    match response.status() {
+        StatusCode::METHOD_NOT_ALLOWED => {
+            let allowed = allowed.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
+            let allowed = allowed.replace(',', ", ");
+            let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, &format!("use {allowed} here"));
+            ([(header::ALLOW, allowed)], problem).into_response()
         }
-        let Some(place) = place else {
-            return error(StatusCode::NOT_FOUND, NOTHING_HERE);
-        };
-        if !place.takes(&head.method) {
-            let allowed = match place {
-                Place::Reload => "POST",
-                Place::Workbench => "GET, HEAD, POST",
-                _ => "GET, HEAD",
-            };
-            let mut response = error(StatusCode::METHOD_NOT_ALLOWED, &format!("use {allowed} here"));
-            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
-            return response;
+        StatusCode::SERVICE_UNAVAILABLE if !response.headers().contains_key(header::CONTENT_TYPE) => {
+            let message = format!("the request took longer than {REQUEST_TIMEOUT:?}");
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, &message).into_response()
         }
-        if head.method == Method::POST && !is_json(&head.headers) {
-            return error(StatusCode::UNSUPPORTED_MEDIA_TYPE, NOT_JSON);
+        _ => response,
+    }
+}
+
+async fn admit(State((api, access)): State<(Arc<Api>, Access)>, request: Request, next: Next) -> Response {
+    let (mut head, body) = request.into_parts();
+    match api.check_access(&mut head, access) {
+        Ok(()) => next.run(Request::from_parts(head, body)).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+impl Api {
+    fn check_access(&self, head: &mut Parts, access: Access) -> Result<(), Problem> {
+        if access == Access::Probe {
+            return Ok(self.door.names_one_host(head)?);
         }
-        match place {
-            Place::Health => json_of(StatusCode::OK, &json!({ "status": "ok" })),
-            Place::Ready => self.ready(),
-            Place::Metrics => self.metrics(head.headers.get(header::ACCEPT)),
-            Place::Status => json_of(StatusCode::OK, &self.status()),
-            Place::Config => self.written(|bench| Some(bench.configuration())).await,
-            Place::Routes => json_of(StatusCode::OK, &routes::of(&self.gateway.snapshot())),
-            Place::History => json_of(StatusCode::OK, &history::of_all(&self.past())),
-            Place::HistoryOf(route) => match history::of_one(&self.past(), route) {
-                Some(told) => json_of(StatusCode::OK, &told),
-                None => error(StatusCode::NOT_FOUND, "no route of that name was called during the last hour"),
-            },
-            Place::Failures => match Wanted::of(uri.query().unwrap_or_default()) {
-                Ok(wanted) => json_of(StatusCode::OK, &calls::of(self.meters.failures(), &wanted)),
-                Err(message) => error(StatusCode::BAD_REQUEST, &message),
-            },
-            Place::Upstreams => json_of(StatusCode::OK, &inventory::of(&self.gateway.snapshot())),
-            Place::Workbench if head.method == Method::POST => self.try_out(&head.headers, body).await,
-            Place::Workbench => json_of(StatusCode::OK, &self.operations.standing().workbench.routes()),
-            Place::WorkbenchOf(route) => {
-                let route = route.to_owned();
-                self.written(move |bench| bench.route(&route)).await
-            }
-            Place::Page(asset) => asset.answer(),
-            Place::Reload => self.reload().await,
+        if self.door.admit(head)?.has_link() && access != Access::Page {
+            return Err(Refused::Page.into());
         }
+        if access != Access::Page && !self.has_token(&head.headers) {
+            let message = "send `Authorization: Bearer …` with the token of `admin`";
+            let challenge = HeaderValue::from_static("Bearer realm=\"glossator operators\"");
+            let problem = Problem::new(StatusCode::UNAUTHORIZED, message);
+            return Err(problem.with_header(header::WWW_AUTHENTICATE, challenge));
+        }
+        // A page that has its name point here (DNS rebinding) names neither an origin nor our host where it only reads.
+        let is_open = self.token.is_none() && access != Access::Scraper;
+        if is_open && !self.door.knows_host(head) {
+            return Err(Problem::new(StatusCode::FORBIDDEN, ANY_HOST));
+        }
+        Ok(())
     }
 
-    /// Something that is written, which the files are gone through for once more. In places of its own: what is tried out
-    /// meanwhile keeps nobody from seeing it.
-    async fn written(
-        &self,
-        look: impl FnOnce(&dyn Workbench) -> Option<Value> + Send + 'static,
-    ) -> Response<Body> {
-        let bench = self.operations.standing().workbench;
-        match self.looks.work(move || look(&*bench)).await {
-            Ok(Some(told)) => json_of(StatusCode::OK, &told),
-            Ok(None) => error(StatusCode::NOT_FOUND, "no route of that name is written in the configuration"),
-            Err(Untried::TooLong) => {
-                error(StatusCode::SERVICE_UNAVAILABLE, "too many look at the configuration; ask again")
-            }
-            Err(Untried::Panicked) => error(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the configuration could not be gone through once more; please report it",
-            ),
-        }
-    }
-
-    async fn try_out(&self, headers: &HeaderMap, body: Body) -> Response<Body> {
-        let body = match self.door.read(headers, body).await {
-            Ok(body) => body,
-            Err(refused) => {
-                let mut response = error(refused.status(), &refused.to_string());
-                refused.tell(response.headers_mut());
-                return response;
-            }
-        };
-        let attempt = match Attempt::decode(&body) {
-            Ok(attempt) => attempt,
-            Err(message) => return error(StatusCode::BAD_REQUEST, &message),
-        };
-        let bench = self.operations.standing().workbench;
-        match self.places.try_out(bench, attempt).await {
-            Ok(told) => json_of(StatusCode::OK, &told),
-            Err(why @ Untried::TooLong) => error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
-            Err(why @ Untried::Panicked) => error(StatusCode::INTERNAL_SERVER_ERROR, &why.to_string()),
-        }
-    }
-
-    fn may_come_in(&self, headers: &HeaderMap) -> bool {
+    fn has_token(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.token else { return true };
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().split_first_chunk());
         shown.is_some_and(|(scheme, shown): (&[u8; 7], _)| {
             scheme.eq_ignore_ascii_case(b"bearer ") && token.is(shown)
         })
     }
-
-    fn past(&self) -> Past {
-        self.history.read(&self.meters, SystemTime::now())
-    }
-
-    fn status(&self) -> Value {
-        let mut status = self.told(&self.operations.standing(), true);
-        status["version"] = env!("CARGO_PKG_VERSION").into();
-        status["started"] = seconds(self.operations.started()).into();
-        status["now"] = seconds(SystemTime::now()).into();
-        status
-    }
-
-    fn metrics(&self, accept: Option<&HeaderValue>) -> Response<Body> {
-        let format = TextFormat::accepted(accept.and_then(|accept| accept.to_str().ok()));
-        typed(StatusCode::OK, format.write(&self.meters.read()), format.media_type())
-    }
-
-    fn ready(&self) -> Response<Body> {
-        // Probes are asked without a token, so the problems themselves stay inside.
-        let told = self.told(&self.operations.standing(), false);
-        let status = if told["ready"] == true { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        json_of(status, &told)
-    }
-
-    /// The upstreams that have to be reachable, and whether they are: by what their guards and the checks of their health
-    /// know. Nothing is asked for it.
-    fn needed(&self) -> Map<String, Value> {
-        let snapshot = self.gateway.snapshot();
-        let is_needed = |name: &str| self.ready_needs.iter().any(|needed| needed == "*" || needed == name);
-        let needed = snapshot.guards.iter().filter(|(name, _)| is_needed(name.as_str()));
-        let told = |reachable: bool| json!({ "reachable": reachable });
-        needed.map(|(name, guards)| (name.to_string(), told(guards.view().is_reachable()))).collect()
-    }
-
-    /// How the process stands, and what it shares with others.
-    fn told(&self, standing: &Standing, with_problems: bool) -> Value {
-        let mut value = told(standing, with_problems);
-        let needed = self.needed();
-        if !needed.is_empty() {
-            let all = needed.values().all(|told| told["reachable"] == true);
-            value["ready"] = (!standing.is_ending && all).into();
-            value["upstreams"] = needed.into();
-        }
-        if let Some(shared) = self.gateway.shared() {
-            let state = shared.state();
-            // No reason not to be ready: policies say what is done without.
-            value["shared"] = json!({ "reachable": state.is_up, "since": seconds(state.since) });
-        }
-        value
-    }
-
-    async fn reload(&self) -> Response<Body> {
-        let before = self.operations.standing().generation;
-        let Some(standing) = self.operations.reload().await else {
-            return error(StatusCode::SERVICE_UNAVAILABLE, "nothing can be read again now; try again");
-        };
-        let is_in_force = standing.failure.is_none() && standing.generation > before;
-        let status = if is_in_force { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
-        json_of(status, &self.told(&standing, true))
-    }
 }
 
-/// The answer to a request that is not let in.
-fn turned_away(refused: &Refused) -> Response<Body> {
-    let message = match refused {
-        Refused::Host { .. } | Refused::Hosts | Refused::NoHost { .. } => {
-            refused.to_string().replace("`server.", "`admin.")
-        }
-        Refused::Origin { .. } | Refused::Page => FOREIGN_PAGE.to_owned(),
-    };
-    error(refused.status(), &message)
-}
-
-fn is_json(headers: &HeaderMap) -> bool {
+fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
-}
-
-/// How the process stands, as JSON.
-fn told(standing: &Standing, with_problems: bool) -> Value {
-    let mut value = json!({
-        "ready": !standing.is_ending,
-        "configuration": {
-            "generation": standing.generation,
-            "since": seconds(standing.since),
-            "later": standing.later,
-        },
-    });
-    if let Some(failure) = &standing.failure {
-        value["configuration"]["failed_since"] = seconds(failure.at).into();
-        if with_problems {
-            value["problems"] = failure.report.as_str().into();
-        }
+    let media_type = value.split(';').next().unwrap_or_default().trim();
+    match media_type.eq_ignore_ascii_case("application/json") {
+        true => Ok(()),
+        false => Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, NOT_JSON)),
     }
-    value
 }
 
-/// Since 1970.
+/// An error response: `{"error": …}`.
+#[derive(Debug)]
+struct Problem(Box<Response>);
+
+impl Problem {
+    fn new(status: StatusCode, message: &str) -> Self {
+        Self(Box::new((status, Json(json!({ "error": message }))).into_response()))
+    }
+
+    fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.headers_mut().insert(name, value);
+        self
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        *self.0
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let message = match refused {
+            Refused::Host { .. } | Refused::Hosts | Refused::NoHost { .. } => {
+                refused.to_string().replace("`server.", "`admin.")
+            }
+            Refused::Origin { .. } | Refused::Page => FOREIGN_PAGE.to_owned(),
+        };
+        Self::new(refused.status(), &message)
+    }
+}
+
+impl From<BodyError> for Problem {
+    fn from(error: BodyError) -> Self {
+        let mut problem = Self::new(error.status(), &error.to_string());
+        error.tell(problem.0.headers_mut());
+        problem
+    }
+}
+
+/// Seconds since 1970.
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-fn error(status: StatusCode, message: &str) -> Response<Body> {
-    json_of(status, &json!({ "error": message }))
-}
-
-fn json_of(status: StatusCode, value: &Value) -> Response<Body> {
-    typed(status, value.to_string(), "application/json")
-}
-
-fn typed(status: StatusCode, body: String, media_type: &'static str) -> Response<Body> {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // No page of another server has it as a picture or script, either.
-    headers.insert(page::RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
-    response
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,11 +1,13 @@
-//! The page: what the browser is given as it stands in the folder beside this file.
+//! The admin UI: the files of the folder beside this one.
 
-use axum::body::Body;
-use http::{HeaderName, HeaderValue, Response, header};
+use axum::{Router, response::IntoResponse, routing::get};
+use http::{HeaderName, header};
+
+use super::RESOURCE_POLICY;
 
 /// One file of the page.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Asset {
+#[derive(Debug, Clone, Copy)]
+struct Asset {
     path: &'static str,
     media_type: &'static str,
     text: &'static str,
@@ -15,8 +17,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
-/// All of them.
-static ASSETS: [Asset; 11] = [
+const ASSETS: [Asset; 11] = [
     Asset { path: "/", media_type: HTML, text: include_str!("page/index.html") },
     Asset { path: "/page/page.css", media_type: STYLE, text: include_str!("page/page.css") },
     Asset { path: "/page/icon.svg", media_type: "image/svg+xml", text: include_str!("page/icon.svg") },
@@ -30,11 +31,8 @@ static ASSETS: [Asset; 11] = [
     Asset { path: "/page/workbench.js", media_type: SCRIPT, text: include_str!("page/workbench.js") },
 ];
 
-/// Who may have an answer in a page of theirs (Fetch, "Cross-Origin-Resource-Policy header").
-pub(super) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
-
-/// What keeps the page to itself: nothing is loaded from elsewhere, no script stands in the document, nobody frames it.
-const GUARDS: [(HeaderName, &str); 6] = [
+/// Keep the page to itself: nothing is loaded from elsewhere, no script is in the document, nobody frames it.
+const SECURITY_HEADERS: [(HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -47,21 +45,17 @@ const GUARDS: [(HeaderName, &str); 6] = [
     (RESOURCE_POLICY, "same-origin"),
 ];
 
-impl Asset {
-    /// What stands at a path.
-    pub(super) fn at(path: &str) -> Option<&'static Self> {
-        ASSETS.iter().find(|asset| asset.path == path)
-    }
+/// A router with all of them.
+pub(super) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    ASSETS.into_iter().fold(Router::new(), |router, asset| {
+        router.route(asset.path, get(move || async move { asset.into_response() }))
+    })
+}
 
-    pub(super) fn answer(&self) -> Response<Body> {
-        let mut response = Response::new(Body::from(self.text));
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.media_type));
+impl IntoResponse for Asset {
+    fn into_response(self) -> axum::response::Response {
         // Another version of the program has another page.
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        for (name, value) in GUARDS {
-            headers.insert(name, HeaderValue::from_static(value));
-        }
-        response
+        let own = [(header::CONTENT_TYPE, self.media_type), (header::CACHE_CONTROL, "no-cache")];
+        (SECURITY_HEADERS, own, self.text).into_response()
     }
 }

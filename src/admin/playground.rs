@@ -1,251 +1,341 @@
-//! `GET /workbench`, `GET /workbench/ROUTE`, `POST /workbench`: rules tried out on replies.
+//! The playground: `GET /config`, `GET /workbench`, `GET /workbench/ROUTE` and `POST /workbench`. Operators change rules
+//! and try them on upstream responses that nobody sent; the active configuration stays as it is.
 
-use std::{
-    fmt,
-    panic::{self, AssertUnwindSafe},
-    sync::Arc,
-    time::Duration,
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{Path, State, rejection::PathRejection},
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use tokio::{sync::Semaphore, time::Instant};
+
+use super::{Api, Problem, require_json};
+use crate::{
+    authoring::playground::{example_arguments, explained},
+    config::{self, Draft, Example, Importer, Loaded, RouteFile},
+    gateway::{WorkError, run_blocking},
+    reply::{End, Exit, Reply},
+    route::{RequestTemplate, Route},
+    rule::{Stop, extract::MCP_MEDIA_TYPE},
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use serde_json::{Map, Value};
-use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
-
-use crate::{reply::End, rule::Stop};
-
-/// How long a request to try something may be, in bytes.
+/// Maximum length of a request's body, in bytes.
 pub(super) const BODY_LIMIT_BYTES: usize = 1 << 20;
 
-/// How long a rule may be, in bytes.
+/// Maximum length of a rule, in bytes.
 const RULE_LIMIT_BYTES: usize = 128 << 10;
 
-/// How long trying may take, waiting for a place included.
-pub const WORKBENCH_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum length of a result that is returned, in bytes.
+const RESULT_LIMIT_BYTES: usize = 1 << 20;
 
-/// How many may try something at once.
-const PLACES: usize = 2;
+/// How long reading or trying a rule may take, waiting for a worker included.
+pub const PLAYGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where rules are tried: on replies that nobody sent, with nothing of it put in force, no upstream asked, no file read
-/// and no variable looked up.
-pub trait Workbench: fmt::Debug + Send + Sync {
-    /// The whole configuration, without secrets.
-    fn configuration(&self) -> Value;
+/// How many rules are tried at once.
+const WORKERS: usize = 2;
 
-    /// What routes there are to begin with.
-    fn routes(&self) -> Value;
-
-    /// One of them: what is written, without secrets, and its own examples.
-    fn route(&self, name: &str) -> Option<Value>;
-
-    /// Reads the rule and translates the reply. May take long, unless `stop` asks it to end.
-    fn try_out(&self, attempt: &Attempt, stop: &Stop) -> Value;
+/// The active configuration as it is written, and its routes, to be changed and tried.
+#[derive(Debug)]
+pub struct Playground {
+    importer: Importer,
+    routes: Arc<[RouteFile]>,
 }
 
-/// What is tried.
-#[derive(Debug, Clone)]
-pub struct Attempt {
-    /// The name of the route.
-    pub route: String,
-    /// What stands below it in the file.
-    pub rule: String,
-    /// The arguments of the call; made up where there are none.
-    pub arguments: Map<String, Value>,
-    /// The answers to the questions of the route.
-    pub answers: Map<String, Value>,
-    /// The reply.
-    pub given: Given,
+/// Threads for work that may take long.
+#[derive(Debug)]
+pub(super) struct Workers {
+    permits: Arc<Semaphore>,
+    timeout: Duration,
 }
 
-/// A reply that nobody sent. Which parts count depends on whom the route asks.
-#[derive(Debug, Clone)]
-pub struct Given {
-    /// Of a server.
-    pub status: StatusCode,
-    /// Of a server.
-    pub headers: HeaderMap,
-    /// The body, or what a program wrote.
-    pub body: Bytes,
-    /// How a program ended.
-    pub exit: Option<End>,
-    /// What it wrote to standard error.
-    pub stderr: Bytes,
-}
-
-/// Why nothing came of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Untried {
-    #[error("it took longer than {WORKBENCH_TIMEOUT:?} and was ended")]
-    TooLong,
-    #[error("something panicked that the rule is made with; please report it with the rule and the reply")]
-    Panicked,
-}
-
-/// The places at the workbench. Clones are the same ones.
-#[derive(Debug, Clone)]
-pub(super) struct Places {
-    free: Arc<Semaphore>,
-    patience: Duration,
-}
-
-impl Places {
-    pub(super) fn new(patience: Duration) -> Self {
-        Self { free: Arc::new(Semaphore::new(PLACES)), patience }
+impl Default for Workers {
+    fn default() -> Self {
+        Self { permits: Arc::new(Semaphore::new(WORKERS)), timeout: PLAYGROUND_TIMEOUT }
     }
+}
 
-    /// Tries something out. When nobody waits any more it is asked to stop.
-    pub(super) async fn try_out(
+impl Workers {
+    async fn run<T: Send + 'static>(
         &self,
-        bench: Arc<dyn Workbench>,
-        attempt: Attempt,
-    ) -> Result<Value, Untried> {
-        let waiting = Waiting::default();
-        let stop = waiting.0.clone();
-        self.work(move || bench.try_out(&attempt, &stop)).await
+        work: impl FnOnce(&Stop) -> T + Send + 'static,
+    ) -> Result<T, WorkError> {
+        let permit = Arc::clone(&self.permits).acquire_owned();
+        run_blocking(permit, Instant::now() + self.timeout, work).await
     }
+}
 
-    /// Does some work on a thread of its own. It keeps its place until it is done, whoever waits for it.
-    pub(super) async fn work<T: Send + 'static>(
+pub(super) async fn configuration(State(api): State<Arc<Api>>) -> Result<Json<Value>, Problem> {
+    api.read_files(|playground| Some(playground.importer.shown())).await
+}
+
+pub(super) async fn routes(State(api): State<Arc<Api>>) -> Json<Value> {
+    let playground = api.process.status().playground;
+    let describe = |file: &RouteFile| json!({ "name": file.name().as_str(), "tests": file.tests.len() });
+    Json(json!({ "routes": playground.routes.iter().map(describe).collect::<Vec<_>>() }))
+}
+
+pub(super) async fn route(
+    State(api): State<Arc<Api>>,
+    route: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, Problem> {
+    api.read_files(move |playground| playground.route(&route.ok()?)).await
+}
+
+pub(super) async fn try_rule(
+    State(api): State<Arc<Api>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    require_json(&headers)?;
+    let body = api.door.read(&headers, body).await?;
+    let attempt = Attempt::decode(&body).map_err(|why| Problem::new(StatusCode::BAD_REQUEST, &why))?;
+    let playground = api.process.status().playground;
+    let tried = api.playground_workers.run(move |stop| playground.try_rule(attempt, stop)).await;
+    tried.map(Json).map_err(|error| match error {
+        WorkError::DeadlineExceeded => {
+            let message = format!("it took longer than {PLAYGROUND_TIMEOUT:?} and was ended");
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, &message)
+        }
+        WorkError::Panicked => Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "something panicked that the rule is made with; please report it with the rule and the reply",
+        ),
+    })
+}
+
+impl Api {
+    /// Responds with something for which the files of the configuration are gone through once more.
+    async fn read_files(
         &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Untried> {
-        let places = Arc::clone(&self.free);
-        let done = async move {
-            let place = places.acquire_owned().await.expect("the semaphore is never closed");
-            let work = move || {
-                let told = panic::catch_unwind(AssertUnwindSafe(work));
-                drop(place);
-                told.map_err(|_| Untried::Panicked)
-            };
-            spawn_blocking(work).await.unwrap_or(Err(Untried::Panicked))
+        read: impl FnOnce(&Playground) -> Option<Value> + Send + 'static,
+    ) -> Result<Json<Value>, Problem> {
+        let playground = self.process.status().playground;
+        let (status, message) = match self.file_workers.run(move |_| read(&playground)).await {
+            Ok(Some(found)) => return Ok(Json(found)),
+            Ok(None) => (StatusCode::NOT_FOUND, "no route of that name is written in the configuration"),
+            Err(WorkError::DeadlineExceeded) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "too many look at the configuration; ask again")
+            }
+            Err(WorkError::Panicked) => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the configuration could not be gone through once more; please report it",
+            ),
         };
-        timeout(self.patience, done).await.unwrap_or(Err(Untried::TooLong))
+        Err(Problem::new(status, message))
     }
 }
 
-/// Somebody who waits; when they go, the work is asked to stop.
-#[derive(Debug, Default)]
-struct Waiting(Stop);
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.now();
+impl Playground {
+    /// That of a configuration.
+    pub fn new(loaded: &Loaded) -> Self {
+        Self { importer: loaded.importer.clone(), routes: loaded.routes.clone() }
     }
+
+    /// A route as it is written, without secrets, and its own examples.
+    fn route(&self, name: &str) -> Option<Value> {
+        let file = self.routes.iter().find(|file| file.name().as_str() == name)?;
+        let tests = file.tests.iter().enumerate().map(|(index, example)| describe_example(index, example));
+        Some(json!({
+            "name": name,
+            "rule": self.importer.written(name)?,
+            "answered_by": answered_by(&file.route),
+            "tests": tests.collect::<Vec<_>>(),
+        }))
+    }
+
+    /// Reads the rule and translates the response. May take long, unless `stop` ends it.
+    fn try_rule(&self, attempt: Attempt, stop: &Stop) -> Value {
+        let Draft { route, problems } = self.importer.draft(&attempt.route, &attempt.rule, stop);
+        let mut tried = json!({ "problems": problems.iter().map(describe_problem).collect::<Vec<_>>() });
+        let Some(file) = route else { return tried };
+        tried["answered_by"] = answered_by(&file.route).into();
+        tried["output_schema"] = file.route.definition.output_schema.as_ref().map(Value::from).into();
+        let arguments = match example_arguments(&file.route, attempt.arguments) {
+            Ok(arguments) => arguments,
+            Err(sentence) => {
+                tried["arguments_problem"] = sentence.into();
+                return tried;
+            }
+        };
+        let response = attempt.given.into_response(&file.route);
+        let explained = explained(&file, arguments, &attempt.answers, &response, Some(stop));
+        tried["rule"] = explained.rule.map(|index| index + 1).into();
+        tried["steps"] = explained.steps_to_json();
+        tried["notes"] = explained.notes.into();
+        let bytes = explained.result.to_string().len();
+        if bytes > RESULT_LIMIT_BYTES {
+            tried["result_bytes"] = bytes.into();
+        } else {
+            // A browser reads numbers as such, and would show `5.0` as `5`.
+            let structured = explained.result.get("structuredContent");
+            tried["structured_text"] = structured.map(|structured| format!("{structured:#}")).into();
+            tried["result"] = explained.result;
+        }
+        tried
+    }
+}
+
+/// What kind of upstream responds to a route: the parts of a response depend on that.
+fn answered_by(route: &Route) -> &'static str {
+    match &route.request {
+        RequestTemplate::Http(_) => "server",
+        RequestTemplate::Tool(_) => "mcp_server",
+        RequestTemplate::Command(_) => "program",
+    }
+}
+
+fn describe_problem(problem: &config::Problem) -> Value {
+    let mut value = serde_json::to_value(problem).expect("a problem has texts and numbers only");
+    value["report"] = problem.to_string().into();
+    value
+}
+
+fn describe_example(index: usize, example: &Example) -> Value {
+    let response = &example.given;
+    let mut given = match &response.exit {
+        Some(exit) => json!({ "exit": exit.end.to_json(), "stderr": exit.stderr_text() }),
+        None => {
+            let pair = |(name, value): (&HeaderName, &HeaderValue)| {
+                json!([name.as_str(), String::from_utf8_lossy(value.as_bytes())])
+            };
+            let headers: Vec<Value> = response.headers.iter().map(pair).collect();
+            json!({ "status": response.status.as_u16(), "headers": headers })
+        }
+    };
+    match std::str::from_utf8(&response.body) {
+        Ok(text) => given["body"] = text.into(),
+        Err(_) => given["body_base64"] = BASE64_STANDARD.encode(&response.body).into(),
+    }
+    let name = example.name.clone().unwrap_or_else(|| (index + 1).to_string());
+    json!({ "name": name, "arguments": example.args, "answers": example.answers, "given": given })
+}
+
+/// The body of `POST /workbench`: a rule, and the response that it is tried on.
+#[derive(Debug)]
+struct Attempt {
+    /// The name of the route.
+    route: String,
+    /// What is below it in the file.
+    rule: String,
+    /// The arguments of the call; made up where there are none.
+    arguments: Map<String, Value>,
+    /// The responses to the input requests of the route.
+    answers: Map<String, Value>,
+    given: Given,
+}
+
+/// The parts of a response. Which of them count depends on the upstream of the route.
+#[derive(Debug)]
+struct Given {
+    status: StatusCode,
+    headers: HeaderMap,
+    /// The body, or the standard output of a program.
+    body: Bytes,
+    exit: Option<End>,
+    stderr: Bytes,
 }
 
 impl Attempt {
-    /// Reads the body of a request.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
-    pub(super) fn decode(body: &[u8]) -> Result<Self, String> {
+    fn decode(body: &[u8]) -> Result<Self, String> {
         let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else {
             return Err("send a JSON object with `rule` and `given`".to_owned());
         };
-        let known = ["route", "rule", "arguments", "answers", "given"];
-        refuse_unknown(&members, &known)?;
-        let route = text(&mut members, "route")?.unwrap_or_else(|| "draft".to_owned());
-        let rule = text(&mut members, "rule")?
-            .ok_or("`rule` is missing: what stands below the route's name, as text")?;
+        let route: Option<String> = take(&mut members, "route", "a text")?;
+        let rule: Option<String> = take(&mut members, "rule", "a text")?;
+        let arguments = take(&mut members, "arguments", "an object")?;
+        let answers = take(&mut members, "answers", "an object")?;
+        let given = Given::decode(take(&mut members, "given", "an object")?)?;
+        refuse_unknown(&members, "`route`, `rule`, `arguments`, `answers`, `given`")?;
+        let rule = rule.ok_or("`rule` is missing: what stands below the route's name, as text")?;
         if rule.len() > RULE_LIMIT_BYTES {
             return Err(format!("`rule` may have {RULE_LIMIT_BYTES} bytes, found {}", rule.len()));
         }
-        let (arguments, answers) = (map(&mut members, "arguments")?, map(&mut members, "answers")?);
-        let given = Given::decode(map(&mut members, "given")?)?;
+        let route = route.unwrap_or_else(|| "draft".to_owned());
         Ok(Self { route, rule, arguments, answers, given })
     }
 }
 
 impl Given {
     fn decode(mut members: Map<String, Value>) -> Result<Self, String> {
-        refuse_unknown(&members, &["status", "headers", "body", "body_base64", "exit", "stderr"])?;
-        let status = match members.remove("status") {
-            None | Some(Value::Null) => StatusCode::OK,
-            Some(status) => status
-                .as_u64()
-                .and_then(|status| u16::try_from(status).ok())
-                .filter(|status| (100..=599).contains(status))
-                .and_then(|status| StatusCode::from_u16(status).ok())
-                .ok_or("`status` takes a number from 100 to 599")?,
-        };
-        let exit = match members.remove("exit") {
-            None | Some(Value::Null) => None,
-            Some(Value::String(text)) => {
-                Some(text.parse::<End>().map_err(|error| format!("`exit`: {error}"))?)
-            }
-            Some(other) => {
-                Some(other.to_string().parse::<End>().map_err(|error| format!("`exit`: {error}"))?)
-            }
-        };
-        let headers = headers(members.remove("headers"))?;
-        let stderr = text(&mut members, "stderr")?.unwrap_or_default().into();
-        let body = match (text(&mut members, "body")?, text(&mut members, "body_base64")?) {
+        const STATUS: &str = "a number from 100 to 599";
+        let status: Option<u16> = take(&mut members, "status", STATUS)?;
+        let status = StatusCode::from_u16(status.unwrap_or(200)).ok().filter(|status| status.as_u16() < 600);
+        let status = status.ok_or_else(|| format!("`status` takes {STATUS}"))?;
+        let pairs = take(&mut members, "headers", "pairs: [[\"content-type\", \"text/plain\"]]")?;
+        let body: Option<String> = take(&mut members, "body", "a text")?;
+        let base64: Option<String> = take(&mut members, "body_base64", "a text")?;
+        let body = match (body, base64) {
             (Some(_), Some(_)) => return Err("give `body` or `body_base64`, not both".to_owned()),
-            (Some(text), None) => text.into(),
-            (None, Some(text)) => {
-                let text: String = text.split_ascii_whitespace().collect();
-                base64::Engine::decode(&base64::prelude::BASE64_STANDARD, text)
-                    .map_err(|error| format!("`body_base64` is not Base64: {error}"))?
-                    .into()
-            }
-            (None, None) => Bytes::new(),
+            (text, None) => text.unwrap_or_default().into(),
+            (None, Some(text)) => BASE64_STANDARD
+                .decode(text.split_ascii_whitespace().collect::<String>())
+                .map_err(|error| format!("`body_base64` is not Base64: {error}"))?
+                .into(),
         };
-        Ok(Self { status, headers, body, exit, stderr })
+        let exit = members.remove("exit").filter(|exit| !exit.is_null());
+        let exit = exit.map(|exit| exit.as_str().map_or_else(|| exit.to_string(), str::to_owned));
+        let exit = exit.map(|exit| exit.parse::<End>()).transpose();
+        let exit = exit.map_err(|error| format!("`exit`: {error}"))?;
+        let stderr: String = take(&mut members, "stderr", "a text")?;
+        refuse_unknown(&members, "`status`, `headers`, `body`, `body_base64`, `exit`, `stderr`")?;
+        Ok(Self { status, headers: headers(pairs)?, body, exit, stderr: stderr.into() })
+    }
+
+    fn into_response(self, route: &Route) -> Reply {
+        let Self { status, headers, body, exit, stderr } = self;
+        let mut response = match &route.request {
+            RequestTemplate::Command(_) => {
+                return Reply::of_program(body, Exit { end: exit.unwrap_or(End::Code(0)), stderr });
+            }
+            RequestTemplate::Http(_) | RequestTemplate::Tool(_) => Reply::new(status, headers, body),
+        };
+        // The response of an MCP server, unless it is an error of HTTP.
+        if matches!(route.request, RequestTemplate::Tool(_)) && response.status.is_success() {
+            response.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
+        }
+        response
     }
 }
 
-/// Pairs of a name and a value, in their order.
-fn headers(value: Option<Value>) -> Result<HeaderMap, String> {
-    const FORM: &str = "`headers` takes pairs: [[\"content-type\", \"text/plain\"]]";
+fn headers(pairs: Vec<(String, String)>) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
-    let pairs = match value {
-        None | Some(Value::Null) => return Ok(headers),
-        Some(Value::Array(pairs)) => pairs,
-        Some(_) => return Err(FORM.to_owned()),
-    };
-    for pair in &pairs {
-        let (Some(name), Some(value), 2) =
-            (pair[0].as_str(), pair[1].as_str(), pair.as_array().map_or(0, Vec::len))
-        else {
-            return Err(FORM.to_owned());
-        };
-        let parsed = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
+    for (name, value) in pairs {
+        let parsed = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(&value).ok());
         let (name, value) = parsed.ok_or_else(|| {
             let shown: String = name.chars().take(40).collect();
             format!("the header {shown:?} can't be sent so: names have letters, digits and `-`, values no line breaks")
         })?;
-        // One that has more headers than that takes no more.
-        if headers.try_append(name, value).is_err() {
-            return Err("these are too many headers".to_owned());
-        }
+        headers.try_append(name, value).map_err(|_| "these are too many headers")?;
     }
     Ok(headers)
 }
 
-fn refuse_unknown(members: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
-    match members.keys().find(|name| !known.contains(&name.as_str())) {
+/// Takes a member, which may be left out; `form` says what it has to be.
+fn take<T: DeserializeOwned + Default>(
+    members: &mut Map<String, Value>,
+    name: &str,
+    form: &str,
+) -> Result<T, String> {
+    match members.remove(name) {
+        None | Some(Value::Null) => Ok(T::default()),
+        Some(value) => serde_json::from_value(value).map_err(|_| format!("`{name}` takes {form}")),
+    }
+}
+
+/// Refuses members that nobody has taken.
+fn refuse_unknown(members: &Map<String, Value>, known: &str) -> Result<(), String> {
+    match members.keys().next() {
         None => Ok(()),
         Some(name) => {
             let shown: String = name.chars().take(40).collect();
-            Err(format!("{shown:?} is not known here; known are `{}`", known.join("`, `")))
+            Err(format!("{shown:?} is not known here; known are {known}"))
         }
-    }
-}
-
-fn text(members: &mut Map<String, Value>, name: &str) -> Result<Option<String>, String> {
-    match members.remove(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(format!("`{name}` takes a text")),
-    }
-}
-
-fn map(members: &mut Map<String, Value>, name: &str) -> Result<Map<String, Value>, String> {
-    match members.remove(name) {
-        None | Some(Value::Null) => Ok(Map::new()),
-        Some(Value::Object(map)) => Ok(map),
-        Some(_) => Err(format!("`{name}` takes an object")),
     }
 }
 
@@ -288,56 +378,34 @@ mod tests {
         );
     }
 
-    #[derive(Debug)]
-    struct Endless;
-
-    impl Workbench for Endless {
-        fn configuration(&self) -> Value {
-            Value::Null
-        }
-
-        fn routes(&self) -> Value {
-            Value::Null
-        }
-
-        fn route(&self, _: &str) -> Option<Value> {
-            None
-        }
-
-        fn try_out(&self, attempt: &Attempt, stop: &Stop) -> Value {
-            assert!(attempt.route != "panic", "as it was told");
-            while !stop.is_asked() {
-                std::thread::yield_now();
-            }
-            Value::Null
-        }
-    }
-
     // A clock that is paused stands still while a thread works.
     #[tokio::test]
     async fn what_takes_too_long_is_ended_and_gives_its_place_back() {
-        let places = Places::new(Duration::from_millis(20));
-        let attempt =
-            |route: &str| Attempt { route: route.into(), ..Attempt::decode(br#"{"rule": ""}"#).unwrap() };
-        for _ in 0..=PLACES {
-            assert_eq!(places.try_out(Arc::new(Endless), attempt("a")).await, Err(Untried::TooLong));
+        let workers = Workers { timeout: Duration::from_millis(20), ..Workers::default() };
+        for _ in 0..=WORKERS {
+            let endless = |stop: &Stop| {
+                while !stop.is_asked() {
+                    std::thread::yield_now();
+                }
+            };
+            assert_eq!(workers.run(endless).await, Err(WorkError::DeadlineExceeded));
         }
-        let patient = Places { patience: Duration::from_secs(60), ..places };
-        assert_eq!(patient.try_out(Arc::new(Endless), attempt("panic")).await, Err(Untried::Panicked));
+        let patient = Workers { timeout: Duration::from_secs(60), ..workers };
+        assert_eq!(patient.run(|_| panic!("on purpose")).await, Err::<(), _>(WorkError::Panicked));
     }
 
     #[tokio::test]
     async fn no_more_is_done_at_once_than_there_are_places() {
-        let places = Places::new(Duration::from_millis(20));
-        let together = Arc::new(Barrier::new(PLACES + 1));
-        for _ in 0..PLACES {
+        let workers = Workers { timeout: Duration::from_millis(20), ..Workers::default() };
+        let together = Arc::new(Barrier::new(WORKERS + 1));
+        for _ in 0..WORKERS {
             let together = Arc::clone(&together);
-            let waits = places.work(move || together.wait().is_leader());
-            assert_eq!(waits.await, Err(Untried::TooLong));
+            let waits = workers.run(move |_| together.wait().is_leader());
+            assert_eq!(waits.await, Err(WorkError::DeadlineExceeded));
         }
-        assert_eq!(places.work(|| "done").await, Err(Untried::TooLong));
+        assert_eq!(workers.run(|_| "done").await, Err(WorkError::DeadlineExceeded));
         together.wait();
-        let patient = Places { patience: Duration::from_secs(60), ..places };
-        assert_eq!(patient.work(|| "done").await, Ok("done"));
+        let patient = Workers { timeout: Duration::from_secs(60), ..workers };
+        assert_eq!(patient.run(|_| "done").await, Ok("done"));
     }
 }

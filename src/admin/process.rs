@@ -1,114 +1,169 @@
-//! What operators may ask of the running process, and what it tells them of itself.
+//! The process: health, readiness, status, and reloads on request.
 
 use std::{sync::Arc, time::SystemTime};
 
+use axum::{Json, extract::State};
+use http::{HeaderMap, StatusCode};
+use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::Workbench;
+use super::{Api, Playground, Problem, require_json, seconds};
 
-/// How many may wait for a reload; they all get the next one's outcome.
+/// Maximum number of requests that wait for a reload; they all get the outcome of the next one.
 const WAITING_LIMIT: usize = 16;
 
-/// How the process stands.
+/// The status of the process.
 #[derive(Debug, Clone)]
-pub struct Standing {
-    /// Whether it is about to end.
+pub struct ProcessStatus {
+    /// Whether graceful shutdown has begun.
     pub is_ending: bool,
-    /// How many configurations have been in force, the present one included.
+    /// How many configurations have been active, the present one included.
     pub generation: u64,
     /// Since when the present one is.
     pub since: SystemTime,
-    /// What was wrong with the last one that was read after it; nothing where that is in force.
+    /// What was wrong with the last one that was read after it; nothing where that is active.
     pub failure: Option<ReloadFailure>,
-    /// How many were read and not put in force.
+    /// How many were read and rejected.
     pub failures: u64,
-    /// What is written in the present one, and where rules are tried out beside it.
-    pub workbench: Arc<dyn Workbench>,
-    /// Settings of the present one that hold only from the next start.
-    pub later: Vec<&'static str>,
+    /// The active one as it is written, to be shown and tried.
+    pub playground: Arc<Playground>,
+    /// Settings of the active one that apply only from the next start.
+    pub pending_restart: Vec<&'static str>,
 }
 
-/// A configuration that was not put in force.
+/// A configuration that was rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReloadFailure {
     /// When it was read.
     pub at: SystemTime,
-    /// What is wrong with it, as `check` tells it.
+    /// Its problems, as `check` reports them.
     pub report: String,
 }
 
-/// The operators' way to the process. Clones are the same one.
+/// A request to reload the configuration: takes the status of the process after that.
+pub type ReloadRequest = oneshot::Sender<ProcessStatus>;
+
+/// The process as the admin API sees it. Clones are the same one.
 #[derive(Debug, Clone)]
-pub struct Operations {
+pub struct Process {
     started: SystemTime,
-    standing: watch::Receiver<Standing>,
-    reloads: mpsc::Sender<oneshot::Sender<Standing>>,
+    status: watch::Receiver<ProcessStatus>,
+    reloads: mpsc::Sender<ReloadRequest>,
 }
 
-/// The other end of what is told: whoever knows how the process stands. Clones are the same one.
-#[derive(Debug, Clone)]
-pub struct Teller(Arc<watch::Sender<Standing>>);
-
-/// The other end of what is asked for.
+/// The other end of a [`Process`], for what runs it.
 #[derive(Debug)]
-pub struct Asked(mpsc::Receiver<oneshot::Sender<Standing>>);
-
-/// A process that runs with its first configuration from now on, and the way to it.
-pub fn operations(workbench: Arc<dyn Workbench>) -> (Operations, Teller, Asked) {
-    let standing = Standing {
-        is_ending: false,
-        generation: 1,
-        since: SystemTime::now(),
-        failure: None,
-        failures: 0,
-        workbench,
-        later: Vec::new(),
-    };
-    let (standing, told) = watch::channel(standing);
-    let (ask, reloads) = mpsc::channel(WAITING_LIMIT);
-    (
-        Operations { started: SystemTime::now(), standing: told, reloads: ask },
-        Teller(Arc::new(standing)),
-        Asked(reloads),
-    )
+pub struct ProcessControl {
+    /// Publishes the status.
+    pub status: watch::Sender<ProcessStatus>,
+    /// Receives requests to reload.
+    pub reloads: mpsc::Receiver<ReloadRequest>,
 }
 
-impl Operations {
-    /// Since when the process runs.
-    pub fn started(&self) -> SystemTime {
-        self.started
+impl Process {
+    /// A process that starts now, with its first configuration.
+    pub fn new(playground: Playground) -> (Self, ProcessControl) {
+        let started = SystemTime::now();
+        let (status, published) = watch::channel(ProcessStatus {
+            is_ending: false,
+            generation: 1,
+            since: started,
+            failure: None,
+            failures: 0,
+            playground: Arc::new(playground),
+            pending_restart: Vec::new(),
+        });
+        let (request, reloads) = mpsc::channel(WAITING_LIMIT);
+        (Self { started, status: published, reloads: request }, ProcessControl { status, reloads })
     }
 
-    /// How the process stands.
-    pub fn standing(&self) -> Standing {
-        self.standing.borrow().clone()
+    pub(super) fn status(&self) -> ProcessStatus {
+        self.status.borrow().clone()
     }
 
-    /// Has the configuration read again, and tells how the process stands then. `None` where it can't be: too many ask,
-    /// or the process is not one that reads it again.
-    pub async fn reload(&self) -> Option<Standing> {
-        let (answer, answered) = oneshot::channel();
-        self.reloads.try_send(answer).ok()?;
-        answered.await.ok()
+    /// Reloads the configuration. `None` where that is impossible: too many wait for it, or the process never does.
+    async fn reload(&self) -> Option<ProcessStatus> {
+        let (request, outcome) = oneshot::channel();
+        self.reloads.try_send(request).ok()?;
+        outcome.await.ok()
     }
 }
 
-impl Asked {
-    /// Waits until somebody asks for a reload, and gives everybody who does.
-    pub async fn next(&mut self) -> Vec<oneshot::Sender<Standing>> {
-        let Some(first) = self.0.recv().await else { return std::future::pending().await };
-        let mut all = vec![first];
-        while let Ok(another) = self.0.try_recv() {
-            all.push(another);
+pub(super) async fn healthz() -> Json<Value> {
+    Json(json!({ "status": "ok" }))
+}
+
+/// Probes show no token, so problems stay inside.
+pub(super) async fn readyz(State(api): State<Arc<Api>>) -> (StatusCode, Json<Value>) {
+    let status = api.describe(&api.process.status());
+    let code = if status["ready"] == true { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, Json(status))
+}
+
+pub(super) async fn status(State(api): State<Arc<Api>>) -> Json<Value> {
+    let mut status = api.describe_with_problems(&api.process.status());
+    status["version"] = env!("CARGO_PKG_VERSION").into();
+    status["started"] = seconds(api.process.started).into();
+    status["now"] = seconds(SystemTime::now()).into();
+    Json(status)
+}
+
+pub(super) async fn reload(
+    State(api): State<Arc<Api>>,
+    headers: HeaderMap,
+) -> Result<(StatusCode, Json<Value>), Problem> {
+    require_json(&headers)?;
+    let before = api.process.status().generation;
+    let status = api.process.reload().await.ok_or_else(|| {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "nothing can be read again now; try again")
+    })?;
+    let is_active = status.failure.is_none() && status.generation > before;
+    let code = if is_active { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+    Ok((code, Json(api.describe_with_problems(&status))))
+}
+
+impl Api {
+    fn describe(&self, status: &ProcessStatus) -> Value {
+        let upstreams = self.readiness_upstreams();
+        let are_reachable = upstreams.values().all(|upstream| upstream["reachable"] == true);
+        let mut value = json!({
+            "ready": !status.is_ending && are_reachable,
+            "configuration": {
+                "generation": status.generation,
+                "since": seconds(status.since),
+                "later": status.pending_restart,
+            },
+        });
+        if let Some(failure) = &status.failure {
+            value["configuration"]["failed_since"] = seconds(failure.at).into();
         }
-        all
+        if !upstreams.is_empty() {
+            value["upstreams"] = upstreams.into();
+        }
+        if let Some(shared) = self.gateway.shared() {
+            let state = shared.state();
+            // No reason not to be ready: policies say what applies without it.
+            value["shared"] = json!({ "reachable": state.is_up, "since": seconds(state.since) });
+        }
+        value
     }
-}
 
-impl Teller {
-    /// Says how the process stands from now on.
-    pub fn change(&self, change: impl FnOnce(&mut Standing)) -> Standing {
-        self.0.send_modify(change);
-        self.0.borrow().clone()
+    fn describe_with_problems(&self, status: &ProcessStatus) -> Value {
+        let mut value = self.describe(status);
+        if let Some(failure) = &status.failure {
+            value["problems"] = failure.report.as_str().into();
+        }
+        value
+    }
+
+    /// Whether the upstreams that readiness depends on are reachable, as far as their policies and health checks know.
+    /// No request is sent for it.
+    fn readiness_upstreams(&self) -> Map<String, Value> {
+        let snapshot = self.gateway.snapshot();
+        let is_listed =
+            |name: &str| self.readiness_upstreams.iter().any(|listed| listed == "*" || listed == name);
+        let upstreams = snapshot.guards.iter().filter(|(name, _)| is_listed(name.as_str()));
+        let state = |reachable: bool| json!({ "reachable": reachable });
+        upstreams.map(|(name, guards)| (name.to_string(), state(guards.view().is_reachable()))).collect()
     }
 }

@@ -1,6 +1,3 @@
-//! Help for whoever writes routes: `arguments` are those of an example, [`playground`] tries rules out.
+//! Help for whoever writes routes: the [`playground`] explains what rules make of a response.
 
-mod arguments;
 pub mod playground;
-
-pub use arguments::{example_arguments, made_up_arguments};

@@ -14,10 +14,7 @@ use super::{
     screen::{Paint, Screen},
 };
 use crate::{
-    authoring::{
-        example_arguments, made_up_arguments,
-        playground::{explained, written},
-    },
+    authoring::playground::{example_arguments, explained, made_up_arguments, written},
     config::{Loaded, RouteFile},
     reply::{Choice, End, Exit, Recording, Reply},
     route::{CommandRequest, RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest},

@@ -1,6 +1,6 @@
 //! `glossator run`: serve.
 
-use std::{ffi::OsString, future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{ffi::OsString, future::Future, net::SocketAddr, time::Duration};
 
 use clap::Args;
 use tokio::runtime::Runtime;
@@ -8,8 +8,7 @@ use tracing::{info, warn};
 
 use super::{ConfigArgument, Failure, STACK_BYTES, screen::Screen};
 use crate::{
-    admin::{Admin, Asked, Teller, operations},
-    authoring::playground::Bench,
+    admin::{Admin, Playground, Process, ProcessControl},
     config::{self, Flag, ListenerSettings, Loaded, Sources},
     descriptors,
     observe::{
@@ -167,8 +166,7 @@ pub(super) struct Server {
     telemetry: Telemetry,
     /// Open until the last call has ended.
     operators: Option<OperatorsPort>,
-    teller: Teller,
-    asked: Asked,
+    process: ProcessControl,
     reload: Option<(Hangups, Sources, Watched)>,
 }
 
@@ -194,12 +192,12 @@ impl Server {
             })?,
         };
         let listener = Listener::from(listener).with(certificate).charging(upstream_buffer);
-        let (operations, teller, asked) = operations(Arc::new(Bench::of(loaded)));
-        let admin = Admin::new(gateway, meters, operations, &loaded.admin.settings);
+        let (process, control) = Process::new(Playground::new(loaded));
+        let admin = Admin::new(gateway, meters, process, &loaded.admin);
         let operators = OperatorsPort::open(&loaded.admin, admin).await.map_err(|error| {
             Failure::runtime(format!("{}; another address is given under `admin`", Chain(&error)))
         })?;
-        Ok(Self { listener, settings, answerer, swap, telemetry, operators, teller, asked, reload: None })
+        Ok(Self { listener, settings, answerer, swap, telemetry, operators, process: control, reload: None })
     }
 
     /// Reads the configuration again, from there, whenever there is a reason.
@@ -224,8 +222,7 @@ impl Server {
 
     /// Serves until SIGTERM or Ctrl-C, and lets calls in flight end.
     pub(super) async fn serve(self) -> Result<(), Failure> {
-        let Self { listener, settings, answerer, mut swap, telemetry, operators, teller, asked, reload } =
-            self;
+        let Self { listener, settings, answerer, mut swap, telemetry, operators, process, reload } = self;
         let patience = settings.shutdown_delay
             + settings.drain
             + 2 * serve::CUT_TIMEOUT
@@ -234,20 +231,24 @@ impl Server {
         let stop =
             serve::stop_signal(patience).map_err(|error| Failure::runtime(Chain(&error).to_string()))?;
         let stop = {
-            let teller = teller.clone();
+            let status = process.status.clone();
             async move {
                 stop.await;
                 tell_supervisor(Supervised::Stopping);
-                teller.change(|standing| standing.is_ending = true);
+                status.send_modify(|status| status.is_ending = true);
             }
         };
         swap.join_others().await;
         swap.discover_first(DISCOVERY_PATIENCE).await;
         let keeping = match reload {
             Some((hangups, sources, watched)) => {
-                Keeping::reloading(Reloader::new(sources, watched, swap, (teller, asked)), hangups)
+                Keeping::reloading(Reloader::new(sources, watched, swap, process), hangups)
             }
-            None => Keeping::of(swap),
+            None => {
+                // The admin API learns that nobody reloads.
+                drop(process);
+                Keeping::of(swap)
+            }
         };
         let sending = telemetry.send();
         tell_supervisor(Supervised::Ready);

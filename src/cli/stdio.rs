@@ -1,6 +1,6 @@
 //! `glossator stdio`: speak MCP with the client that started us.
 
-use std::{io, sync::Arc};
+use std::io;
 
 use clap::Args;
 
@@ -10,8 +10,7 @@ use super::{
     screen::Screen,
 };
 use crate::{
-    admin::operations,
-    authoring::playground::Bench,
+    admin::{Playground, Process},
     config,
     observe::Chain,
     serve::{self, Drained, Hangups, Keeping, Pipes, Reloader, Watched},
@@ -45,11 +44,11 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
             message_limit_bytes: loaded.door.body_limit_bytes,
             drain,
         };
-        let (_, teller, asked) = operations(Arc::new(Bench::of(&loaded)));
+        let (_, control) = Process::new(Playground::new(&loaded));
         let watched = Watched::of(&sources, &loaded);
         assembled.swap.join_others().await;
         assembled.swap.discover_first(DISCOVERY_PATIENCE).await;
-        let reloader = Reloader::new(sources, watched, assembled.swap, (teller, asked));
+        let reloader = Reloader::new(sources, watched, assembled.swap, control);
         let keeping = Keeping::reloading(reloader, hangups);
         let sending = assembled.telemetry.send();
         let drained = serve::serve_stdio(&assembled.mcp, pipes, stop).await;

@@ -11,7 +11,7 @@ use super::{
     screen::{Paint, Screen},
 };
 use crate::{
-    authoring::example_arguments,
+    authoring::playground::example_arguments,
     config::{Acceptance, Example, Expectation, ExpectedContent, Loaded, Position, accept},
     route::Route,
     rule::{Facts, Trace, translate},

@@ -89,7 +89,7 @@ pub use draft::Draft;
 pub use examples::{Example, Expectation, Expected, ExpectedContent, Position};
 pub use import::{ImportNote, Imported, Importer};
 pub use problem::{Problem, Problems, Severity};
-pub use process::{AdminFile, Flag, ListenerSettings};
+pub use process::{AdminSettings, Flag, ListenerSettings};
 pub use prompts::PromptFile;
 pub use routes::RouteFile;
 pub use schema::schema;
@@ -132,7 +132,7 @@ pub struct Loaded {
     /// Who we are to clients that connect through TLS; where there is none, they connect without.
     pub tls: Option<ServerTls>,
     /// Where operators connect to, and who of them may.
-    pub admin: AdminFile,
+    pub admin: AdminSettings,
     /// Who may come in, and with how much.
     pub door: DoorSettings,
     /// Who may call; everybody where this is `None`.

@@ -50,6 +50,7 @@ pub use snapshot::{Awaited, Snapshot};
 pub use views::{Seen, View};
 use watch::Watches;
 pub use watch::{WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError, Watching};
+pub use worker_pool::{WorkError, run_blocking};
 
 /// The key in `_meta` of a tool error under which the request id stands.
 pub const REQUEST_ID_META: &str = "glossator/requestId";

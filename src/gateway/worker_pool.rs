@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    future::Future,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -29,7 +30,7 @@ pub(super) struct WorkerPool {
 
 /// Why work was not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WorkError {
+pub enum WorkError {
     /// It panicked.
     Panicked,
     /// Its deadline came first.
@@ -52,33 +53,13 @@ impl WorkerPool {
     }
 
     /// Does work of a route on a thread of its own, until `deadline`.
-    ///
-    /// Work that nobody waits for any more, because of the deadline or because its caller left, is asked to stop; it keeps its
-    /// permits until it does.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         route: &ToolName,
         deadline: Instant,
         work: impl FnOnce(&Stop) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
-        let waiting = Waiting::default();
-        let stop = waiting.0.clone();
-        let done = async move {
-            let permits = self.permits_of(route).await;
-            let work = move || {
-                // It may have waited for a thread as well.
-                let done = (!stop.is_asked()).then(|| work(&stop));
-                drop(permits);
-                done
-            };
-            match spawn_blocking(work).await {
-                Ok(Some(done)) => Ok(done),
-                // Nobody is there to read it.
-                Ok(None) => Err(WorkError::DeadlineExceeded),
-                Err(_) => Err(WorkError::Panicked),
-            }
-        };
-        timeout_at(deadline, done).await.unwrap_or(Err(WorkError::DeadlineExceeded))
+        run_blocking(self.permits_of(route), deadline, work).await
     }
 
     /// The route's own permit first: those of its calls that wait for it are not in the way of other routes.
@@ -99,6 +80,39 @@ impl WorkerPool {
     }
 }
 
+/// Does work on a thread of its own once it has its permits, until `deadline`.
+///
+/// Work that nobody waits for any more, because of the deadline or because its caller left, is asked to stop; it keeps its
+/// permits until it does.
+///
+/// # Errors
+///
+/// [`WorkError`].
+pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
+    permits: impl Future<Output = P>,
+    deadline: Instant,
+    work: impl FnOnce(&Stop) -> T + Send + 'static,
+) -> Result<T, WorkError> {
+    let waiting = Waiting::default();
+    let stop = waiting.0.clone();
+    let done = async move {
+        let permits = permits.await;
+        let work = move || {
+            // It may have waited for a thread as well.
+            let done = (!stop.is_asked()).then(|| work(&stop));
+            drop(permits);
+            done
+        };
+        match spawn_blocking(work).await {
+            Ok(Some(done)) => Ok(done),
+            // Nobody is there to read it.
+            Ok(None) => Err(WorkError::DeadlineExceeded),
+            Err(_) => Err(WorkError::Panicked),
+        }
+    };
+    timeout_at(deadline, done).await.unwrap_or(Err(WorkError::DeadlineExceeded))
+}
+
 async fn acquire(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
     semaphore.acquire_owned().await.expect("the semaphore is never closed")
 }
@@ -116,7 +130,6 @@ impl Drop for Waiting {
 #[cfg(test)]
 mod tests {
     use std::{
-        future::Future,
         pin::pin,
         sync::mpsc,
         task::{Context, Waker},

@@ -1,15 +1,21 @@
-//! How often each guard did something, for whoever measures.
+//! What the policies count, and their states, for metrics and the admin API.
 
 use std::{
-    collections::HashMap,
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use super::{RouteGuards, Store};
-use crate::{observe::Words, route::UpstreamName, tool::ToolName};
+use super::{BreakerView, Guards, RouteGuards, Store};
+use crate::{
+    observe::{Family, Reading, Words},
+    route::UpstreamName,
+    tool::ToolName,
+    upstream::http::State,
+};
 
 /// A number that only grows. Clones are the same one.
 #[derive(Debug, Clone, Default)]
@@ -29,8 +35,6 @@ impl Count {
 /// What all guards did that calls go through now.
 #[derive(Debug, Clone, Default)]
 pub struct PolicyCounts {
-    /// Those of each upstream.
-    pub upstreams: HashMap<UpstreamName, UpstreamCounts>,
     /// Those of each route.
     pub routes: HashMap<ToolName, RouteGuards>,
     /// What is kept of replies; nothing where nobody can keep any.
@@ -89,4 +93,123 @@ pub struct RouteCounts {
     pub hedged: Count,
     /// Those of them that were answered first.
     pub hedges_won: Count,
+}
+
+impl UpstreamCounts {
+    /// The events of the policies, by the names that metrics and the admin API have for them.
+    pub fn events(&self) -> [(&'static str, u64); 8] {
+        [
+            ("deadline", self.late.get()),
+            ("attempt_deadline", self.attempts_late.get()),
+            ("retry", self.again.get()),
+            ("breaker_opened", self.opened.get()),
+            ("breaker_rejected", self.rested.get()),
+            ("queue_rejected", self.busy.get()),
+            ("rate_rejected", self.too_often.get()),
+            ("caller_rate_rejected", self.caller_too_often.get()),
+        ]
+    }
+}
+
+impl RouteCounts {
+    /// The events of the policies, by the names that metrics have for them.
+    pub fn events(&self) -> [(&'static str, u64); 12] {
+        [
+            ("rate_rejected", self.too_often.get()),
+            ("caller_rate_rejected", self.caller_too_often.get()),
+            ("cache_hit", self.kept.get()),
+            ("cache_hit_of_others", self.kept_by_others.get()),
+            ("cache_miss", self.fetched.get()),
+            ("cache_revalidated", self.still_good.get()),
+            ("cache_stale", self.old.get()),
+            ("coalesced", self.joined.get()),
+            ("hedged", self.hedged.get()),
+            ("hedge_won", self.hedges_won.get()),
+            ("breaker_opened", self.opened.get()),
+            ("breaker_rejected", self.rested.get()),
+        ]
+    }
+}
+
+/// Adds the metrics of all policies to a reading.
+pub fn read(reading: &mut Reading, upstreams: &BTreeMap<UpstreamName, Guards>, counts: &PolicyCounts) {
+    for (name, guards) in upstreams {
+        read_upstream(reading, name, guards);
+    }
+    read_routes(reading, counts);
+    if let Some(store) = &counts.store {
+        reading.gauge("glossator_cache_entries", "Replies that are kept").set(store.entries());
+        reading.gauge("glossator_cache_bytes", "How many bytes they take").set(store.bytes());
+        let help = "How many bytes they may take";
+        reading.gauge("glossator_cache_limit_bytes", help).set(store.limit_bytes());
+    }
+}
+
+fn read_upstream(reading: &mut Reading, name: &UpstreamName, guards: &Guards) {
+    let label = || ("upstream", Cow::<'static, str>::Owned(name.as_str().to_owned()));
+    let counts = guards.counts();
+    let help = "How often a guard of an upstream did something";
+    let family = reading.counter("glossator_upstream_guards", help);
+    for (event, count) in counts.events() {
+        family.add(vec![label(), ("action", event.into())], count);
+    }
+    let help = "Attempts to ask an upstream by what came of them, each of a call's own";
+    let family = reading.counter("glossator_upstream_attempts", help);
+    for (result, count) in counts.attempts.read() {
+        family.add(vec![label(), ("result", result.into())], count);
+    }
+    let help = "Requests that were handed through unread, by what came of them";
+    let family = reading.counter("glossator_passthrough_replies", help);
+    for (result, count) in counts.handed_through.read() {
+        family.add(vec![label(), ("result", result.into())], count);
+    }
+    let view = guards.view();
+    let help = "Requests that an upstream has now";
+    reading.gauge("glossator_upstream_in_flight", help).add(vec![label()], view.in_flight);
+    let help = "How many requests it may have at a time";
+    reading.gauge("glossator_upstream_in_flight_limit", help).add(vec![label()], view.in_flight_limit);
+    let help = "Requests that wait for a place";
+    reading.gauge("glossator_upstream_waiting", help).add(vec![label()], view.waiting);
+    let help = "1 for the state that the circuit breaker of an upstream is in";
+    read_breaker(reading.gauge("glossator_upstream_breaker_state", help), label, view.breaker);
+    if view.kind == "http" {
+        let help = "Addresses of an upstream by how they do";
+        let family = reading.gauge("glossator_upstream_addresses", help);
+        for state in State::WORDS {
+            let count = view.addresses.iter().filter(|address| address.state.as_word() == state).count();
+            family.add(vec![label(), ("state", state.into())], count);
+        }
+    }
+}
+
+fn read_routes(reading: &mut Reading, counts: &PolicyCounts) {
+    let mut routes: Vec<_> = counts.routes.iter().collect();
+    routes.sort_by_key(|(tool, _)| tool.as_str());
+    let help = "How often a guard of a route did something";
+    let family = reading.counter("glossator_route_guards", help);
+    for (tool, guards) in &routes {
+        for (event, count) in guards.counts().events() {
+            let labels = vec![("tool", tool.as_str().to_owned().into()), ("action", event.into())];
+            family.add(labels, count);
+        }
+    }
+    for (tool, guards) in routes {
+        let help = "1 for the state of a route's circuit breaker";
+        let family = reading.gauge("glossator_route_circuit_breaker_state", help);
+        read_breaker(family, || ("route", tool.as_str().to_owned().into()), guards.breaker());
+    }
+}
+
+/// The state of a circuit breaker; nothing where it is off.
+fn read_breaker(
+    family: &mut Family,
+    label: impl Fn() -> (&'static str, Cow<'static, str>),
+    breaker: BreakerView,
+) {
+    if breaker == BreakerView::Off {
+        return;
+    }
+    for state in ["closed", "open", "half_open"] {
+        family.add(vec![label(), ("state", state.into())], state == breaker.as_word());
+    }
 }

@@ -41,7 +41,6 @@ mod breaker;
 mod budget;
 mod cache;
 mod coalesce;
-mod metrics;
 mod dates;
 mod deadline;
 mod guarded;
@@ -50,6 +49,7 @@ mod hedge;
 mod in_flight;
 mod key;
 mod measured;
+pub mod metrics;
 #[cfg(test)]
 mod mock;
 mod passthrough;

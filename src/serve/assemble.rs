@@ -331,10 +331,6 @@ impl Written {
         let written = || upstreams.values().flat_map(|asked| &asked.ways);
         let ways = written().map(|(name, way)| (name.clone(), way.guarded.clone())).collect();
         let counts = PolicyCounts {
-            upstreams: upstreams
-                .iter()
-                .map(|(name, asked)| (name.clone(), asked.guards.counts().clone()))
-                .collect(),
             routes: written().map(|(name, way)| (name.clone(), way.guards.clone())).collect(),
             store: Some(store.clone()),
         };

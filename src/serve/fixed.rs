@@ -1,7 +1,7 @@
 //! What holds until the process ends, whatever the files say meanwhile.
 
 use crate::{
-    config::{AdminFile, ListenerSettings, Loaded, TelemetryFile},
+    config::{AdminSettings, ListenerSettings, Loaded, TelemetryFile},
     face::mcp::McpSettings,
     observe::log::LogSettings,
     shared::StoreSettings,
@@ -10,7 +10,7 @@ use crate::{
 /// What holds until the process ends.
 #[derive(Debug)]
 pub(super) struct Fixed {
-    admin: AdminFile,
+    admin: AdminSettings,
     listener: ListenerSettings,
     mcp: McpSettings,
     log: LogSettings,

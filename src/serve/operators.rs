@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use super::{Answerer, Listener, ServeError, bind, serve};
 use crate::{
     admin::Admin,
-    config::{AdminFile, ListenerSettings},
+    config::{AdminSettings, ListenerSettings},
     observe::{Chain, SAMPLE_INTERVAL},
 };
 
@@ -33,11 +33,11 @@ impl OperatorsPort {
     /// # Errors
     ///
     /// [`ServeError::Bind`], where the configuration names the address.
-    pub async fn open(file: &AdminFile, admin: Admin) -> Result<Option<Self>, ServeError> {
-        let Some(address) = file.listen else { return Ok(None) };
+    pub async fn open(settings: &AdminSettings, admin: Admin) -> Result<Option<Self>, ServeError> {
+        let Some(address) = settings.listen else { return Ok(None) };
         let listener = match bind(address).await {
             Ok(listener) => listener,
-            Err(error) if file.is_named => return Err(error),
+            Err(error) if settings.is_named => return Err(error),
             Err(error) => {
                 warn!(error = %Chain(&error), "there is no port for operators; `listen` under `admin` names another");
                 return Ok(None);

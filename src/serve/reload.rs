@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::{
-    sync::oneshot,
+    sync::{mpsc, oneshot},
     task::JoinHandle,
     time::{sleep, timeout},
 };
@@ -19,8 +19,7 @@ use tracing::{error, info, warn};
 
 use super::{ServeError, Swap};
 use crate::{
-    admin::{Asked, ReloadFailure, Standing, Teller},
-    authoring::playground::Bench,
+    admin::{Playground, ProcessControl, ProcessStatus, ReloadFailure, ReloadRequest},
     config::{self, Loaded, Look, Sources},
 };
 
@@ -131,8 +130,7 @@ type Stopped = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 pub struct Reloader {
     sources: Arc<Sources>,
     swap: Swap,
-    teller: Teller,
-    asked: Asked,
+    process: ProcessControl,
     watched: Watched,
 }
 
@@ -149,8 +147,8 @@ pub struct Watched {
 
 impl Reloader {
     /// For a process whose configuration was read from `sources`.
-    pub fn new(sources: Sources, watched: Watched, swap: Swap, (teller, asked): (Teller, Asked)) -> Self {
-        Self { sources: Arc::new(sources), swap, teller, asked, watched }
+    pub fn new(sources: Sources, watched: Watched, swap: Swap, process: ProcessControl) -> Self {
+        Self { sources: Arc::new(sources), swap, process, watched }
     }
 
     /// Reads the configuration again whenever there is a reason, until `stop` is ready. A good one is put in force
@@ -160,26 +158,26 @@ impl Reloader {
         let mut stop = pin!(stop);
         loop {
             self.swap.discover();
-            let asked = tokio::select! {
+            let requests = tokio::select! {
                 () = &mut stop => break,
                 () = self.swap.next_list() => continue,
                 () = hangups.next() => Vec::new(),
-                asked = self.asked.next() => asked,
+                requests = next_requests(&mut self.process.reloads) => requests,
                 () = self.watched.changed(&self.sources) => {
                     info!("the files of the configuration have changed");
                     Vec::new()
                 }
             };
-            let standing = self.reload().await;
-            for answer in asked {
+            let status = self.reload().await;
+            for request in requests {
                 // Who does not wait any more misses nothing.
-                let _ = answer.send(standing.clone());
+                let _ = request.send(status.clone());
             }
         }
         self.swap.close().await;
     }
 
-    async fn reload(&mut self) -> Standing {
+    async fn reload(&mut self) -> ProcessStatus {
         let (sources, named) = (Arc::clone(&self.sources), Arc::clone(&self.watched.named));
         // Files are read and patterns compiled, which is no work for a thread that serves.
         let read = tokio::task::spawn_blocking(move || {
@@ -214,7 +212,7 @@ impl Reloader {
         }
     }
 
-    fn succeeded(&mut self, loaded: &Loaded, later: Vec<&'static str>) -> Standing {
+    fn succeeded(&mut self, loaded: &Loaded, later: Vec<&'static str>) -> ProcessStatus {
         let (routes, upstreams) = (loaded.routes.len(), loaded.upstreams.len());
         info!(routes, upstreams, "the configuration was read again and is in force");
         if !later.is_empty() {
@@ -227,23 +225,38 @@ impl Reloader {
             self.watched.named = loaded.named_files.clone().into();
             self.watched.known = self.sources.look(&self.watched.named);
         }
-        self.teller.change(|standing| {
-            standing.generation += 1;
-            standing.since = SystemTime::now();
-            standing.failure = None;
-            standing.workbench = Arc::new(Bench::of(loaded));
-            standing.later = later;
+        self.publish(|status| {
+            status.generation += 1;
+            status.since = SystemTime::now();
+            status.failure = None;
+            status.playground = Arc::new(Playground::new(loaded));
+            status.pending_restart = later;
         })
     }
 
-    fn failed(&self, report: String) -> Standing {
-        self.teller.change(|standing| {
+    fn failed(&self, report: String) -> ProcessStatus {
+        self.publish(|status| {
             // Since the first of a series.
-            let at = standing.failure.as_ref().map_or_else(SystemTime::now, |failure| failure.at);
-            standing.failure = Some(ReloadFailure { at, report });
-            standing.failures += 1;
+            let at = status.failure.as_ref().map_or_else(SystemTime::now, |failure| failure.at);
+            status.failure = Some(ReloadFailure { at, report });
+            status.failures += 1;
         })
     }
+
+    fn publish(&self, change: impl FnOnce(&mut ProcessStatus)) -> ProcessStatus {
+        self.process.status.send_modify(change);
+        self.process.status.borrow().clone()
+    }
+}
+
+/// All requests that wait, once there is one.
+async fn next_requests(reloads: &mut mpsc::Receiver<ReloadRequest>) -> Vec<ReloadRequest> {
+    let mut requests = Vec::new();
+    if reloads.recv_many(&mut requests, reloads.max_capacity()).await == 0 {
+        // There is no admin API.
+        std::future::pending::<()>().await;
+    }
+    requests
 }
 
 impl Watched {

@@ -1,11 +1,10 @@
 //! The operators' port, and what they do while the program serves.
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use axum::body::Body;
 use glossator::{
-    admin::{Admin, operations},
-    authoring::playground::Bench,
+    admin::{Admin, Playground, Process, ProcessControl},
     config::{self, Sources},
     serve,
 };
@@ -15,14 +14,19 @@ use serde_json::{Value, json};
 
 use crate::support::{Client, Program, Scripted, reply, soon};
 
-/// The operators' face of a configuration that nobody serves.
+/// The admin API of a configuration that nobody serves, and that nobody reloads.
 pub(crate) fn admin(text: &str) -> (Admin, serve::Assembled) {
+    let (admin, assembled, _) = admin_of_process(text);
+    (admin, assembled)
+}
+
+fn admin_of_process(text: &str) -> (Admin, serve::Assembled, ProcessControl) {
     let loaded =
         config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
     let assembled = serve::assemble(&loaded).unwrap();
-    let (operations, _, _) = operations(Arc::new(Bench::of(&loaded)));
+    let (process, control) = Process::new(Playground::new(&loaded));
     let (gateway, meters) = (assembled.gateway.clone(), assembled.meters.clone());
-    (Admin::new(gateway, meters, operations, &loaded.admin.settings), assembled)
+    (Admin::new(gateway, meters, process, &loaded.admin), assembled, control)
 }
 
 pub(crate) async fn ask(admin: &Admin, line: &str, headers: &[(&str, &str)]) -> (u16, String) {
@@ -113,6 +117,72 @@ async fn no_page_but_the_ports_own_may_ask() {
         ("sec-fetch-dest", "document"),
     ];
     assert_eq!((ask(&admin, "GET /", &link).await.0, ask(&admin, "GET /config", &link).await.0), (200, 403));
+}
+
+#[tokio::test]
+async fn errors_of_routing_have_the_form_of_all_others() {
+    let (admin, _assembled) = admin(ROUTES);
+    let send = async |line: &str, headers: &[(&str, &str)]| {
+        let (method, path) = line.split_once(' ').unwrap();
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = admin.handle(request.body(Body::empty()).unwrap()).await;
+        let (head, body) = response.into_parts();
+        (head, String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap())
+    };
+    for (line, allowed) in [
+        ("POST /status", "GET, HEAD"),
+        ("OPTIONS /", "GET, HEAD"),
+        ("DELETE /healthz", "GET, HEAD"),
+        ("PUT /workbench", "GET, HEAD, POST"),
+        ("GET /reload", "POST"),
+    ] {
+        let (head, body) = send(line, &[HERE, JSON]).await;
+        assert_eq!((head.status.as_u16(), head.headers["allow"].to_str().unwrap()), (405, allowed), "{line}");
+        assert_eq!(body, format!(r#"{{"error":"use {allowed} here"}}"#), "{line}");
+    }
+    for path in ["/nothing", "/history/%ff", "/workbench/%ff", "/status/"] {
+        let (head, body) = send(&format!("GET {path}"), &[HERE]).await;
+        assert!(head.status == 404 && body.starts_with(r#"{"error":""#), "{path}: {body}");
+        assert_eq!(head.headers["content-type"], "application/json");
+        assert_eq!(
+            (&head.headers["cache-control"], &head.headers["x-content-type-options"]),
+            (&"no-store".parse().unwrap(), &"nosniff".parse().unwrap()),
+            "{path}"
+        );
+    }
+    let (head, _) = send("POST /status", &[("host", "evil.example")]).await;
+    assert!(head.status == 403 && !head.headers.contains_key("allow"));
+    let (head, body) = send("HEAD /status", &[HERE]).await;
+    assert!(head.status == 200 && head.headers["content-length"] != "0" && body.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_takes_too_long_is_ended() {
+    let (admin, _assembled, _nobody_reloads) = admin_of_process(ROUTES);
+    let (status, told) = ask(&admin, "POST /reload", &[HERE, JSON]).await;
+    assert_eq!((status, &*told), (503, r#"{"error":"the request took longer than 60s"}"#));
+}
+
+#[tokio::test]
+async fn files_of_the_page_are_compressed_and_nothing_else() {
+    let (admin, _assembled) = admin(ROUTES);
+    let get = async |path: &str| {
+        let request = Request::get(path).header(HERE.0, HERE.1).header("accept-encoding", "gzip, br");
+        let response = admin.handle(request.body(Body::empty()).unwrap()).await;
+        let coding = response.headers().get("content-encoding").cloned();
+        (coding, response.into_body().collect().await.unwrap().to_bytes())
+    };
+    let (coding, body) = get("/").await;
+    assert_eq!(coding.unwrap(), "gzip");
+    let mut html = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&*body), &mut html).unwrap();
+    assert_eq!(html, ask(&admin, "GET /", &[HERE]).await.1);
+    for path in ["/config", "/metrics"] {
+        assert_eq!(get(path).await.0, None, "{path}");
+    }
 }
 
 #[tokio::test]
@@ -457,17 +527,15 @@ async fn a_process_that_is_told_to_stop_is_not_ready_and_finishes_what_it_has() 
 async fn a_port_that_somebody_else_has_is_done_without_unless_it_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let file = config::AdminFile {
+    let settings = config::AdminSettings {
         listen: Some(address),
         is_named: false,
-        settings: glossator::admin::AdminSettings {
-            allowed_hosts: Vec::new(),
-            ready_needs: Vec::new(),
-            token: None,
-        },
+        allowed_hosts: Vec::new(),
+        ready_needs: Vec::new(),
+        token: None,
     };
     let (admin, _) = admin(ROUTES);
-    assert!(serve::OperatorsPort::open(&file, admin.clone()).await.unwrap().is_none());
-    let named = config::AdminFile { is_named: true, ..file };
+    assert!(serve::OperatorsPort::open(&settings, admin.clone()).await.unwrap().is_none());
+    let named = config::AdminSettings { is_named: true, ..settings };
     assert!(serve::OperatorsPort::open(&named, admin).await.is_err());
 }

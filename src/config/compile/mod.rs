@@ -141,7 +141,7 @@ pub(in crate::config) fn compile(
     warn_of_calls_cut_off(report, listener.drain, &routes, (written, entries), elsewhere);
     let telemetry = telemetry?;
     let certificates = certificates::read(report, &root);
-    check_needs(report, &names, &admin.settings.ready_needs, needs_place);
+    check_needs(report, &names, &admin.ready_needs, needs_place);
     (report.errors() == 0).then(|| Loaded {
         importer: Importer::new(&upstreams),
         listener,

@@ -20,7 +20,6 @@ use super::{
     setting::{integer, parse_listen},
 };
 use crate::{
-    admin::AdminSettings,
     face::{
         door::DoorSettings,
         mcp::{McpSettings, PeerAddress, ResumeSettings},
@@ -56,22 +55,25 @@ pub struct ListenerSettings {
     pub watch: Duration,
 }
 
-/// Where operators connect to, and who of them may.
+/// The admin API: its address, and who may use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AdminFile {
+pub struct AdminSettings {
     /// The address; none where the port is off.
     pub listen: Option<SocketAddr>,
     /// Whether somebody asked for that address: then it has to be free.
     pub is_named: bool,
-    /// Who may ask there.
-    pub settings: AdminSettings,
+    /// Hosts that the port may be addressed by, as in [`DoorSettings::allowed_hosts`].
+    pub allowed_hosts: Vec<String>,
+    /// Upstreams without which the process is not ready, by name; `*` for all.
+    pub ready_needs: Vec<String>,
+    /// The bearer token that requests have to show, where there is one.
+    pub token: Option<Secret>,
 }
 
-impl AdminFile {
+impl AdminSettings {
     /// Whether other machines reach it, and whoever does need not show who it is.
     fn is_open_to_others(&self) -> bool {
-        self.listen.is_some_and(|listen| !listen.ip().to_canonical().is_loopback())
-            && self.settings.token.is_none()
+        self.listen.is_some_and(|listen| !listen.ip().to_canonical().is_loopback()) && self.token.is_none()
     }
 }
 
@@ -104,7 +106,7 @@ impl ListenerSettings {
 #[derive(Debug, Clone)]
 pub(super) struct ProcessSettings {
     pub(super) listener: ListenerSettings,
-    pub(super) admin: AdminFile,
+    pub(super) admin: AdminSettings,
     pub(super) door: DoorSettings,
     pub(super) mcp: McpSettings,
     pub(super) log: LogSettings,
@@ -320,7 +322,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
     let Settings { server, admin, log } = settings;
     let listen = parse_listen(&server.listen).ok()?;
     let allowed_hosts = server.allowed_hosts.unwrap_or_else(|| hosts_of(listen));
-    let admin = admin_file(admin)?;
+    let admin = admin_settings(admin)?;
     let format = if log.format == "json" { LogFormat::Json } else { LogFormat::Text };
     Some(ProcessSettings {
         listener: ListenerSettings {
@@ -378,7 +380,7 @@ fn hosts_of(listen: SocketAddr) -> Vec<String> {
     hosts
 }
 
-fn admin_file(admin: Admin) -> Option<AdminFile> {
+fn admin_settings(admin: Admin) -> Option<AdminSettings> {
     let is_named = admin.listen.is_some();
     let listen = match admin.listen.as_deref() {
         Some(OFF) => None,
@@ -393,7 +395,7 @@ fn admin_file(admin: Admin) -> Option<AdminFile> {
     });
     let token = admin.token.and_then(|token| Secret::new(token.trim().as_bytes()));
     let ready_needs = admin.ready_needs.unwrap_or_default();
-    Some(AdminFile { listen, is_named, settings: AdminSettings { allowed_hosts, ready_needs, token } })
+    Some(AdminSettings { listen, is_named, allowed_hosts, ready_needs, token })
 }
 
 #[cfg(test)]

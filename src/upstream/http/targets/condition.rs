@@ -37,6 +37,22 @@ pub enum State {
     Unhealthy,
 }
 
+impl State {
+    /// All states, by the words of metrics and the admin API.
+    pub const WORDS: [&str; 4] = ["up", "left_out", "to_be_tried", "unhealthy"];
+
+    /// The word for this one.
+    pub fn as_word(self) -> &'static str {
+        let [up, left_out, to_be_tried, unhealthy] = Self::WORDS;
+        match self {
+            Self::Up => up,
+            Self::LeftOut { .. } => left_out,
+            Self::ToBeTried => to_be_tried,
+            Self::Unhealthy => unhealthy,
+        }
+    }
+}
+
 /// What a place has shown of itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Condition {
