@@ -1,7 +1,7 @@
-//! How calls went during the last hour, route by route.
+//! The calls of the last hour, route by route.
 //!
-//! The path of a call knows nothing of it: now and then somebody reads what is counted anyway, and the differences are
-//! kept.
+//! The path of a call does not know of it: now and then the metrics are read, and the difference to the reading before
+//! becomes a slot.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -10,54 +10,51 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::meters::{BOUNDS, Meters};
+use super::meters::{BOUNDS, Durations, Meters};
 
-/// One for each range of durations.
-const BUCKETS: usize = BOUNDS.len() + 1;
-
-/// How often is to be read what is counted.
+/// How often the metrics are to be read.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// How many such times are kept: an hour of them.
+/// Maximum number of slots: an hour of them.
 pub const SLOTS: usize = 240;
 
-/// How many routes are told apart, about 16 kB each; further ones count in the sum of all only.
+/// Maximum number of routes that are tracked separately; further ones count in the sum of all only.
 pub const HISTORY_ROUTES_LIMIT: usize = 256;
 
 /// The last hour. Clones are the same one.
 #[derive(Clone, Default)]
-pub struct History(Arc<Mutex<Kept>>);
+pub struct History(Arc<Mutex<Slots>>);
 
 #[derive(Default)]
-struct Kept {
-    /// When each slot began and ended, the oldest first.
-    times: VecDeque<(SystemTime, SystemTime)>,
-    /// When was read last, and what.
+struct Slots {
+    /// The oldest first.
+    past: VecDeque<Slot>,
+    /// The last reading: when it was, and its counts.
     read: Option<SystemTime>,
     counted: Counted,
-    all: Slots,
-    routes: BTreeMap<Arc<str>, Slots>,
-    /// Those that there was no room for, since there was some last.
-    left_out: BTreeSet<Arc<str>>,
 }
 
-/// One for each time.
-type Slots = VecDeque<Tally>;
-
-/// All that is counted, at one time, by the numbers of the routes' meters. A tool whose route has changed may be there
-/// more than once.
+/// A reading, by the numbers of the routes' metrics. A tool whose route has changed may be there more than once.
 #[derive(Default)]
 struct Counted(BTreeMap<u64, (Arc<str>, Tally)>);
+
+/// The time between two readings.
+struct Slot {
+    time: (SystemTime, SystemTime),
+    all: Tally,
+    /// Only those that were called.
+    routes: BTreeMap<Arc<str>, Tally>,
+    left_out: usize,
+}
 
 /// What was counted in some time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Calls that are over.
+    /// Calls completed.
     pub calls: u64,
     /// Those of them that gave an error.
     pub errors: u64,
-    /// How many took how long: up to each of the bounds of durations, and longer than all.
-    took: [u32; BUCKETS],
+    took: Durations,
 }
 
 /// The last hour.
@@ -65,105 +62,87 @@ pub struct Tally {
 pub struct Past {
     /// When each of the slots began and ended, the oldest first; the last one is not over yet.
     pub times: Vec<(SystemTime, SystemTime)>,
-    /// What was counted in each, of all calls.
+    /// The calls of each slot, of all routes.
     pub all: Vec<Tally>,
     /// The same of each route that was called.
     pub routes: BTreeMap<Arc<str>, Vec<Tally>>,
-    /// How many more routes were called, for which there was no room.
+    /// How many more routes were called in one slot, at most, for which there was no room.
     pub left_out: usize,
 }
 
 impl History {
-    /// Reads what is counted now, and begins another slot.
+    /// Reads the metrics, and begins another slot.
     pub fn sample(&self, meters: &Meters, now: SystemTime) {
         let counted = Counted::read(meters);
-        let mut kept = self.kept();
-        let since = counted.since(&kept.counted);
-        kept.advance(&since, now);
-        (kept.counted, kept.read) = (counted, Some(now));
+        let mut slots = self.slots();
+        if slots.past.len() == SLOTS {
+            slots.past.pop_front();
+        }
+        let slot = slots.current(&counted, now);
+        slots.past.push_back(slot);
+        (slots.counted, slots.read) = (counted, Some(now));
     }
 
     /// The last hour, up to now.
     pub fn read(&self, meters: &Meters, now: SystemTime) -> Past {
         let counted = Counted::read(meters);
-        let kept = self.kept();
-        let since = counted.since(&kept.counted);
-        let begun = kept.read.unwrap_or(now);
-        let times = kept.times.iter().copied().chain([(begun, now.max(begun))]).collect();
-        let all = kept.all.iter().cloned().chain([sum(&since)]).collect();
-        let with = |slots: &Slots, tool: &str| {
-            slots.iter().cloned().chain([since.get(tool).cloned().unwrap_or_default()]).collect()
-        };
-        let mut routes: BTreeMap<_, Vec<_>> =
-            kept.routes.iter().map(|(tool, slots)| (Arc::clone(tool), with(slots, tool))).collect();
-        let (empty, mut left_out) = (vec![Tally::default(); kept.times.len()].into(), kept.left_out.clone());
-        for tool in since.keys().filter(|tool| !kept.routes.contains_key(*tool)) {
-            if routes.len() >= HISTORY_ROUTES_LIMIT {
-                left_out.insert(Arc::clone(tool));
-            } else {
-                routes.insert(Arc::clone(tool), with(&empty, tool));
+        let slots = self.slots();
+        let current = slots.current(&counted, now);
+        let all = || slots.past.iter().chain([&current]);
+        let mut routes = BTreeMap::new();
+        for (index, slot) in all().enumerate() {
+            for (tool, tally) in &slot.routes {
+                let tallies = routes
+                    .entry(Arc::clone(tool))
+                    .or_insert_with(|| vec![Tally::default(); slots.past.len() + 1]);
+                tallies[index] = tally.clone();
             }
         }
-        Past { times, all, routes, left_out: left_out.len() }
+        Past {
+            times: all().map(|slot| slot.time).collect(),
+            all: all().map(|slot| slot.all.clone()).collect(),
+            routes,
+            left_out: all().map(|slot| slot.left_out).max().unwrap_or_default(),
+        }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn slots(&self) -> MutexGuard<'_, Slots> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
-    /// Ends a slot in which so much was counted.
-    fn advance(&mut self, since: &BTreeMap<Arc<str>, Tally>, now: SystemTime) {
-        self.times.push_back((self.read.unwrap_or(now), now));
-        self.all.push_back(sum(since));
-        if self.times.len() > SLOTS {
-            self.times.pop_front();
-            self.all.pop_front();
-        }
-        let length = self.times.len();
-        for (tool, slots) in &mut self.routes {
-            slots.push_back(since.get(tool).cloned().unwrap_or_default());
-            if slots.len() > length {
-                slots.pop_front();
-            }
-        }
-        // What is not called for an hour leaves its place to others.
-        self.routes.retain(|_, slots| slots.iter().any(|slot| *slot != Tally::default()));
-        if self.routes.len() < HISTORY_ROUTES_LIMIT {
-            self.left_out.clear();
-        }
-        for (tool, slot) in since {
-            if self.routes.contains_key(tool) {
-                continue;
-            }
-            if self.routes.len() >= HISTORY_ROUTES_LIMIT {
-                self.left_out.insert(Arc::clone(tool));
-                continue;
-            }
-            let mut slots: Slots = vec![Tally::default(); length - 1].into();
-            slots.push_back(slot.clone());
-            self.routes.insert(Arc::clone(tool), slots);
-        }
+impl Slots {
+    /// The slot since the last reading.
+    fn current(&self, counted: &Counted, now: SystemTime) -> Slot {
+        let known: BTreeSet<&Arc<str>> = self.past.iter().flat_map(|slot| slot.routes.keys()).collect();
+        let mut room = HISTORY_ROUTES_LIMIT.saturating_sub(known.len());
+        let mut routes = counted.since(&self.counted);
+        let (all, called) = (sum(&routes), routes.len());
+        routes.retain(|tool, _| {
+            let is_known = known.contains(tool);
+            let is_tracked = is_known || room > 0;
+            room -= usize::from(is_tracked && !is_known);
+            is_tracked
+        });
+        let begin = self.read.unwrap_or(now);
+        Slot { time: (begin, now.max(begin)), all, left_out: called - routes.len(), routes }
     }
 }
 
 impl Counted {
     fn read(meters: &Meters) -> Self {
-        let called = meters.routes().into_iter().filter_map(|route| {
+        let tallies = meters.routes().into_iter().map(|route| {
             let (calls, errors, took) = route.over();
-            let took = took.ranges.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
-            (calls > 0).then(|| (route.number(), (Arc::clone(route.tool()), Tally { calls, errors, took })))
+            (route.number(), (Arc::clone(route.tool()), Tally { calls, errors, took }))
         });
-        Self(called.collect())
+        Self(tallies.collect())
     }
 
-    /// What was counted since, by tool; those that were not called are left out.
+    /// The calls since another reading, by tool.
     fn since(&self, before: &Self) -> BTreeMap<Arc<str>, Tally> {
         let mut since = BTreeMap::<Arc<str>, Tally>::new();
         for (number, (tool, now)) in &self.0 {
-            let before = before.0.get(number);
-            let tally = before.map_or_else(|| now.clone(), |(_, before)| now.since(before));
+            let tally = before.0.get(number).map_or_else(|| now.clone(), |(_, before)| now.since(before));
             if tally.calls > 0 {
                 since.entry(Arc::clone(tool)).or_default().add(&tally);
             }
@@ -179,39 +158,29 @@ fn sum(routes: &BTreeMap<Arc<str>, Tally>) -> Tally {
 }
 
 impl Tally {
-    /// Counts these, too.
+    /// Adds another one.
     pub fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.errors += other.errors;
-        for (own, more) in self.took.iter_mut().zip(&other.took) {
-            *own = own.wrapping_add(*more);
-        }
+        self.took.add(&other.took);
     }
 
     fn since(&self, before: &Self) -> Self {
-        let mut took = self.took;
-        for (own, before) in took.iter_mut().zip(&before.took) {
-            *own = own.wrapping_sub(*before);
-        }
         Self {
             calls: self.calls.saturating_sub(before.calls),
             errors: self.errors.saturating_sub(before.errors),
-            took,
+            took: self.took.since(&before.took),
         }
     }
 
-    /// In what time this share of the calls was over, as well as can be told from the buckets that they are counted in.
-    /// `None` where there were no calls. Of what took longer than all bounds nothing is known but that.
+    /// The time within which this share of the calls was over, as exactly as the ranges tell. `None` where there were no
+    /// calls. Of what took longer than all bounds nothing is known but that.
+    #[expect(clippy::cast_precision_loss, reason = "counts of an hour, and no more than a picture of them")]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
-        let all: u64 = self.took.iter().map(|count| u64::from(*count)).sum();
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "counts of an hour, and no more than a picture of them"
-        )]
-        let wanted = share * all as f64;
+        let wanted = share * self.took.count() as f64;
         let (mut below, mut lower) = (0.0, 0.0);
-        for (index, count) in self.took.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let count = f64::from(*count);
+        for (index, count) in self.took.ranges.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let count = *count as f64;
             lower = index.checked_sub(1).map_or(0.0, |before| BOUNDS[before]).max(lower);
             let upper = BOUNDS.get(index).copied().unwrap_or(lower);
             if below + count >= wanted {

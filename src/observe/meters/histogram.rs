@@ -58,11 +58,17 @@ impl Durations {
         Duration::from_micros(self.micros).as_secs_f64()
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(in crate::observe) fn add(&mut self, other: &Self) {
         for (range, more) in self.ranges.iter_mut().zip(other.ranges) {
             *range += more;
         }
         self.micros += other.micros;
+    }
+
+    /// What came since an earlier reading; nothing where counting began anew.
+    pub(in crate::observe) fn since(&self, before: &Self) -> Self {
+        let since = |range: usize| self.ranges[range].saturating_sub(before.ranges[range]);
+        Self { ranges: std::array::from_fn(since), micros: self.micros.saturating_sub(before.micros) }
     }
 }
 
