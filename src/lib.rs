@@ -12,10 +12,9 @@
 //!   (`bytes`, `http`'s types and `serde_json` are words, not wires).
 //! - [`rule::translate`] is total and deterministic: any status and any bytes give a result with content, and
 //!   a declared output schema is met by every success.
-//! - Only [`face`]`::mcp` names the MCP library, only [`seal`] a cipher, only [`tls`] the TLS library, only [`shared`] the store of
-//!   several replicas, only [`upstream`] the HTTP client and the programs that
-//!   are started, only [`rule`] the jq engine,
-//!   only [`tool`] the schema validator, only [`config`] the YAML parser and the shape of the file on disk.
+//! - Only [`face`]`::mcp` names the MCP library, only [`seal`] a cipher, only [`tls`] the TLS library, only
+//!   [`shared_state`] the store of several replicas, only [`upstream`] the HTTP client and the programs that are
+//!   started, only [`rule`] the jq engine, only [`tool`] the schema validator, only [`config`] the YAML parser and the shape of the file on disk.
 //! - Nothing is read without a bound, what is passed through unread aside.
 
 pub mod reply;
@@ -29,7 +28,7 @@ pub mod boxed;
 pub mod descriptors;
 pub mod wire;
 pub mod observe;
-pub mod shared;
+pub mod shared_state;
 pub mod upstream;
 pub mod access;
 pub mod policy;

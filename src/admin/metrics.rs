@@ -11,7 +11,7 @@ use crate::{
     gateway::Gateway,
     observe::{MeterSource, Reading, TextFormat},
     policy,
-    shared::SharedStore,
+    shared_state::SharedStore,
     upstream::UpstreamBuffer,
 };
 

@@ -78,7 +78,7 @@ use crate::{
     policy::PassthroughSettings,
     route::{Scopes, UpstreamName},
     rule::on_a_deep_stack,
-    shared::StoreSettings,
+    shared_state::StoreSettings,
     tls::ServerTls,
     upstream::UpstreamSettings,
 };

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     seal::Secret,
-    shared::{StoreAddress, StoreAddressError, StoreSettings},
+    shared_state::{StoreAddress, StoreAddressError, StoreSettings},
 };
 
 /// Reads it. `None` where there is none, or something is wrong with it; that has been reported then.

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::{rule::RETRY_AFTER_META_KEY, shared::SharedStore};
+use crate::{rule::RETRY_AFTER_META_KEY, shared_state::SharedStore};
 
 pub use audience::{Audience, Progress};
 pub use call::{Call, Face, Message};

@@ -28,7 +28,7 @@ use crate::{
     policy::spread,
     route::{Route, UpstreamRequest},
     rule::Stop,
-    shared::Message,
+    shared_state::Message,
     tool::{Arguments, ResourceBody, ResourceContents},
     upstream::{Ask, Due},
 };

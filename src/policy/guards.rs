@@ -16,7 +16,7 @@ use super::{
     view,
 };
 use crate::{
-    shared::SharedStore,
+    shared_state::SharedStore,
     tool::ToolName,
     upstream::{Upstream, Whose, http::HttpUpstream},
 };

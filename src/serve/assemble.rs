@@ -26,7 +26,7 @@ use crate::{
     policy::{PassthroughSettings, PolicyCounts, Store},
     prompt::PromptTable,
     route::{Conflict, Scopes, UpstreamName},
-    shared::SharedStore,
+    shared_state::SharedStore,
     upstream::{UpstreamBuffer, mcp::McpUpstream},
 };
 

@@ -4,7 +4,7 @@ use crate::{
     config::{AdminSettings, ListenerSettings, Loaded, TelemetryFile},
     face::mcp::McpSettings,
     observe::log::LogSettings,
-    shared::StoreSettings,
+    shared_state::StoreSettings,
 };
 
 /// What holds until the process ends.

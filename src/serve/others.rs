@@ -5,7 +5,7 @@ use tokio::{sync::broadcast::error::RecvError, task::JoinHandle};
 use crate::{
     face::mcp::Mcp,
     gateway::Gateway,
-    shared::{Heard, Message, SharedStore},
+    shared_state::{Heard, Message, SharedStore},
 };
 
 /// Somebody listens to the other replicas, until this is dropped.
@@ -50,7 +50,7 @@ mod tests {
         face::{door::Door, mcp::McpSettings},
         gateway::{Change, Heard as HeardChange},
         serve,
-        shared::Memory,
+        shared_state::Memory,
     };
 
     /// One of several replicas; nobody is there to be asked, which nobody hears of.

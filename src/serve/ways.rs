@@ -7,7 +7,7 @@ use crate::{
     config::{Loaded, RouteFile, UpstreamFile},
     policy::{Guarded, Guards, RouteGuards, RoutePolicySettings, Sharing, Store},
     route::UpstreamName,
-    shared::SharedStore,
+    shared_state::SharedStore,
     tool::ToolName,
     upstream::Upstream,
 };

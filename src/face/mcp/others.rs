@@ -8,7 +8,7 @@ use super::{Mcp, protocol::Protocol, subscribed::SUBSCRIPTION_LIMIT};
 use crate::{
     gateway::WatchError,
     route::LogLevel,
-    shared::{Message, SharedStore},
+    shared_state::{Message, SharedStore},
 };
 
 /// How long subscriptions are kept after the last one of their session.

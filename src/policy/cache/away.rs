@@ -14,7 +14,7 @@ use super::{super::key::Key, CacheSettings, Lasts, Page, Word};
 use crate::{
     policy::Sharing,
     reply::Reply,
-    shared::{KeptBytes, SharedStore},
+    shared_state::{KeptBytes, SharedStore},
 };
 
 /// What a page begins with; another form of it has another one.

@@ -11,7 +11,7 @@ use crate::{
         coalesce::Flights,
         mock::{Script, ask, call, failed, name, status},
     },
-    shared::{Memory, SharedStore},
+    shared_state::{Memory, SharedStore},
     upstream::Kept,
 };
 

@@ -13,7 +13,7 @@ use super::Count;
 use crate::{
     reply::Reply,
     route::UpstreamName,
-    shared::{SharedStore, Unreachable},
+    shared_state::{SharedStore, Unreachable},
     upstream::{Answers, Ask, Caller, UpstreamError, Whose},
 };
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::*;
 use crate::{
     policy::mock::{Inside, answering_after, ask, call, name},
-    shared::Memory,
+    shared_state::Memory,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
