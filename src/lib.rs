@@ -15,7 +15,7 @@
 //! - Only [`face`]`::mcp` names the MCP library, only [`seal`] a cipher, only [`tls`] the TLS library, only
 //!   [`shared_state`] the store of several replicas, only [`upstream`] the HTTP client and the programs that are
 //!   started, only [`rule`] the jq engine, only [`tool`] the schema validator, only [`config`] the YAML parser and the shape of the file on disk.
-//! - Nothing is read without a bound, what is passed through unread aside.
+//! - Nothing is read without a bound, what is passed through unread and the responses of our own store aside.
 
 pub mod reply;
 pub mod tool;

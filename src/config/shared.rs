@@ -8,11 +8,13 @@ use super::{
     report::Report,
     secret::{self, Environment},
     section::{self, Section},
+    source::Span,
     upstreams::{auth, tls},
 };
 use crate::{
     seal::Secret,
-    shared_state::{StoreAddress, StoreAddressError, StoreSettings},
+    shared_state::{StoreAddress, StoreAddressError, StoreLogin, StoreSettings, StoreTls},
+    tls::{ClientTlsOptions, Trust},
 };
 
 /// Reads it. `None` where there is none, or something is wrong with it; that has been reported then.
@@ -38,32 +40,38 @@ pub(super) fn read(
             return Some(None);
         };
         let expanded = secret::expand_secret(report, environment, node.span, text)?;
-        if name == "password" {
+        if name == "password" || name == "sentinel_password" {
             auth::warn_of_inline(report, node, name, &expanded);
         }
         Some(Some(expanded.text))
     };
-    let (user, password, prefix) = (text("user"), text("password"), text("prefix"));
+    let prefix = text("prefix");
     let prefix = prefix.and_then(|prefix| match prefix {
         Some(prefix) => self::prefix(report, section.as_ref()?.get("prefix")?, prefix),
         None => Some(StoreSettings::PREFIX_DEFAULT.to_owned()),
     });
     let of_section = section.as_ref();
-    if let (Some(Some(_)), Some(None), Some(section)) = (&user, &password, of_section) {
-        section.missing(
-            "`user` has no `password` beside it".into(),
-            "write `password: file:/run/secrets/store`",
-        );
-    }
+    let login = |user_key: &'static str, password_key: &'static str| {
+        let (user, password) = (text(user_key), text(password_key));
+        let (user, password) = (user?, password?);
+        if let (Some(_), None, Some(section)) = (&user, &password, of_section) {
+            let message = format!("`{user_key}` has no `{password_key}` beside it");
+            section.missing(message, &format!("write `{password_key}: file:/run/secrets/store`"));
+        }
+        Some(StoreLogin { user, password })
+    };
+    let (own_login, sentinel_login) =
+        (login("user", "password"), login("sentinel_user", "sentinel_password"));
     let database = of_section.and_then(|section| section.count("database"));
     let timeout = of_section.and_then(|section| section.duration("timeout"));
     let entry_limit = of_section.and_then(|section| section.size("entry_limit"));
     let tls_section = of_section.and_then(|section| section.section("tls", &TLS));
-    let (user, password, prefix) = (user?, password?, prefix?);
+    let (login, sentinel_login, prefix) = (own_login?, sentinel_login?, prefix?);
     let address = address?;
     let tls = match (&tls_section, address.is_tls()) {
-        (Some(section), true) => Some(tls::read(section, environment)?),
-        (None, true) => Some(tls::plain(report, entry.value.span)?),
+        (section, true) => {
+            Some(store_tls(report, environment, section.as_ref(), entry.value.span, &address)?)
+        }
         (Some(section), false) => {
             // What is wrong with it is told as well.
             tls::read(section, environment);
@@ -76,11 +84,20 @@ pub(super) fn read(
         }
         (None, false) => None,
     };
-    if let (Some(_), Some(node), Some(written)) =
-        (database, of_section.and_then(|section| section.get("database")), address.database)
-    {
-        let message = format!("`database` has no effect beside the {written} that `url` ends with");
-        report.error(node.span, message, "remove one of the two");
+    let key = |name| of_section.and_then(|section| section.get(name));
+    if let (Some(database), Some(node)) = (database, key("database")) {
+        if let Some(written) = address.database {
+            let message = format!("`database` has no effect beside the {written} that `url` ends with");
+            report.error(node.span, message, "remove one of the two");
+        } else if address.is_cluster() && database != 0 {
+            report.error(node.span, "a Cluster has no databases", "leave it out; `prefix` keeps names apart");
+        }
+    }
+    for name in ["sentinel_user", "sentinel_password"] {
+        if let (Some(node), false) = (key(name), address.is_sentinel()) {
+            let message = format!("`{name}` has no effect: `url` is not `redis+sentinel://`");
+            report.error(node.span, message, "leave it out, or name the Sentinels in `url`");
+        }
     }
     let Some(secret) = secret else {
         let help =
@@ -99,13 +116,45 @@ pub(super) fn read(
             .unwrap_or_default(),
         address,
         tls,
-        user,
-        password,
+        login,
+        sentinel_login,
         prefix,
         timeout: timeout.unwrap_or(StoreSettings::TIMEOUT_DEFAULT),
         entry_limit_bytes: entry_limit.unwrap_or(StoreSettings::ENTRY_LIMIT_BYTES_DEFAULT),
         secret: secret.clone(),
     })
+}
+
+/// TLS to a store. `None` when something is wrong with it; that has been reported then.
+fn store_tls(
+    report: &Report<'_>,
+    environment: &Environment,
+    section: Option<&Section<'_, '_>>,
+    place: Span,
+    address: &StoreAddress,
+) -> Option<StoreTls> {
+    let options = match section {
+        Some(section) => tls::options(section, environment)?,
+        None => ClientTlsOptions::default(),
+    };
+    let nodes_lack = section.filter(|_| address.is_cluster());
+    for name in ["fingerprint", "server_name"] {
+        if let Some(node) = nodes_lack.and_then(|section| section.get(name)) {
+            let message = format!("`{name}` has no effect with a Cluster: each node has its own certificate");
+            report.error(
+                node.span,
+                message,
+                "leave it out, and have `ca` vouch for all nodes by their addresses",
+            );
+        }
+    }
+    let ca = match &options.trust {
+        Trust::Roots(pem) => Some(pem.clone()),
+        Trust::System | Trust::Pinned(_) => None,
+    };
+    let identity = options.identity.clone();
+    let place = section.map_or(place, |section| section.place);
+    Some(StoreTls { client: tls::made(report, place, section, options)?, ca, identity })
 }
 
 fn address(report: &Report<'_>, environment: &Environment, node: &Node) -> Option<StoreAddress> {
@@ -124,6 +173,13 @@ fn address(report: &Report<'_>, environment: &Environment, node: &Node) -> Optio
         | StoreAddressError::Port
         | StoreAddressError::Database => {
             "write `redis://store:6379`, `rediss://store:6379/1` or `unix:/run/valkey.sock`"
+        }
+        StoreAddressError::SeveralHosts => {
+            "write `redis+cluster://a:6379,b:6379`, or `redis+sentinel://a:26379,b:26379/mymaster`"
+        }
+        StoreAddressError::Primary => "write `redis+sentinel://a:26379,b:26379/mymaster`",
+        StoreAddressError::ClusterDatabase => {
+            "write `redis+cluster://a:6379,b:6379`; `prefix` keeps names apart"
         }
     };
     let message = if expanded.foreign {

@@ -11,6 +11,7 @@ use rustls::{
 use super::shown;
 
 /// A certificate chain and its private key.
+#[derive(Clone)]
 pub struct Identity {
     /// One or more certificates in PEM, our own first.
     pub certificates: Vec<u8>,

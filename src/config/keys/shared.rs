@@ -9,14 +9,16 @@ pub(in crate::config) static SHARED: Keys = Keys {
         key(
             "url",
             Text,
-            "Where the Redis or Valkey is: `redis://store:6379`, `rediss://store:6379` through TLS, or `unix:/run/valkey.sock`.",
+            "Where the Redis or Valkey is: `redis://store:6379`, `rediss://…` through TLS, `unix:/run/valkey.sock`, `redis+sentinel://a:26379,b:26379/mymaster`, or `redis+cluster://a:6379,b:6379`.",
         ),
         key("user", Text, "As whom to log in. Default: the server's default user."),
         key("password", Text, "With what: `file:/path` or `${NAME}`. Default: there is no login."),
+        key("sentinel_user", Text, "As whom to log in at Sentinels. Default: their default user."),
+        key("sentinel_password", Text, "With what: `file:/path` or `${NAME}`. Default: there is no login."),
         key(
             "database",
             Count(0, 65_535),
-            "Which of its databases. Default 0, or the one that `url` ends with.",
+            "Which of its databases; a Cluster has none. Default 0, or the one that `url` ends with.",
         ),
         key(
             "prefix",

@@ -39,6 +39,14 @@ pub(in crate::config) fn pem(
 
 /// Reads `tls`. `None` when something is wrong with it; that has been reported then.
 pub(in crate::config) fn read(section: &Section<'_, '_>, environment: &Environment) -> Option<ClientTls> {
+    made(section.report, section.place, Some(section), options(section, environment)?)
+}
+
+/// What `tls` says. `None` when something is wrong with it; that has been reported then.
+pub(in crate::config) fn options(
+    section: &Section<'_, '_>,
+    environment: &Environment,
+) -> Option<ClientTlsOptions> {
     let report = section.report;
     let pem = |name| pem(section, environment, name);
     let (ca, certificate, key) = (pem("ca"), pem("certificate"), pem("key"));
@@ -79,10 +87,11 @@ pub(in crate::config) fn read(section: &Section<'_, '_>, environment: &Environme
             return None;
         }
     };
-    made(report, section.place, Some(section), ClientTlsOptions { trust, identity, server_name })
+    Some(ClientTlsOptions { trust, identity, server_name })
 }
 
-fn made(
+/// TLS with these options, that stand in a section or, as defaults, nowhere.
+pub(in crate::config) fn made(
     report: &Report<'_>,
     span: Span,
     section: Option<&Section<'_, '_>>,

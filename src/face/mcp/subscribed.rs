@@ -301,7 +301,7 @@ routes:
         subscribed.known("s", "t://own");
         subscribed.replace(&gateway, "s", &[]);
         assert_eq!((listening.all().len(), gateway.watched()), (0, 0));
-        assert_eq!(subscribed.listening(), ["s".into()]);
+        assert_eq!(subscribed.listening(), [Box::<str>::from("s")]);
     }
 
     #[tokio::test]

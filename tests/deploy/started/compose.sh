@@ -55,7 +55,7 @@ client=$(podman logs "$(podman ps --format '{{.Names}}' --filter name=balancer)"
 for name in "${replicas[@]}"; do
     equal "compose-replicas: $name is told by the balancer who asks" "$client" \
         "$(grep -o 'client=[^ ]*' "$work/$name.log" | sort -u | sed 's/client=//')"
-    if grep -q 'the shared store is there' "$work/$name.log"; then
+    if grep -q 'shared state connected' "$work/$name.log"; then
         pass "compose-replicas: $name has the store"
     else
         fail "compose-replicas: $name has the store" "$(cat "$work/$name.log")"

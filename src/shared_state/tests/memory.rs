@@ -1,0 +1,164 @@
+//! A store in memory, for tests: that of several replicas, under a clock that can be paused. It can be out of
+//! reach.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use redis::{Arg, Cmd, RedisFuture, Value};
+use tokio::time::Instant;
+
+use super::super::{
+    Inner, SharedStore, StoreSettings,
+    client::{ADD, GET, Received, TAKE},
+};
+use crate::seal::Secret;
+
+/// The store. Clones are the same one.
+#[derive(Clone, Default)]
+pub(crate) struct Memory(Arc<Inside>);
+
+#[derive(Default)]
+struct Inside {
+    kept: Mutex<Kept>,
+    replicas: Mutex<Vec<Weak<Inner>>>,
+}
+
+#[derive(Default)]
+struct Kept {
+    points: HashMap<String, Instant>,
+    values: HashMap<String, (Bytes, Instant)>,
+    groups: HashMap<String, BTreeMap<String, Vec<u8>>>,
+}
+
+impl SharedStore {
+    /// One replica's way to a store that is in memory.
+    pub(crate) fn in_memory(memory: &Memory) -> Self {
+        let store = Self::new(StoreSettings {
+            address: "redis://memory".parse().unwrap(),
+            tls: None,
+            login: Default::default(),
+            sentinel_login: Default::default(),
+            database: 0,
+            prefix: StoreSettings::PREFIX_DEFAULT.to_owned(),
+            timeout: StoreSettings::TIMEOUT_DEFAULT,
+            entry_limit_bytes: 10_000,
+            secret: Secret::new(b"the same for all").unwrap(),
+        });
+        store.0.client.connect_to(Some(memory.clone()));
+        memory.0.replicas.lock().unwrap().push(Arc::downgrade(&store.0));
+        store
+    }
+}
+
+impl Memory {
+    /// From now on nobody reaches it.
+    pub(crate) fn leave(&self) {
+        self.each_replica(|replica| replica.client.connect_to(None));
+    }
+
+    /// And again all do.
+    pub(crate) fn come_back(&self) {
+        self.each_replica(|replica| replica.client.connect_to(Some(self.clone())));
+    }
+
+    /// The names of all values.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.kept().values.keys().cloned().collect()
+    }
+
+    /// Puts a value there that is none of a replica's, or one of another name's.
+    pub(crate) fn plant(&self, name: &str, value: Bytes) {
+        let until = Instant::now() + Duration::from_secs(3600);
+        self.kept().values.insert(name.to_owned(), (value, until));
+    }
+
+    /// A value as it is there.
+    pub(crate) fn value(&self, name: &str) -> Bytes {
+        self.kept().values[name].0.clone()
+    }
+
+    /// Publishes something to all replicas, as somebody else may.
+    pub(crate) fn say(&self, message: &[u8]) {
+        self.each_replica(|replica| replica.received(Received::Message(message.to_vec())));
+    }
+
+    fn each_replica(&self, act: impl Fn(&Inner)) {
+        let replicas = self.0.replicas.lock().unwrap();
+        replicas.iter().filter_map(Weak::upgrade).for_each(|replica| act(&replica));
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.kept.lock().unwrap()
+    }
+
+    /// Does what a command says at once; the response takes a little longer.
+    pub(in crate::shared_state) fn request<'a>(&self, command: &Cmd) -> RedisFuture<'a, Value> {
+        let words: Vec<&[u8]> = command
+            .args_iter()
+            .map(|word| match word {
+                Arg::Simple(word) => word,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let response = self.respond(&words);
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            Ok(response)
+        })
+    }
+
+    fn respond(&self, words: &[&[u8]]) -> Value {
+        let text = |index: usize| String::from_utf8(words[index].to_vec()).unwrap();
+        let number = |index: usize| text(index).parse::<u64>().unwrap();
+        let (mut kept, now) = (self.kept(), Instant::now());
+        match text(0).as_str() {
+            "SET" => {
+                let value = (Bytes::copy_from_slice(words[2]), now + Duration::from_millis(number(4)));
+                kept.values.insert(text(1), value);
+            }
+            "DEL" => {
+                kept.values.remove(&text(1));
+            }
+            "PUBLISH" => self.say(words[2]),
+            "HDEL" => {
+                kept.groups.entry(text(1)).or_default().remove(&text(2));
+            }
+            "HVALS" => {
+                let members = kept.groups.get(&text(1)).into_iter().flat_map(BTreeMap::values);
+                return Value::Array(members.cloned().map(Value::BulkString).collect());
+            }
+            // Before the arguments: the command, the hash, how many keys, and the key.
+            "EVALSHA" if text(1) == TAKE.get_hash() => {
+                let [gap, slack] = [4, 5].map(|index| Duration::from_micros(number(index)));
+                let point = kept.points.entry(text(3)).or_insert(now);
+                let ahead = point.saturating_duration_since(now);
+                if ahead > slack {
+                    return Value::Int(i64::try_from((ahead - slack).as_micros()).unwrap());
+                }
+                *point = now + ahead + gap;
+                return Value::Int(0);
+            }
+            "EVALSHA" if text(1) == GET.get_hash() => {
+                let found = kept.values.get(&text(3)).filter(|(_, until)| *until > now);
+                let (value, left) = found.map_or((Vec::new(), -2), |(value, until)| {
+                    (value.to_vec(), i64::try_from((*until - now).as_millis()).unwrap())
+                });
+                return Value::Array(vec![Value::BulkString(value), Value::Int(left)]);
+            }
+            "EVALSHA" if text(1) == ADD.get_hash() => {
+                let group = kept.groups.entry(text(3)).or_default();
+                if group.len() as u64 >= number(6) && !group.contains_key(&text(4)) {
+                    return Value::Int(0);
+                }
+                group.insert(text(4), words[5].to_vec());
+                return Value::Int(1);
+            }
+            other => panic!("{other}"),
+        }
+        Value::Okay
+    }
+}
