@@ -15,8 +15,8 @@ import verdict
 from verdict import report
 from world import Client, Stream, World, in_parallel, until
 
-work, glossator, config, store, haproxy = sys.argv[1:]
-world = World(pathlib.Path(work), glossator, config, store, haproxy)
+kind, work, *programs = sys.argv[1:]
+world = World(kind, pathlib.Path(work) / kind, *programs)
 LEGACY = os.environ["LEGACY_URL"]
 
 
@@ -32,8 +32,8 @@ def asked(of):
 # -- What is shared ---------------------------------------------------------------------
 
 
-def limits():
-    for tool in ["forty_an_hour", "caller_forty_an_hour"]:
+def limits(*tools):
+    for tool in tools:
         replies = in_parallel(12, lambda _: [Client(world.port).rest(tool) for _ in range(10)])
         replies = [reply for of_one in replies for reply in of_one]
         statuses = collections.Counter(status for status, _, _ in replies)
@@ -42,6 +42,9 @@ def limits():
         report("... by three replicas together", len(served) == 3, served)
         again = [int(headers["Retry-After"]) for status, headers, _ in replies if status == 429]
         report("... and the others are told when to come again", all(1 <= wait <= 90 for wait in again), sorted(again)[-3:])
+
+
+def fast_limit():
     begun, seconds = time.monotonic(), 3
 
     def hammer(_):
@@ -235,18 +238,60 @@ def restarted():
     world.store.start()
 
 
+def another_primary():
+    """A server that takes writes is killed, and another one of the store takes over."""
+    calls, ends = [], threading.Event()
+
+    def load(number):
+        client, count = Client(world.port), 0
+        while not ends.is_set():
+            # Names all over a Cluster.
+            count += 1
+            tool, arguments = [("echo", {"text": "x"}), ("kept", {"of": f"own-{number}-{count}"})][number % 2]
+            calls.append(client.rest(tool, arguments)[::2])
+
+    def failed():
+        return sum(world.metric(number, 'glossator_shared_store_operations_total{outcome="failed"}') for number in range(3))
+
+    def is_counted(port):
+        return all(Client(port).rest("refused")[0] == 200 for _ in range(10))
+
+    primaries, before = world.primaries(), failed()
+    loading = threading.Thread(target=lambda: in_parallel(6, load))
+    loading.start()
+    killed = time.monotonic()
+    primaries[0][1].kill()
+    until("what is lost to be seen", lambda: failed() > before)
+    until("another primary", lambda: len(world.primaries()) == len(primaries))
+    for port in world.ports:
+        until("limits to be counted again", lambda: is_counted(port))
+    world.until_store(True)
+    report("another server takes over from a primary that is killed", primaries[0] not in world.primaries())
+    say(f"limits are counted again after {time.monotonic() - killed:.1f} s")
+    ends.set()
+    loading.join()
+    bad = [call for call in calls if call[0] != 200]
+    report("... calls that need no limit fail not once", len(calls) > 100 and not bad, (len(calls), bad[:2]))
+    limits("later_forty_an_hour")
+    subscriptions()
+
+
 try:
     world.start()
-    limits()
+    limits("forty_an_hour", "caller_forty_an_hour")
     cache()
     subscriptions()
-    killed_replicas()
-    without_store("the store is killed", world.store.kill, restarted)
-    stop, go = signal.SIGSTOP, signal.SIGCONT
-    without_store("the store hangs", lambda: world.store.send(stop), lambda: world.store.send(go))
-    told = [line for line in world.replicas[1].log.read_text().splitlines() if '"the shared store ' in line]
-    gone = [line for line in told if "store is gone" in line]
-    report("the log has a line when it goes and one when it comes", len(gone) == 2 and len(told) <= 20, told)
+    if kind == "server":
+        fast_limit()
+        killed_replicas()
+        without_store("the store is killed", world.store.kill, restarted)
+        stop, go = signal.SIGSTOP, signal.SIGCONT
+        without_store("the store hangs", lambda: world.store.send(stop), lambda: world.store.send(go))
+        told = [line for line in world.replicas[1].log.read_text().splitlines() if '"shared state ' in line]
+        gone = [line for line in told if "connection lost" in line]
+        report("the log has a line when it goes and one when it comes", len(gone) == 2 and len(told) <= 20, told)
+    else:
+        another_primary()
 finally:
     world.end()
 verdict.end()

@@ -44,6 +44,14 @@ def answers(port, path="/health"):
         return False
 
 
+def listens(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+        return True
+    except OSError:
+        return False
+
+
 class Process:
     """One that ends with us."""
 
@@ -68,28 +76,63 @@ class Process:
 
 
 class World:
-    def __init__(self, work, glossator, config, store, haproxy):
+    """Three replicas behind a balancer, and what they share: `kind` is `server`, `sentinel` or `cluster`."""
+
+    def __init__(self, kind, work, glossator, config, store, haproxy):
+        self.kind, self.work, self.program = kind, work, store
+        work.mkdir()
         self.processes = []
-        self.store_port = free_port()
-        (work / "store.conf").write_text(self.storing(work))
-        self.store = self.process(work, "store", [store, str(work / "store.conf")])
+        self.ca = (work.parent / "ca.pem").read_text()
+        self.nodes, self.sentinels = [], []
+        if kind == "server":
+            self.store = self.node(0)
+            url = f"rediss://localhost:{self.nodes[0][0]}"
+        elif kind == "sentinel":
+            for number in range(3):
+                self.node(number, *([f"replicaof 127.0.0.1 {self.nodes[0][0]}"] if number else []))
+            for number in range(3):
+                self.sentinel(number)
+            url = f"rediss+sentinel://{self.addresses(self.sentinels)}/mymaster"
+        else:
+            for number in range(6):
+                self.node(number, "cluster-enabled yes", "cluster-node-timeout 1000", f"cluster-port {free_port()}")
+            url = f"rediss+cluster://{self.addresses(self.nodes[:3])}"
+        folder = work / "config"
+        folder.mkdir()
+        (folder / "glossator.yaml").write_text(pathlib.Path(config).read_text())
+        (folder / "shared.yaml").write_text(self.shared())
         self.ports, self.operators, self.replicas = [], [], []
         for number in range(3):
             port, operators = free_port(), free_port()
             environment = {
-                "STORE_URL": f"rediss://localhost:{self.store_port}",
+                "STORE_URL": url,
                 "STORE_PASSWORD": PASSWORD,
-                "STORE_CA": (work / "ca.pem").read_text(),
+                "STORE_CA": self.ca,
                 "GLOSSATOR__ADMIN__LISTEN": f"127.0.0.1:{operators}",
                 "GLOSSATOR__SERVER__PEER": f"http://127.0.0.1:{port}",
             }
-            command = [glossator, "run", "--config", config, "--listen", f"127.0.0.1:{port}", "--log-format", "json"]
+            command = [glossator, "run", "--config", str(folder), "--listen", f"127.0.0.1:{port}", "--log-format", "json"]
             self.replicas.append(self.process(work, f"replica-{number}", command, environment))
             self.ports.append(port)
             self.operators.append(operators)
         self.port = free_port()
         (work / "haproxy.cfg").write_text(self.balancing())
         self.balancer = self.process(work, "haproxy", [haproxy, "-db", "-f", str(work / "haproxy.cfg")])
+
+    def addresses(self, nodes):
+        return ",".join(f"127.0.0.1:{port}" for port, _ in nodes)
+
+    def shared(self):
+        """The section `shared` of the replicas."""
+        sentinel = "\n  sentinel_password: ${STORE_PASSWORD}" if self.kind == "sentinel" else ""
+        return f"""
+shared:
+  url: ${{STORE_URL}}
+  user: glossator
+  password: ${{STORE_PASSWORD}}{sentinel}
+  prefix: test
+  tls: {{ ca: "${{STORE_CA}}" }}
+"""
 
     def balancing(self):
         # A connection of its own for each request: what is lost with a replica was being answered by it. Only what could
@@ -113,43 +156,99 @@ listen balancer
 {servers}
 """
 
-    def storing(self, work):
-        page = pathlib.Path(__file__).parents[2] / "config" / "shared.md"
-        # What the page tells an operator to allow.
-        allowed = re.search(r"A user needs `([^`]+)`", page.read_text()).group(1)
+    def tls(self, port):
+        folder = self.work.parent
         return f"""
 port 0
 bind 127.0.0.1
-tls-port {self.store_port}
-tls-cert-file {work}/store.pem
-tls-key-file {work}/store.key
-tls-ca-cert-file {work}/ca.pem
+tls-port {port}
+tls-cert-file {folder}/store.pem
+tls-key-file {folder}/store.key
+tls-ca-cert-file {folder}/ca.pem
 tls-auth-clients no
+tls-replication yes
+"""
+
+    def node(self, number, *more):
+        """One server of the store, with a user that may do what the page tells an operator to allow."""
+        page = (pathlib.Path(__file__).parents[2] / "config" / "shared.md").read_text()
+        allowed = " ".join(re.search(r"A user needs `([^`]+)`", page).group(1).split())
+        if self.kind == "cluster":
+            allowed += " " + re.search(r"in a Cluster `([^`]+)`", page).group(1)
+            more = [*more, "tls-cluster yes"]
+        if self.kind != "server":
+            more = [*more, "masteruser operator", f"masterauth {PASSWORD}", "repl-diskless-sync-delay 0"]
+            more.append(f"user operator on >{PASSWORD} ~* &* +@all")
+        port, folder = free_port(), self.work / f"store-{number}"
+        folder.mkdir()
+        lines = "\n".join(more)
+        (folder / "store.conf").write_text(f"""{self.tls(port)}
+dir {folder}
 save ""
 appendonly no
 user default off
-user glossator on >{PASSWORD} ~test:* resetchannels &test:told {" ".join(allowed.split())}
-"""
+user glossator on >{PASSWORD} ~test:* resetchannels &test:told {allowed}
+{lines}
+""")
+        process = self.process(self.work, f"store-{number}", [self.program, str(folder / "store.conf")])
+        self.nodes.append((port, process))
+        return process
+
+    def sentinel(self, number):
+        port, folder = free_port(), self.work / f"sentinel-{number}"
+        folder.mkdir()
+        (folder / "sentinel.conf").write_text(f"""{self.tls(port)}
+dir {folder}
+requirepass {PASSWORD}
+sentinel sentinel-pass {PASSWORD}
+sentinel monitor mymaster 127.0.0.1 {self.nodes[0][0]} 2
+sentinel auth-user mymaster operator
+sentinel auth-pass mymaster {PASSWORD}
+sentinel down-after-milliseconds mymaster 1000
+sentinel failover-timeout mymaster 3000
+""")
+        command = [self.program, str(folder / "sentinel.conf"), "--sentinel"]
+        self.sentinels.append((port, self.process(self.work, f"sentinel-{number}", command)))
+
+    def cli(self, port, *words, user="operator"):
+        """What a server answers to an operator."""
+        cli = pathlib.Path(self.program).with_name(pathlib.Path(self.program).name.replace("-server", "-cli"))
+        login = ["--user", user, "-a", PASSWORD, "--no-auth-warning"]
+        command = [cli, "--tls", "--cacert", self.work.parent / "ca.pem", "-p", str(port), *login, *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
+
+    def make_cluster(self):
+        nodes = [f"127.0.0.1:{port}" for port, _ in self.nodes]
+        made = self.cli(self.nodes[0][0], "--cluster", "create", *nodes, "--cluster-replicas", "1", "--cluster-yes")
+        if "All 16384 slots covered" not in made:
+            raise SystemExit(f"no cluster: {made}")
+        for port, _ in self.nodes:
+            until("the cluster", lambda: "cluster_state:ok" in self.cli(port, "CLUSTER", "INFO"))
+        until("its replicas", lambda: all("master_link_status:down" not in self.cli(port, "INFO", "replication") for port, _ in self.nodes))
+
+    def primaries(self):
+        """Where the servers that take writes listen, and their processes."""
+        return [node for node in self.nodes if "role:master" in self.cli(node[0], "INFO", "replication")]
 
     def process(self, *arguments):
         self.processes.append(Process(*arguments))
         return self.processes[-1]
 
     def start(self):
-        self.store.start()
-        until("the store", self.store_is_there)
+        for port, process in [*self.nodes, *self.sentinels]:
+            process.start()
+            until("the store", lambda: listens(port))
+        if self.kind == "cluster":
+            self.make_cluster()
+        elif self.kind == "sentinel":
+            enough = "master0:name=mymaster,status=ok,address=127.0.0.1:%d,slaves=2,sentinels=3" % self.nodes[0][0]
+            for port, _ in self.sentinels:
+                until("Sentinels", lambda: enough in self.cli(port, "INFO", "sentinel", user="default"))
         for process in [*self.replicas, self.balancer]:
             process.start()
         for port in [*self.ports, self.port]:
             until("a replica", lambda: answers(port))
         self.until_store(True)
-
-    def store_is_there(self):
-        try:
-            socket.create_connection(("127.0.0.1", self.store_port), 1).close()
-            return True
-        except OSError:
-            return False
 
     def end(self):
         for process in self.processes:
