@@ -5,7 +5,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
@@ -22,10 +21,10 @@ pub const SLOTS: usize = 240;
 pub const HISTORY_ROUTES_LIMIT: usize = 256;
 
 /// The last hour. Clones are the same one.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct History(Arc<Mutex<Slots>>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Slots {
     /// The oldest first.
     past: VecDeque<Slot>,
@@ -35,10 +34,11 @@ struct Slots {
 }
 
 /// A reading, by the numbers of the routes' metrics. A tool whose route has changed may be there more than once.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Counted(BTreeMap<u64, (Arc<str>, Tally)>);
 
 /// The time between two readings.
+#[derive(Debug)]
 struct Slot {
     time: (SystemTime, SystemTime),
     all: Tally,
@@ -190,12 +190,6 @@ impl Tally {
             below += count;
         }
         None
-    }
-}
-
-impl fmt::Debug for History {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("History")
     }
 }
 
