@@ -7,7 +7,6 @@ pub mod cgi;
 pub mod door;
 pub mod guard;
 pub mod mcp;
-mod parts;
 mod proxies;
 pub mod rest;
 mod standing;

@@ -19,7 +19,6 @@ mod schema;
 mod tree;
 mod violation;
 mod write;
-mod written;
 
 pub use arguments::{ARGUMENT_VALUE_LIMIT, Arguments};
 pub use contents::{ContentsOf, ResourceContents, write_contents};
@@ -35,8 +34,4 @@ pub use schema::{
     CHECK_STEP_LIMIT, Checked, Schema, SchemaDocument, SchemaError, TooCostly, kind_of, type_of,
 };
 pub use violation::Violation;
-pub use write::{
-    Shapes, result_to_json, write_block, write_escaped, write_result, write_result_fields,
-    write_result_sharing,
-};
-pub use written::{Shared, Written};
+pub use write::{Shapes, result_to_json, write_block, write_escaped, write_result, write_result_fields};

@@ -3,14 +3,9 @@
 //! Written by hand because the two large parts, the structure and the text that repeats it, are spliced and
 //! escaped from the upstream's own bytes, once, straight into the response.
 
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::{
-    Annotations, Block, Content, Outcome, ResourceBody, Structured, Text, ToolResult,
-    json::escape,
-    written::{SHARED_FROM_BYTES, Shared},
-};
+use super::{Annotations, Block, Content, Outcome, ResourceBody, Structured, Text, ToolResult, json::escape};
 
 /// What a client takes as `structuredContent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,21 +54,6 @@ pub fn write_result_fields(
     more_meta: &Map<String, Value>,
     out: &mut Vec<u8>,
 ) {
-    if let Some(Shared { at, json }) = write_result_sharing(result, shapes, more_meta, out) {
-        let after = out.split_off(at);
-        out.extend_from_slice(&json);
-        out.extend_from_slice(&after);
-    }
-}
-
-/// The same but for a large structure: that is given back, with its place, to be sent from where it is.
-#[must_use]
-pub fn write_result_sharing(
-    result: &ToolResult,
-    shapes: Shapes,
-    more_meta: &Map<String, Value>,
-    out: &mut Vec<u8>,
-) -> Option<Shared> {
     out.reserve(estimated_bytes(result));
     out.extend_from_slice(b"\"content\":[");
     for (index, content) in result.content.iter().enumerate() {
@@ -83,10 +63,9 @@ pub fn write_result_sharing(
         write_content(content, result.structured.as_ref(), shapes, out);
     }
     out.push(b']');
-    let mut shared = None;
     if let Some(structured) = &result.structured {
         out.extend_from_slice(b",\"structuredContent\":");
-        shared = write_structured(structured, shapes, out);
+        write_structured(structured, shapes, out);
     }
     out.extend_from_slice(match result.outcome {
         Outcome::Success => b",\"isError\":false".as_slice(),
@@ -102,7 +81,6 @@ pub fn write_result_sharing(
         }
         out.push(b'}');
     }
-    shared
 }
 
 /// Writes one block of content that stands without a result round it.
@@ -120,8 +98,7 @@ pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
 /// Room for the common case, structure and escaped copy of it, so that the buffer grows once.
 fn estimated_bytes(result: &ToolResult) -> usize {
     let structure = result.structured.as_ref().map_or(0, |structured| structured.json().bytes().len());
-    let copied = if structure < SHARED_FROM_BYTES { structure } else { 0 };
-    256 + structure + structure / 4 + copied
+    256 + 2 * structure + structure / 4
 }
 
 fn write_content(content: &Content, structured: Option<&Structured>, shapes: Shapes, out: &mut Vec<u8>) {
@@ -195,22 +172,16 @@ fn write_text(text: &Text, structured: Option<&Structured>, shapes: Shapes, out:
     }
 }
 
-/// Gives a large value back, with its place.
-fn write_structured(structured: &Structured, shapes: Shapes, out: &mut Vec<u8>) -> Option<Shared> {
+fn write_structured(structured: &Structured, shapes: Shapes, out: &mut Vec<u8>) {
     let json = structured.json().bytes();
     let wrapped = structured.is_wrapped(shapes);
     if wrapped {
         out.extend_from_slice(b"{\"result\":");
     }
-    let shared =
-        (json.len() >= SHARED_FROM_BYTES).then(|| Shared { at: out.len(), json: Bytes::clone(json) });
-    if shared.is_none() {
-        out.extend_from_slice(json);
-    }
+    out.extend_from_slice(json);
     if wrapped {
         out.push(b'}');
     }
-    shared
 }
 
 fn write_annotations(annotations: &Annotations, out: &mut Vec<u8>) {
@@ -233,6 +204,7 @@ fn write_member(key: &str, value: &Value, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;

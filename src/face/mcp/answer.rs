@@ -14,16 +14,15 @@ use super::{
     stream,
 };
 use crate::{
-    face::{Reason, log_rejection, parts},
+    face::{Reason, log_rejection},
     gateway::Face,
-    tool::{Shared, Written},
 };
 
 /// A JSON-RPC message on its way out.
 #[derive(Debug)]
 pub(super) struct Answer {
     status: StatusCode,
-    body: Written,
+    body: Vec<u8>,
     session: Option<String>,
     /// What `WWW-Authenticate` says.
     challenge: Option<HeaderValue>,
@@ -36,15 +35,6 @@ impl Answer {
         revision: Revision,
         members: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
     ) -> Result<Self, E> {
-        Self::result_sharing(id, revision, |out| members(out).map(|()| None))
-    }
-
-    /// The same; `members` may leave a large value out that is sent from where it is.
-    pub(super) fn result_sharing<E>(
-        id: Id<'_>,
-        revision: Revision,
-        members: impl FnOnce(&mut Vec<u8>) -> Result<Option<Shared>, E>,
-    ) -> Result<Self, E> {
         let mut body = Vec::with_capacity(512);
         body.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
         body.extend_from_slice(id.as_json().as_bytes());
@@ -53,9 +43,9 @@ impl Answer {
             Era::Handshake => {}
             Era::PerRequest => body.extend_from_slice(b"\"resultType\":\"complete\","),
         }
-        let shared = members(&mut body)?;
+        members(&mut body)?;
         body.extend_from_slice(b"}}");
-        Ok(Self { status: StatusCode::OK, body: Written::new(body, shared), session: None, challenge: None })
+        Ok(Self { status: StatusCode::OK, body, session: None, challenge: None })
     }
 
     /// The id of the session that it opens, if it opens one.
@@ -71,7 +61,7 @@ impl Answer {
             id.as_json(),
             &members[1..]
         );
-        Self { status: StatusCode::OK, body: body.into_bytes().into(), session: None, challenge: None }
+        Self { status: StatusCode::OK, body: body.into_bytes(), session: None, challenge: None }
     }
 
     /// What a request of the newer era is answered with that needs more from the client before it has a result.
@@ -84,7 +74,7 @@ impl Answer {
         let members = members.to_string();
         body.extend_from_slice(&members.as_bytes()[1..]);
         body.push(b'}');
-        Self { status: StatusCode::OK, body: body.into(), session: None, challenge: None }
+        Self { status: StatusCode::OK, body, session: None, challenge: None }
     }
 
     /// A JSON-RPC error, and its line in the log.
@@ -108,19 +98,19 @@ impl Answer {
         body.extend_from_slice(b",\"error\":");
         serde_json::to_writer(&mut body, &error).expect("an error has string keys only");
         body.push(b'}');
-        Self { status: revision.status(refusal), body: body.into(), session: None, challenge: None }
+        Self { status: revision.status(refusal), body, session: None, challenge: None }
     }
 
     /// What another replica answered.
     pub(super) fn of_peer(status: StatusCode, body: Bytes) -> Self {
-        Self { status, body: Vec::from(body).into(), session: None, challenge: None }
+        Self { status, body: Vec::from(body), session: None, challenge: None }
     }
 
     /// The answers of a batch, at least one, in one message.
     pub(super) fn batch(answers: Vec<Self>) -> Self {
         let bodies: Vec<Vec<u8>> = answers.into_iter().map(Self::into_body).collect();
         let body = [b"[".as_slice(), &bodies.join(b",".as_slice()), b"]"].concat();
-        Self { status: StatusCode::OK, body: body.into(), session: None, challenge: None }
+        Self { status: StatusCode::OK, body, session: None, challenge: None }
     }
 
     /// The same answer, which opens a session of this id.
@@ -135,7 +125,7 @@ impl Answer {
 
     /// The JSON-RPC message alone.
     pub(super) fn into_body(self) -> Vec<u8> {
-        self.body.into_vec()
+        self.body
     }
 
     /// The whole of it as HTTP.
@@ -143,10 +133,10 @@ impl Answer {
         // A stream is for results; a status other than 200 is read as JSON by every client.
         let mut response = match form {
             Form::EventStream if self.status == StatusCode::OK => {
-                stream::as_stream(Response::new(Body::from(stream::as_event(None, &self.body.into_vec()))))
+                stream::as_stream(Response::new(Body::from(stream::as_event(None, &self.body))))
             }
             Form::EventStream | Form::Json | Form::Either => {
-                let mut response = Response::new(parts::body(self.body));
+                let mut response = Response::new(Body::from(self.body));
                 let json = HeaderValue::from_static("application/json");
                 response.headers_mut().insert(header::CONTENT_TYPE, json);
                 response

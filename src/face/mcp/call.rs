@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     gateway::{Call, Called},
-    tool::write_result_sharing,
+    tool::write_result_fields,
 };
 
 /// Calls the tool and writes what it gave: raw JSON in the result is spliced into the answer, not rebuilt.
@@ -32,8 +32,9 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
     let Some(route) = route else {
         let Some(mut result) = snapshot.not_ready(&tool) else { return Err(Refusal::UnknownTool { tool }) };
         revision.adapt(&mut result);
-        return Answer::result_sharing(request.id, revision, |out| {
-            Ok(write_result_sharing(&result, revision.shapes(), protocol.about.result_meta(revision), out))
+        return Answer::result(request.id, revision, |out| {
+            write_result_fields(&result, revision.shapes(), protocol.about.result_meta(revision), out);
+            Ok(())
         });
     };
     let may_be_task = match revision.era() {
@@ -61,7 +62,8 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
         return Ok(answer);
     }
     revision.adapt(&mut result);
-    Answer::result_sharing(request.id, revision, |out| {
-        Ok(write_result_sharing(&result, revision.shapes(), protocol.about.result_meta(revision), out))
+    Answer::result(request.id, revision, |out| {
+        write_result_fields(&result, revision.shapes(), protocol.about.result_meta(revision), out);
+        Ok(())
     })
 }

@@ -5,18 +5,14 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{decode::DecodeError, manifest};
 use crate::{
-    face::parts,
     gateway::{AGE_META, Snapshot, View},
     route::{Envelope, ErrorStatus, Route},
     rule::{CODE_META_KEY, LIMIT_META_KEY, RETRY_AFTER_META_KEY},
-    tool::{
-        Fault, Outcome, Shapes, Structured, ToolResult, Written, write_escaped, write_result,
-        write_result_sharing,
-    },
+    tool::{Fault, Outcome, Shapes, Structured, ToolResult, write_escaped, write_result},
 };
 
 /// What a client asks for with `Accept` to have the tool result, whatever the route says.
@@ -77,20 +73,12 @@ fn asked_envelope(headers: &HeaderMap) -> Option<Envelope> {
 /// The response to a call.
 pub(super) fn result(result: &ToolResult, manner: Manner) -> Response<Body> {
     let mut out = Vec::new();
-    let written = match manner.envelope {
-        Envelope::Mcp => {
-            out.push(b'{');
-            let shared = write_result_sharing(result, SHAPES, &Map::new(), &mut out);
-            out.push(b'}');
-            Written::new(out, shared)
-        }
-        Envelope::Plain => {
-            write_plain(result, &mut out);
-            out.into()
-        }
-    };
+    match manner.envelope {
+        Envelope::Mcp => write_result(result, SHAPES, &mut out),
+        Envelope::Plain => write_plain(result, &mut out),
+    }
     let status = status_of(result.outcome, manner.error_status);
-    let mut response = typed(status, parts::body(written), manner.media_type);
+    let mut response = typed(status, Body::from(out), manner.media_type);
     let headers = response.headers_mut();
     headers.insert(header::VARY, HeaderValue::from_static("accept"));
     // The bare value has no place to say that it is not all.
