@@ -44,8 +44,9 @@ use crate::observe::Chain;
 
 /// How long connecting may take, up to the first response.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long one Sentinel may take to name the primary.
-const SENTINEL_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long one Sentinel may take to name the primary, and one node of a Cluster to let us in: others may be
+/// quicker.
+const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 /// After how many failures in a row a connection is given up.
 const FAILURE_LIMIT: u32 = 3;
 /// How long to wait before the next attempt to connect, at first and at most.
@@ -439,14 +440,14 @@ async fn primary_by(settings: &StoreSettings, sentinels: &[Host], name: &str) ->
             let mut command = redis::cmd("SENTINEL");
             command.arg("get-master-addr-by-name").arg(name).query_async(&mut connection).await
         };
-        last = match timeout(SENTINEL_TIMEOUT, ask).await {
+        last = match timeout(NODE_TIMEOUT, ask).await {
             Ok(Ok(Some((name, port)))) => {
                 let name: String = name;
                 return Ok(Host { name: name.into(), port });
             }
             Ok(Ok(None)) => format!("Sentinel {sentinel} does not know the primary `{name}`"),
             Ok(Err(error)) => refused(&error, settings),
-            Err(_) => format!("no response of Sentinel {sentinel} within {SENTINEL_TIMEOUT:?}"),
+            Err(_) => format!("no response of Sentinel {sentinel} within {NODE_TIMEOUT:?}"),
         };
     }
     Err(last)
@@ -467,7 +468,7 @@ fn cluster(
     });
     let mut builder = ClusterClient::builder(nodes.collect::<RedisResult<Vec<_>>>()?)
         .push_sender(push)
-        .connection_timeout(CONNECT_TIMEOUT)
+        .connection_timeout(NODE_TIMEOUT)
         .response_timeout(settings.timeout)
         .retries(CLUSTER_RETRIES);
     if let Some(tls) = &settings.tls {

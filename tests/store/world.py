@@ -84,6 +84,8 @@ class World:
         self.processes = []
         self.ca = (work.parent / "ca.pem").read_text()
         self.nodes, self.sentinels = [], []
+        # Comes first where there are several addresses, and never says a word.
+        self.silent = socket.create_server(("127.0.0.1", 0))
         if kind == "server":
             self.store = self.node(0)
             url = f"rediss://localhost:{self.nodes[0][0]}"
@@ -120,7 +122,8 @@ class World:
         self.balancer = self.process(work, "haproxy", [haproxy, "-db", "-f", str(work / "haproxy.cfg")])
 
     def addresses(self, nodes):
-        return ",".join(f"127.0.0.1:{port}" for port, _ in nodes)
+        ports = [self.silent.getsockname()[1], *(port for port, _ in nodes)]
+        return ",".join(f"127.0.0.1:{port}" for port in ports)
 
     def shared(self):
         """The section `shared` of the replicas."""
