@@ -1,22 +1,25 @@
 //! The log: structured lines on standard error.
 
 use std::{
+    fmt::{self, Debug},
     io::{self, IsTerminal},
     sync::OnceLock,
     time::Duration,
 };
 
 use serde_json::json;
+use tracing::field::Field;
 use tracing_subscriber::{
     EnvFilter,
     field::MakeExt,
-    fmt::{Subscriber, format::debug_fn},
+    fmt::{
+        FormatFields, Subscriber,
+        format::{Writer, debug_fn},
+        time::{FormatTime, SystemTime},
+    },
 };
 
-use super::{
-    lines::Lines,
-    text::{TextLine, now, write_field},
-};
+use super::lines::Lines;
 
 /// What to log, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,8 +127,7 @@ pub fn init(settings: &LogSettings) -> Result<(), LogError> {
         .log_internal_errors(false);
     let set = match settings.format {
         LogFormat::Text => {
-            let lines = lines.with_ansi(io::stderr().is_terminal()).event_format(TextLine::default());
-            let lines = lines.fmt_fields(debug_fn(write_field).delimited(" "));
+            let lines = lines.with_ansi(io::stderr().is_terminal()).fmt_fields(text_fields());
             tracing::subscriber::set_global_default(lines.finish())
         }
         LogFormat::Json => tracing::subscriber::set_global_default(
@@ -136,6 +138,38 @@ pub fn init(settings: &LogSettings) -> Result<(), LogError> {
     LINES.set(writer).map_err(|_| LogError::AlreadySet)
 }
 
+/// The present time in UTC, as log lines show it: `2026-11-21T23:36:47.647162Z`.
+fn now() -> String {
+    let mut text = String::new();
+    SystemTime.format_time(&mut Writer::new(&mut text)).expect("a String takes everything");
+    text
+}
+
+/// Writes the fields of a text line, each by [`write_field`].
+fn text_fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
+    debug_fn(write_field).delimited(" ")
+}
+
+/// Writes `name=value`. A value with spaces in it is in quotes, so that programs find its end; characters that a
+/// terminal might obey are escaped.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
+    let value = format!("{value:?}");
+    let is_quoted = value.starts_with('"');
+    match field.name() {
+        "message" => {}
+        name => {
+            write!(writer, "{name}=")?;
+            if !is_quoted && value.contains([' ', '"', '=']) {
+                return write!(writer, "{value:?}");
+            }
+        }
+    }
+    value.chars().try_for_each(|character| match character.is_control() {
+        true => write!(writer, "{}", character.escape_default()),
+        false => writer.write_char(character),
+    })
+}
+
 fn parse_filter(filter: &str) -> Result<EnvFilter, LogError> {
     EnvFilter::builder()
         .parse(filter)
@@ -144,7 +178,80 @@ fn parse_filter(filter: &str) -> Result<EnvFilter, LogError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing::{info, subscriber::with_default};
+
     use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged, without its time.
+    #[track_caller]
+    fn check(log: fn(), expected: &str) {
+        let written = Written::default();
+        let writer = written.clone();
+        let lines = Subscriber::builder().with_ansi(false).with_writer(move || writer.clone());
+        with_default(lines.fmt_fields(text_fields()).finish(), log);
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let (_, line) = text.split_once('Z').unwrap();
+        assert_eq!(line, format!("  INFO glossator::observe::log::tests: {expected}\n"));
+    }
+
+    #[test]
+    fn a_line_is_a_message_and_its_fields() {
+        check(|| info!("only words, and {}", 1 + 1), "only words, and 2");
+        check(
+            || info!(tool = %"get_thing", status = Some(200_u16), none = None::<u16>, yes = true, "call"),
+            "call tool=get_thing status=200 yes=true",
+        );
+        check(
+            || info!(most = u64::MAX, part = -1.5, r#type = "a", "x"),
+            r#"x most=18446744073709551615 part=-1.5 type="a""#,
+        );
+        let log = || {
+            let error = io::Error::other(io::Error::other("cause"));
+            info!(error = &error as &dyn std::error::Error, "failed");
+        };
+        check(log, "failed error=cause");
+    }
+
+    #[test]
+    fn a_value_with_spaces_is_in_quotes() {
+        check(
+            || info!(error = %"no \"way\" there", path = %"/a", wait = ?Some(1), "a message"),
+            r#"a message error="no \"way\" there" path=/a wait=Some(1)"#,
+        );
+        check(|| info!(text = "a \"b\" \\ ø\n", "x"), r#"x text="a \"b\" \\ ø\n""#);
+        check(|| info!(evil = %"a\n\u{1b} b", "x"), r#"x evil="a\n\u{1b} b""#);
+    }
+
+    #[test]
+    fn a_terminal_obeys_nothing() {
+        check(
+            || info!(evil = %"\u{1b}[31mred\u{7}", "a bell \u{7}"),
+            r"a bell \u{7} evil=\u{1b}[31mred\u{7}",
+        );
+        check(|| info!(text = %"caf\u{e9}\u{85}", "x"), "x text=caf\u{e9}\\u{85}");
+    }
+
+    #[test]
+    fn the_time_is_in_utc() {
+        let now = now();
+        assert!(now.len() == "2026-11-21T23:36:47.647162Z".len() && now.ends_with('Z'), "{now}");
+    }
 
     #[test]
     fn every_level_is_a_filter_and_not_every_text() {

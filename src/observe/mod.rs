@@ -19,7 +19,6 @@ mod lines;
 mod meters;
 mod request_id;
 mod telemetry;
-mod text;
 mod ticket;
 
 pub use chain::Chain;

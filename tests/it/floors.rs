@@ -161,7 +161,6 @@ fn outside_words_stay_in_their_rooms() {
                 "face/mcp/tasks",
                 "config/certificates",
                 "config/clients",
-                "observe/text",
                 "tls/shown",
             ],
         ),
