@@ -8,6 +8,7 @@ use http::{HeaderMap, header};
 
 use super::{Api, Process};
 use crate::{
+    face::accept::{MediaRange, media_ranges},
     gateway::Gateway,
     observe::{MeterSource, Reading, TextFormat},
     policy,
@@ -16,9 +17,14 @@ use crate::{
 };
 
 pub(super) async fn scrape(State(api): State<Arc<Api>>, headers: HeaderMap) -> impl IntoResponse {
-    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-    let format = TextFormat::accepted(accept);
+    let format = accepted_format(&headers);
     ([(header::CONTENT_TYPE, format.media_type())], format.write(&api.meters.read()))
+}
+
+/// OpenMetrics for those who ask for it by name.
+fn accepted_format(headers: &HeaderMap) -> TextFormat {
+    let asks = |range: MediaRange<'_>| range.weight > 0.0 && range.is("application/openmetrics-text");
+    if media_ranges(headers).any(asks) { TextFormat::OpenMetrics } else { TextFormat::Prometheus }
 }
 
 /// Metrics that nobody counts: they are read from the active configuration and the state of its parts.
@@ -83,5 +89,22 @@ fn shared_store(reading: &mut Reading, shared: &SharedStore) {
         ("foreign", counts.foreign()),
     ] {
         family.add(vec![("outcome", outcome.into())], count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scraper_gets_the_format_that_it_asks_for() {
+        let accepted = |accept: &str| {
+            accepted_format(&[(header::ACCEPT, accept.parse().unwrap())].into_iter().collect())
+        };
+        let prometheus =
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        assert_eq!(accepted(prometheus), TextFormat::OpenMetrics);
+        assert_eq!(accepted("text/html,*/*"), TextFormat::Prometheus);
+        assert_eq!(accepted_format(&HeaderMap::new()), TextFormat::Prometheus);
     }
 }

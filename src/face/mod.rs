@@ -1,8 +1,9 @@
 //! The ways in: each turns its own wire into a call and the tool result into its own answer.
 //!
-//! [`door`] holds what all HTTP faces ask before they listen, [`guard`] asks who calls, and `standing` whether a stream may stay open; `proxies` knows whose word is taken for who asks; [`mcp`] speaks the Model Context Protocol, [`rest`]
+//! [`accept`] reads which media types a client takes, [`door`] holds what all HTTP faces ask before they listen, [`guard`] asks who calls, and `standing` whether a stream may stay open; `proxies` knows whose word is taken for who asks; [`mcp`] speaks the Model Context Protocol, [`rest`]
 //! plain HTTP; over [`cgi`] both are asked through a web server.
 
+pub mod accept;
 pub mod cgi;
 pub mod door;
 pub mod guard;

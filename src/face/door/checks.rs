@@ -129,27 +129,6 @@ impl HostAndPort {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        Self::plain(text).or_else(|| Self::authority(text))
-    }
-
-    /// The same of what nearly every `Host` is: letters, digits, dots and dashes, and digits behind a colon.
-    fn plain(text: &str) -> Option<Self> {
-        let (host, port) = match text.bytes().rposition(|byte| byte == b':') {
-            Some(colon) => (&text[..colon], Some(&text[colon + 1..])),
-            None => (text, None),
-        };
-        let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-');
-        let good = !host.is_empty() && host.bytes().all(is_plain);
-        let digits = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
-        let port = match port {
-            Some(port) if digits(port) => Some(port.parse().ok()?),
-            Some(_) => return None,
-            None => None,
-        };
-        good.then(|| Self { host: host.to_owned(), port })
-    }
-
-    fn authority(text: &str) -> Option<Self> {
         let authority: Authority = text.parse().ok()?;
         let (host, port) = (authority.host(), authority.port_u16());
         // A port that is no number of one is not as good as none.
@@ -314,21 +293,4 @@ fn origin_part(url: &str) -> &str {
 fn parse_origin(text: &str) -> Option<(String, HostAndPort)> {
     let (scheme, rest) = text.split_once("://")?;
     Some((scheme.to_ascii_lowercase(), HostAndPort::parse(rest)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn what_is_plain_is_read_as_any_other_host(
-            text in "[a-z0-9.-]{0,12}(:[0-9]{0,6})?|[a-zA-Z0-9.:@_-]{0,12}|\\PC{0,8}",
-        ) {
-            let plain = HostAndPort::plain(&text);
-            prop_assert!(plain.is_none() || plain == HostAndPort::authority(&text), "{plain:?}");
-        }
-    }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 /// What each body may have beside, and is not counted: a crowd that sends long ones, and never their end, keeps nobody
 /// out whose is short. Most are shorter.
-pub(super) const FREE_BYTES: usize = 16 << 10;
+const FREE_BYTES: usize = 16 << 10;
 
 /// What is held. Clones count together.
 #[derive(Debug, Clone, Default)]

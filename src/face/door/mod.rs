@@ -10,26 +10,17 @@ mod page;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    future::{Future, poll_fn},
-    pin::pin,
-    sync::Arc,
-    task::Poll,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use axum::body::Body;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
-use self::{
-    checks::Checks,
-    held::{FREE_BYTES, Held},
-};
+use self::{checks::Checks, held::Held};
 pub use self::{
     checks::{Quoted, Refused},
     page::Page,
@@ -305,66 +296,26 @@ impl Door {
         if body.is_end_stream() {
             return Ok(Bytes::new());
         }
-        let body = Limited::new(body, limit_bytes);
         let reading = async {
-            match announced {
-                Some(length) if length <= FREE_BYTES as u64 => short(body).await,
-                _ => self.gather(body, announced.unwrap_or(0) as usize, room_bytes.max(limit_bytes)).await,
+            let (mut body, mut share) = (Limited::new(body, limit_bytes), self.held.share());
+            // Untouched memory is none: what is announced and does not come takes nothing.
+            let mut whole = Vec::with_capacity(announced.unwrap_or(0) as usize);
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
+                    true => BodyError::TooLong { limit_bytes },
+                    false => BodyError::CutOff(error),
+                })?;
+                let Ok(data) = frame.into_data() else { continue };
+                if !share.grow_to(whole.len() + data.len(), room_bytes.max(limit_bytes)) {
+                    return Err(BodyError::Crowded);
+                }
+                whole.extend_from_slice(&data);
             }
+            Ok(share.with(whole))
         };
-        let mut reading = pin!(reading);
-        // Most of what is short has come with its head, and needs no clock.
-        let read = match poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await {
-            Poll::Ready(read) => Ok(read),
-            Poll::Pending => timeout(after, reading).await,
-        };
-        match read {
-            Ok(Ok(whole)) => Ok(whole),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLong { limit_bytes }),
-            Ok(Err(error)) if error.is::<NoRoom>() => Err(BodyError::Crowded),
-            Ok(Err(error)) => Err(BodyError::CutOff(error)),
-            Err(_) => Err(BodyError::Slow { after }),
-        }
-    }
-
-    /// Reads a body that may be long, as long as there is room for what comes.
-    async fn gather(
-        &self,
-        mut body: Limited<Body>,
-        announced_bytes: usize,
-        room_bytes: usize,
-    ) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
-        let mut share = self.held.share();
-        // Untouched memory is none: what is announced and does not come takes nothing.
-        let mut whole = Vec::with_capacity(announced_bytes);
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame?.into_data() else { continue };
-            if !share.grow_to(whole.len() + data.len(), room_bytes) {
-                return Err(Box::new(NoRoom));
-            }
-            whole.extend_from_slice(&data);
-        }
-        Ok(share.with(whole))
+        timeout(after, reading).await.unwrap_or(Err(BodyError::Slow { after }))
     }
 }
-
-/// Reads a short body. Nearly all come in one piece, which is handed on as it is.
-async fn short(mut body: Limited<Body>) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
-        if whole.is_empty() && body.is_end_stream() {
-            return Ok(data);
-        }
-        whole.extend_from_slice(&data);
-    }
-    Ok(whole.freeze())
-}
-
-/// Others hold all there is.
-#[derive(Debug, thiserror::Error)]
-#[error("no room")]
-struct NoRoom;
 
 /// Whether a body was changed on its way by more than being cut into chunks.
 pub fn is_coded(headers: &HeaderMap) -> bool {

@@ -1,5 +1,7 @@
 //! Who comes in, and what is read of them.
 
+use std::task::Poll;
+
 use tokio::sync::mpsc;
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, StatusCode, header};
 
-use crate::face::Reason;
+use crate::face::{Reason, accept::media_ranges};
 
 /// The form in which a client wants its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,8 +15,8 @@ pub(super) enum Form {
     EventStream,
 }
 
-/// What clients say that they take, nearly all of them word for word.
-const USUAL: &str = "application/json, text/event-stream";
+const JSON: &str = "application/json";
+const EVENT_STREAM: &str = "text/event-stream";
 
 /// What the client sends and what it takes.
 ///
@@ -27,37 +27,20 @@ pub(super) fn form(headers: &HeaderMap) -> Result<Form, Unfit> {
     if !is_json(headers) {
         return Err(Unfit::ContentType);
     }
-    let mut said = headers.get_all(header::ACCEPT).iter();
-    if said.next().is_some_and(|value| value == USUAL) && said.next().is_none() {
-        return Ok(Form::Either);
-    }
-    let (mut json, mut stream, mut anything_said) = (false, false, false);
-    for range in
-        headers.get_all(header::ACCEPT).iter().flat_map(|value| value.as_bytes().split(|b| *b == b','))
-    {
-        let Some(range) = std::str::from_utf8(range).ok().map(str::trim).filter(|range| !range.is_empty())
-        else {
-            continue;
-        };
-        anything_said = true;
-        let accepted = Accepted::of(range);
-        json |= accepted.json;
-        stream |= accepted.stream;
-    }
-    match (json, stream) {
+    let ranges: Vec<_> = media_ranges(headers).collect();
+    let takes = |media_type| ranges.iter().any(|range| range.takes(media_type));
+    match (takes(JSON), takes(EVENT_STREAM)) {
         (true, true) => Ok(Form::Either),
         (true, false) => Ok(Form::Json),
         (false, true) => Ok(Form::EventStream),
-        (false, false) if anything_said => Err(Unfit::Accept),
-        (false, false) => Ok(Form::Json),
+        (false, false) if ranges.is_empty() => Ok(Form::Json),
+        (false, false) => Err(Unfit::Accept),
     }
 }
 
 /// Whether the client takes a stream of events, and says so by name.
 pub(super) fn takes_stream(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(header::ACCEPT).iter();
-    let mut ranges = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-    ranges.any(|range| !range.contains("*/*") && Accepted::of(range.trim()).stream)
+    media_ranges(headers).any(|range| !range.is("*/*") && range.takes(EVENT_STREAM))
 }
 
 /// A request that says it is not for us. The text reaches the client.
@@ -93,31 +76,8 @@ fn is_json(headers: &HeaderMap) -> bool {
     one_at_least
         && values.all(|value| {
             let essence = value.to_str().ok().and_then(|text| text.split(';').next());
-            essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
+            essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(JSON))
         })
-}
-
-/// What one media range of `Accept` lets us send (RFC 9110, section 12.5.1).
-struct Accepted {
-    json: bool,
-    stream: bool,
-}
-
-impl Accepted {
-    fn of(range: &str) -> Self {
-        let mut parts = range.split(';').map(str::trim);
-        let essence = parts.next().unwrap_or_default();
-        let refused = parts.any(|parameter| match parameter.split_once('=') {
-            Some((name, value)) => name.trim().eq_ignore_ascii_case("q") && value.trim().parse() == Ok(0.0),
-            None => false,
-        });
-        let is_one_of =
-            |names: [&str; 3]| !refused && names.iter().any(|name| essence.eq_ignore_ascii_case(name));
-        Self {
-            json: is_one_of(["application/json", "application/*", "*/*"]),
-            stream: is_one_of(["text/event-stream", "text/*", "*/*"]),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,6 @@
 //! Several messages in one: JSON-RPC batches, which revision 2025-03-26 has and no other.
 
-use std::{
-    fmt,
-    future::Future,
-    task::{Context, Poll},
-};
+use std::fmt;
 
 use serde::{
     Deserializer,
@@ -62,25 +58,6 @@ impl<'de> Visitor<'de> for Members {
     }
 }
 
-/// Waits for all of them at once, and gives what they give in their order.
-pub(super) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut waiting: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
-    let step = |context: &mut Context<'_>| {
-        let mut pending = false;
-        for (future, output) in &mut waiting {
-            if output.is_none() {
-                match future.as_mut().poll(context) {
-                    Poll::Ready(ready) => *output = Some(ready),
-                    Poll::Pending => pending = true,
-                }
-            }
-        }
-        if pending { Poll::Pending } else { Poll::Ready(()) }
-    };
-    std::future::poll_fn(step).await;
-    waiting.into_iter().filter_map(|(_, output)| output).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,27 +83,5 @@ mod tests {
         let many = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
         check(&many(LIMIT), Ok(&vec!["{}"; LIMIT]));
         check(&many(LIMIT + 1), Err("at most 100"));
-    }
-
-    #[tokio::test]
-    async fn all_are_waited_for_at_once() {
-        let (sender, receiver) = tokio::sync::oneshot::channel();
-        let (mut sender, mut receiver) = (Some(sender), Some(receiver));
-        let futures = (0..3).map(|index| {
-            let (sender, receiver) = (
-                if index == 2 { sender.take() } else { None },
-                if index == 0 { receiver.take() } else { None },
-            );
-            async move {
-                if let Some(sender) = sender {
-                    sender.send(7).unwrap();
-                }
-                match receiver {
-                    Some(receiver) => receiver.await.unwrap(),
-                    None => index,
-                }
-            }
-        });
-        assert_eq!(all(futures).await, [7, 1, 2]);
     }
 }

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use axum::body::Body;
+use futures_util::future::join_all;
 use http::{Response, request::Parts};
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::value::RawValue;
@@ -117,7 +118,7 @@ impl Protocol {
 
     /// Takes all messages of a batch at once, and answers those that want an answer.
     async fn batch(&self, carrier: Carrier<'_>, members: &[&RawValue], outbox: &Outbox) -> Option<Answer> {
-        let answers = batch::all(members.iter().map(|member| async {
+        let answers = join_all(members.iter().map(|member| async {
             let body = member.get().as_bytes();
             match decode::message(body) {
                 // It must be alone (2025-03-26, Lifecycle, "Initialization").

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{decode::DecodeError, manifest};
 use crate::{
+    face::accept::media_ranges,
     gateway::{AGE_META, Snapshot, View},
     route::{Envelope, ErrorStatus, Route},
     rule::{CODE_META_KEY, LIMIT_META_KEY, RETRY_AFTER_META_KEY},
@@ -49,22 +50,14 @@ impl Manner {
 /// The envelope that `Accept` names with the greater weight; the first of two alike.
 fn asked_envelope(headers: &HeaderMap) -> Option<Envelope> {
     let mut best: Option<(Envelope, f32)> = None;
-    for value in headers.get_all(header::ACCEPT) {
-        for range in value.to_str().unwrap_or_default().split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let essence = parts.next().unwrap_or_default();
-            let envelope = if essence.eq_ignore_ascii_case(MCP_ENVELOPE) {
-                Envelope::Mcp
-            } else if essence.eq_ignore_ascii_case(PLAIN_ENVELOPE) {
-                Envelope::Plain
-            } else {
-                continue;
-            };
-            let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-            let weight = weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0));
-            if weight > best.map_or(0.0, |(_, best)| best) {
-                best = Some((envelope, weight));
-            }
+    for range in media_ranges(headers) {
+        let envelope = match range {
+            range if range.is(MCP_ENVELOPE) => Envelope::Mcp,
+            range if range.is(PLAIN_ENVELOPE) => Envelope::Plain,
+            _ => continue,
+        };
+        if range.weight > best.map_or(0.0, |(_, best)| best) {
+            best = Some((envelope, range.weight));
         }
     }
     best.map(|(envelope, _)| envelope)

@@ -1,47 +1,46 @@
 //! Requests of clients, whatever they are for.
 
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use http::{Method, StatusCode};
 
-use super::{histogram::Histogram, reading::Reading, words::ByWord};
+use super::{histogram::Histogram, reading::Reading};
 
-/// How long answers to HTTP requests took, until their heads were there.
+/// How long answers to HTTP requests took, until their heads were there: by scheme, method and status.
 #[derive(Default)]
-pub(super) struct HttpMeters(ByWord<ByWord<Statuses, 10>, 2>);
+pub(super) struct HttpMeters(RwLock<BTreeMap<Labels, Arc<Histogram>>>);
 
-/// A histogram for each status that there is.
-struct Statuses(Box<[OnceLock<Box<Histogram>>; STATUSES]>);
+type Labels = (&'static str, &'static str, u16);
 
-const FIRST_STATUS: u16 = 100;
-const STATUSES: usize = 500;
-
-impl Default for Statuses {
-    fn default() -> Self {
-        Self(Box::new([const { OnceLock::new() }; STATUSES]))
-    }
-}
+/// The last status that is counted for itself: an upstream that is handed through may make up others.
+const LAST_STATUS: u16 = 599;
 
 impl HttpMeters {
     pub(super) fn answered(&self, scheme: &'static str, method: &Method, status: StatusCode, took: Duration) {
-        let statuses = &self.0.of(scheme).of(method_word(method)).0;
-        let place = usize::from(status.as_u16() - FIRST_STATUS).min(STATUSES - 1);
-        statuses[place].get_or_init(Box::default).observe(took);
+        let key = (scheme, method_word(method), status.as_u16().min(LAST_STATUS));
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let histogram = known.unwrap_or_else(|| {
+            Arc::clone(self.0.write().unwrap_or_else(PoisonError::into_inner).entry(key).or_default())
+        });
+        histogram.observe(took);
     }
 
     pub(super) fn tell(&self, reading: &mut Reading) {
         let help = "How long it took until the head of an answer was there, by what was asked and answered";
         let requests = reading.histogram("glossator_http_request_duration_seconds", help);
-        for (scheme, methods) in self.0.iter() {
-            for (method, statuses) in methods.iter() {
-                for (place, histogram) in statuses.0.iter().enumerate() {
-                    let Some(histogram) = histogram.get() else { continue };
-                    let status = (usize::from(FIRST_STATUS) + place).to_string();
-                    let labels =
-                        vec![("scheme", scheme.into()), ("method", method.into()), ("status", status.into())];
-                    requests.add(labels, histogram.read());
-                }
-            }
+        for ((scheme, method, status), histogram) in
+            self.0.read().unwrap_or_else(PoisonError::into_inner).iter()
+        {
+            let labels = vec![
+                ("scheme", (*scheme).into()),
+                ("method", (*method).into()),
+                ("status", status.to_string().into()),
+            ];
+            requests.add(labels, histogram.read());
         }
     }
 }

@@ -17,14 +17,6 @@ pub enum TextFormat {
 }
 
 impl TextFormat {
-    /// The one for a client with this `Accept`.
-    pub fn accepted(accept: Option<&str>) -> Self {
-        match accept {
-            Some(accept) if accept.contains("application/openmetrics-text") => Self::OpenMetrics,
-            Some(_) | None => Self::Prometheus,
-        }
-    }
-
     /// What it is called in HTTP.
     pub fn media_type(self) -> &'static str {
         match self {
@@ -135,14 +127,5 @@ mod tests {
         let text = TextFormat::Prometheus.write(&reading);
         assert!(text.contains("# TYPE x_calls_total counter\n") && !text.contains('\u{0}'), "{text}");
         assert!(!text.contains("# UNIT") && !text.contains("# EOF"), "{text}");
-    }
-
-    #[test]
-    fn a_scraper_gets_the_format_that_it_asks_for() {
-        let prometheus =
-            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
-        assert_eq!(TextFormat::accepted(Some(prometheus)), TextFormat::OpenMetrics);
-        assert_eq!(TextFormat::accepted(Some("text/html,*/*")), TextFormat::Prometheus);
-        assert_eq!(TextFormat::accepted(None), TextFormat::Prometheus);
     }
 }
