@@ -155,7 +155,7 @@ impl Playground {
         let mut tried = json!({ "problems": problems.iter().map(describe_problem).collect::<Vec<_>>() });
         let Some(file) = route else { return tried };
         tried["answered_by"] = answered_by(&file.route).into();
-        tried["output_schema"] = file.route.definition.output_schema.as_ref().map(Value::from).into();
+        tried["output_schema"] = file.route.definition.output_schema.as_deref().cloned().into();
         let arguments = match example_arguments(&file.route, attempt.arguments) {
             Ok(arguments) => arguments,
             Err(sentence) => {

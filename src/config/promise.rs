@@ -33,7 +33,7 @@ pub(super) fn derived(rules: &[Compiled], otherwise: Otherwise, wrap: Wrap) -> R
     if !promised.contains_key("type") {
         return Err("the value may be of any type".to_owned());
     }
-    Ok(OutputSchema::known(promised, wrap))
+    OutputSchema::new(promised, wrap).map_err(|error| error.to_string())
 }
 
 /// What a rule gives.

@@ -126,7 +126,8 @@ fn texts(arguments: &[PromptArgument]) -> InputSchema {
     let required: Vec<&str> = required.map(|argument| argument.name.as_str()).collect();
     let document =
         [("type", "object".into()), ("properties", properties.into()), ("required", required.into())];
-    InputSchema::known(document.map(|(keyword, wanted)| (keyword.to_owned(), wanted)).into_iter().collect())
+    let document = document.map(|(keyword, wanted)| (keyword.to_owned(), wanted)).into_iter().collect();
+    InputSchema::new(&document).expect("it is made of names and types")
 }
 
 fn argument(

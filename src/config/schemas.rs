@@ -139,7 +139,7 @@ pub(super) fn input(
     let Some(entry) = entry else {
         let names = asked.arguments.iter().map(|argument| argument.name.as_str());
         refuse_unknown(report, used, names, asked.all, "there is no argument");
-        return Some(InputSchema::known(inferred(asked, used)));
+        return Some(InputSchema::new(&inferred(asked, used)).expect("it is made of names and types"));
     };
     let document = written_input(report, entry, used)?;
     let input =

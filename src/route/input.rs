@@ -23,7 +23,7 @@ impl InputSchema {
     /// How many things wrong with one call's arguments are told.
     const MOST_VIOLATIONS: usize = 5;
 
-    /// A schema that somebody has written.
+    /// A schema whose root is an object.
     ///
     /// # Errors
     ///
@@ -34,11 +34,6 @@ impl InputSchema {
             Some(_) | None => None,
         };
         Ok(Self { defaults: defaults_of(document), schema: Schema::compile(document)?, with_null })
-    }
-
-    /// One that is made of names and types.
-    pub fn known(document: Map<String, Value>) -> Self {
-        Self { defaults: defaults_of(&document), schema: Schema::known(document), with_null: None }
     }
 
     /// The schema as clients see it.

@@ -68,7 +68,7 @@ impl OutputSchema {
     /// How many violations are told of one value.
     const MOST_VIOLATIONS: usize = 3;
 
-    /// A schema that somebody has written.
+    /// A schema whose root may leave out that it is an object.
     ///
     /// # Errors
     ///
@@ -79,12 +79,6 @@ impl OutputSchema {
             return Err(OutputSchemaError::RootReference);
         }
         Ok(Self { schema: Schema::compile(&document)?, root, wrap })
-    }
-
-    /// One that is made of the fields of rules.
-    pub fn known(document: Map<String, Value>, wrap: Wrap) -> Self {
-        let (root, document) = Root::of(document);
-        Self { schema: Schema::known(document), root, wrap }
     }
 
     /// The schema as the author means it: of the value before any wrapping.

@@ -38,9 +38,9 @@ impl ToolDefinition {
         if let Some(description) = &self.description {
             out.insert("description".into(), description.as_str().into());
         }
-        out.insert("inputSchema".into(), (&self.input_schema).into());
+        out.insert("inputSchema".into(), Value::Object(Map::clone(&self.input_schema)));
         if let Some(schema) = self.output_schema_for(shapes) {
-            out.insert("outputSchema".into(), schema.into());
+            out.insert("outputSchema".into(), Value::Object(Map::clone(schema)));
         }
         if let Some(annotations) = &self.annotations {
             out.insert("annotations".into(), Value::Object(annotations.clone()));

@@ -134,7 +134,6 @@ impl Written {
     pub(super) fn finish(mut self, report: &Report<'_>, input: &InputSchema) -> Option<Asking> {
         let before = report.errors();
         for OfArguments { round, index, names } in &self.of_arguments {
-            // Looked into here only: it would be a tree from then on, of every route.
             let document = input.document();
             let (properties, required) = (document.get("properties"), document.get("required"));
             let is_required = |name: &str| {

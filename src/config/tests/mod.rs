@@ -59,7 +59,7 @@ fn three_lines_are_enough() {
     let loaded = loaded(MINIMAL);
     let route = &loaded.routes[0].route;
     assert_eq!(
-        Value::from(&route.definition.input_schema),
+        Value::from(route.definition.input_schema.as_ref().clone()),
         json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
             "additionalProperties": false})
     );
@@ -251,7 +251,7 @@ fn what_selectors_find_makes_the_output_schema() {
     let schema = |html: &str| {
         let reply = format!("    reply: {{ extract: {{ html: {html} }} }}\n");
         let schema = loaded(&format!("{MINIMAL}{reply}")).routes[0].route.definition.output_schema.clone();
-        schema.map(|schema| Value::from(&schema))
+        schema.map(|schema| Value::from(schema.as_ref().clone()))
     };
     let select = "select: { name: h1, tags: { css: i, all: true }, of: { css: b, optional: true } }";
     let record = json!({

@@ -79,7 +79,7 @@ impl<'a> Described<'a> {
             schemas.insert(key.clone(), placed);
             reference(&key)
         };
-        add("input", route.input.document().into());
+        add("input", Value::Object(Map::clone(route.input.document())));
         let output = definition.remove("outputSchema").map(|schema| add("output", schema));
         let success = match route.envelope {
             Envelope::Mcp => result_schema(output),

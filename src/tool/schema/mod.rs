@@ -1,18 +1,14 @@
-//! JSON Schema: known to be one before it is used, with violations told in the words of a person.
+//! JSON Schema: compiled when it is loaded, with violations told in the words of a person.
 
 mod cost;
-mod document;
 mod exact;
-mod plain;
 mod plan;
-mod well_formed;
 
-use std::{fmt, sync::OnceLock};
+use std::{fmt, sync::Arc};
 
-use jsonschema::{ValidationError, error::ValidationErrorKind};
+use jsonschema::{ValidationError, ValidationOptions, Validator, error::ValidationErrorKind};
 use serde_json::{Map, Value};
 
-pub use self::document::SchemaDocument;
 use self::{cost::NoCost, plan::Plan};
 use super::{
     number::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, check_number},
@@ -33,21 +29,17 @@ const TOO_COSTLY: &str =
 /// What is said of a value of which nobody can say in time what is wrong.
 const SOMEHOW_WRONG: &str = "must be as the schema says; found a value too large to say where it is not";
 
+/// A JSON Schema as it is written, an object; shared by those who show it and who check by it.
+pub type SchemaDocument = Arc<Map<String, Value>>;
+
 /// One JSON Schema, 2020-12 unless its `$schema` says otherwise.
 ///
 /// It reads no file and no network: a `$ref` to another document does not compile. Patterns run on an engine
 /// of linear time, and what a check costs is known before it is done, so a hostile value can't make it slow.
 pub struct Schema {
     document: SchemaDocument,
-    formats: Formats,
-    /// Made of the document by the first value that is not seen to meet it: some kilobytes, and most tools of a large catalog
-    /// are never called.
-    checker: OnceLock<Box<Checker>>,
-}
-
-struct Checker {
     plan: Plan,
-    validator: jsonschema::Validator,
+    validator: Validator,
 }
 
 /// What a check found, and what it took.
@@ -63,13 +55,6 @@ pub struct Checked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooCostly;
 
-/// What `format` is.
-#[derive(Debug, Clone, Copy)]
-enum Formats {
-    Hints,
-    Conditions,
-}
-
 /// Why a JSON value is no usable schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -81,21 +66,14 @@ pub struct SchemaError {
 }
 
 impl Schema {
-    /// A schema that this program has written: nobody need ask whether it is one.
-    pub fn known(document: Map<String, Value>) -> Self {
-        let schema = Self { document: document.into(), formats: Formats::Hints, checker: OnceLock::new() };
-        debug_assert!(validator_of(&(&schema.document).into(), schema.formats).is_ok(), "{schema:?} is none");
-        schema
-    }
-
-    /// A schema that somebody else has written.
+    /// A schema in which `format` is a hint.
     ///
     /// # Errors
     ///
     /// [`SchemaError`] when the document is not a valid JSON Schema, names another document, has a pattern
     /// that can't be run in linear time, or a number that is not read.
     pub fn compile(document: &Map<String, Value>) -> Result<Self, SchemaError> {
-        Self::compile_with(document, Formats::Hints)
+        Self::compile_with(jsonschema::options(), document)
     }
 
     /// The same of a schema whose `format`s are conditions too, not hints alone.
@@ -104,33 +82,29 @@ impl Schema {
     ///
     /// As [`compile`](Self::compile).
     pub fn compile_with_formats(document: &Map<String, Value>) -> Result<Self, SchemaError> {
-        Self::compile_with(document, Formats::Conditions)
+        Self::compile_with(jsonschema::options().should_validate_formats(true), document)
     }
 
-    fn compile_with(document: &Map<String, Value>, formats: Formats) -> Result<Self, SchemaError> {
-        let is_seen = matches!(formats, Formats::Hints) && well_formed::is_schema(document);
-        if let Some(pointer) = number_out_of_bounds(document.iter()) {
+    fn compile_with(
+        options: ValidationOptions<'static>,
+        document: &Map<String, Value>,
+    ) -> Result<Self, SchemaError> {
+        if let Some(pointer) = number_out_of_bounds(document) {
             return Err(SchemaError { message: super::NumberOutOfBounds.to_string(), pointer });
         }
-        let document = SchemaDocument::from(document.clone());
-        if is_seen {
-            return Ok(Self { document, formats, checker: OnceLock::new() });
-        }
-        match validator_of(&(&document).into(), formats) {
-            Ok(_) => Ok(Self { document, formats, checker: OnceLock::new() }),
+        let options = exact::with_exact_keywords(options)
+            .with_draft(jsonschema::Draft::Draft202012)
+            .with_pattern_options(jsonschema::PatternOptions::regex())
+            .offline();
+        match options.build(&Value::Object(document.clone())) {
+            Ok(validator) => {
+                Ok(Self { document: Arc::new(document.clone()), plan: Plan::of(document), validator })
+            }
             Err(error) => Err(SchemaError {
                 message: SchemaMessage(&error).to_string(),
                 pointer: error.instance_path().to_string(),
             }),
         }
-    }
-
-    fn checker(&self) -> &Checker {
-        self.checker.get_or_init(|| {
-            let validator = validator_of(&(&self.document).into(), self.formats);
-            let validator = validator.expect("it is known to be a schema");
-            Box::new(Checker { plan: Plan::of(&self.document), validator })
-        })
     }
 
     /// The schema as written.
@@ -152,11 +126,7 @@ impl Schema {
     ///
     /// [`TooCostly`] when it takes more.
     pub fn check(&self, value: &Value, most: usize, step_limit: u64) -> Result<Checked, TooCostly> {
-        let mut steps_left = step_limit;
-        if matches!(self.formats, Formats::Hints) && plain::meets(&self.document, value, &mut steps_left) {
-            return Ok(Checked { violations: Vec::new(), steps: step_limit - steps_left });
-        }
-        let Checker { plan, validator } = self.checker();
+        let Self { plan, validator, .. } = self;
         let cost = match cost::cost(plan, value, step_limit) {
             Ok(cost) => cost,
             Err(NoCost::OverLimit) => return Err(TooCostly),
@@ -197,7 +167,7 @@ impl Schema {
     pub fn values_too_costly(&self) -> Option<u64> {
         /// As many as arguments may have.
         const MANY: u64 = super::ARGUMENT_VALUE_LIMIT as u64;
-        let values = CHECK_STEP_LIMIT / Plan::of(&self.document).steps_per_value().max(1);
+        let values = CHECK_STEP_LIMIT / self.plan.steps_per_value().max(1);
         (values < MANY).then_some(values.max(1))
     }
 }
@@ -218,21 +188,6 @@ fn number_out_of_bounds<'v>(members: impl IntoIterator<Item = (&'v String, &'v V
     members.into_iter().find_map(|(name, member)| {
         within(member).map(|rest| format!("/{}{rest}", name.replace('~', "~0").replace('/', "~1")))
     })
-}
-
-fn validator_of(
-    document: &Value,
-    formats: Formats,
-) -> Result<jsonschema::Validator, ValidationError<'static>> {
-    let options = match formats {
-        Formats::Hints => jsonschema::options(),
-        Formats::Conditions => jsonschema::options().should_validate_formats(true),
-    };
-    exact::with_exact_keywords(options)
-        .with_draft(jsonschema::Draft::Draft202012)
-        .with_pattern_options(jsonschema::PatternOptions::regex())
-        .offline()
-        .build(document)
 }
 
 impl fmt::Debug for Schema {
