@@ -1,7 +1,5 @@
 //! `limit`: how much of a success is shown.
 
-use serde_json::Value;
-
 use super::{
     keys::{LIMIT, MORE},
     language,
@@ -14,6 +12,7 @@ use super::{
 use crate::{
     route::InputSchema,
     rule::{Limit, ListPath, More},
+    tool::own_types,
 };
 
 /// Reads `limit`. `None` when something is wrong with it; that has been reported then.
@@ -47,12 +46,9 @@ pub(super) fn write_as_input_asks(limit: &mut Limit, input: &InputSchema) {
     let Limit { more: Some(more), text_arguments, .. } = limit else { return };
     let properties = input.document().get("properties");
     let is_text = |name: &&String| {
-        let kind = properties.and_then(|properties| properties.get(name)?.get("type"));
-        let admits = |wanted: &str| match kind {
-            Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == wanted),
-            Some(kind) => kind == wanted,
-            None => false,
-        };
+        let property = properties.and_then(|properties| properties.get(name)?.as_object());
+        let types: Vec<_> = property.into_iter().flat_map(own_types).collect();
+        let admits = |wanted: &str| types.contains(&wanted);
         admits("string") && !admits("integer") && !admits("number")
     };
     *text_arguments = more.arguments().filter(is_text).cloned().collect();

@@ -3,7 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::{node::Node, reply::Compiled, report::Report, section::Section, source::Span, suggest};
-use crate::rule::{Action, Otherwise, OutputSchema, SuccessRule, Wrap, extract::Gives};
+use crate::{
+    rule::{Action, Otherwise, OutputSchema, SuccessRule, Wrap, extract::Gives},
+    tool::own_types,
+};
 
 type Schema = Map<String, Value>;
 
@@ -171,11 +174,7 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
 }
 
 fn kinds_of(schema: &Schema) -> Vec<&str> {
-    match schema.get("type") {
-        Some(Value::String(kind)) => vec![kind],
-        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    }
+    own_types(schema).collect()
 }
 
 /// What a rule gives, held against what is written.

@@ -5,14 +5,13 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::texts::local;
-use crate::rule::without_exponent;
+use crate::{
+    rule::without_exponent,
+    tool::{combined, own_types},
+};
 
 /// How many pairs of a value and a schema are looked at for one call; what is left then stays as it was written.
 const STEP_LIMIT: u32 = 10_000;
-
-/// How many `$ref` and combinations are looked into, one inside the other; a schema may refer to itself.
-const REFERENCES_FOLLOWED: u8 = 8;
 
 /// Writes the integers in arguments, which the schema admits, without a point and without an exponent.
 pub(super) fn write_plainly(schema: &Map<String, Value>, arguments: &mut Map<String, Value>) {
@@ -20,7 +19,7 @@ pub(super) fn write_plainly(schema: &Map<String, Value>, arguments: &mut Map<Str
     let mut writing = Writing { root: schema, steps_left: STEP_LIMIT };
     for (name, value) in arguments {
         if let Some(property) = properties.get(name) {
-            writing.value(property, value, REFERENCES_FOLLOWED);
+            writing.value(property, value);
         }
     }
 }
@@ -31,51 +30,35 @@ struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    fn value(&mut self, schema: &'a Value, value: &mut Value, depth: u8) {
-        let Some(schema) = schema.as_object() else { return };
-        let Some(left) = self.steps_left.checked_sub(1) else { return };
-        self.steps_left = left;
-        match value {
-            Value::Number(number) => {
-                if asks_for_integer(schema)
-                    && let Some(plain) = plain(number)
-                {
-                    *number = plain;
-                }
-            }
-            Value::Array(items) => {
-                if let Some(of_items) = schema.get("items") {
-                    items.iter_mut().for_each(|item| self.value(of_items, item, REFERENCES_FOLLOWED));
-                }
-            }
-            Value::Object(members) => {
-                let properties = schema.get("properties").and_then(Value::as_object);
-                for (name, property) in properties.into_iter().flatten() {
-                    if let Some(member) = members.get_mut(name) {
-                        self.value(property, member, REFERENCES_FOLLOWED);
+    fn value(&mut self, schema: &'a Value, value: &mut Value) {
+        let Some(schema) = schema.as_object().filter(|_| self.steps_left > 0) else { return };
+        for schema in combined(self.root, schema) {
+            let Some(left) = self.steps_left.checked_sub(1) else { return };
+            self.steps_left = left;
+            match value {
+                Value::Number(number) => {
+                    if own_types(schema).any(|kind| kind == "integer")
+                        && let Some(plain) = plain(number)
+                    {
+                        *number = plain;
                     }
                 }
+                Value::Array(items) => {
+                    if let Some(of_items) = schema.get("items") {
+                        items.iter_mut().for_each(|item| self.value(of_items, item));
+                    }
+                }
+                Value::Object(members) => {
+                    let properties = schema.get("properties").and_then(Value::as_object);
+                    for (name, property) in properties.into_iter().flatten() {
+                        if let Some(member) = members.get_mut(name) {
+                            self.value(property, member);
+                        }
+                    }
+                }
+                Value::Null | Value::Bool(_) | Value::String(_) => return,
             }
-            Value::Null | Value::Bool(_) | Value::String(_) => return,
         }
-        let Some(depth) = depth.checked_sub(1) else { return };
-        let target = schema.get("$ref").and_then(Value::as_str).and_then(|pointer| local(self.root, pointer));
-        if let Some(target) = target {
-            self.value(target, value, depth);
-        }
-        for key in ["anyOf", "oneOf", "allOf"] {
-            for branch in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
-                self.value(branch, value, depth);
-            }
-        }
-    }
-}
-
-fn asks_for_integer(schema: &Map<String, Value>) -> bool {
-    match schema.get("type") {
-        Some(Value::String(kind)) => kind == "integer",
-        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "integer"),
-        _ => false,
     }
 }
 
@@ -147,7 +130,7 @@ mod tests {
         });
         let mut writing = Writing { root: schema.as_object().unwrap(), steps_left: STEP_LIMIT };
         let mut value = json!(vec![1; 1000]);
-        writing.value(&schema["properties"]["x"], &mut value, REFERENCES_FOLLOWED);
+        writing.value(&schema["properties"]["x"], &mut value);
         assert_eq!(writing.steps_left, 0);
     }
 }

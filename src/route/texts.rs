@@ -3,19 +3,18 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::tool::check_number;
+use crate::tool::{check_number, combined, listed_values, own_types};
 
 /// Texts as the value that the schema asks for under this name. What can't be such a value stays a text, so that
 /// the check of the schema says what is wrong with it.
 pub(super) fn typed(schema: &Map<String, Value>, name: &str, mut texts: Vec<String>) -> Value {
-    let property = schema.get("properties").and_then(|properties| properties.get(name));
-    let property = property.map(|property| Wanted::of(schema, property));
-    let property = property.unwrap_or_default();
+    let property = Wanted::of(schema, schema.get("properties").and_then(|properties| properties.get(name)));
     match texts.pop() {
-        Some(only) if texts.is_empty() && (property.string || !property.array) => property.value(only),
+        Some(only) if texts.is_empty() && (property.admits("string") || !property.admits("array")) => {
+            property.value(only)
+        }
         last => {
-            let items = property.items.map(|items| Wanted::of(schema, items));
-            let items = items.unwrap_or_default();
+            let items = Wanted::of(schema, property.items);
             texts.into_iter().chain(last).map(|text| items.value(text)).collect()
         }
     }
@@ -23,132 +22,70 @@ pub(super) fn typed(schema: &Map<String, Value>, name: &str, mut texts: Vec<Stri
 
 /// The values that the schema lists for a name, as texts; of a list, those of its items.
 pub(super) fn listed(schema: &Map<String, Value>, name: &str) -> Vec<String> {
-    let property = schema.get("properties").and_then(|properties| properties.get(name));
-    let mut found = Vec::new();
-    if let Some(property) = property {
-        let mut schemas_left = Wanted::MOST_SCHEMAS;
-        list(schema, property, Wanted::REFERENCES_FOLLOWED, &mut schemas_left, &mut found);
-    }
-    let as_text = |value: Value| match value {
-        Value::String(text) => Some(text),
+    let property = Wanted::of(schema, schema.get("properties").and_then(|properties| properties.get(name)));
+    let items = Wanted::of(schema, property.items);
+    let as_text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
         Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     };
-    found.into_iter().filter_map(as_text).collect()
-}
-
-fn list(
-    root: &Map<String, Value>,
-    schema: &Value,
-    depth: u8,
-    schemas_left: &mut usize,
-    found: &mut Vec<Value>,
-) {
-    let (Some(schema), Some(left)) = (schema.as_object(), schemas_left.checked_sub(1)) else { return };
-    *schemas_left = left;
-    match (schema.get("enum"), schema.get("const"), schema.get("type").and_then(Value::as_str)) {
-        (Some(Value::Array(values)), _, _) => return found.extend(values.iter().cloned()),
-        (_, Some(value), _) => return found.push(value.clone()),
-        (_, _, Some("boolean")) => return found.extend([true.into(), false.into()]),
-        _ => {}
-    }
-    let Some(depth) = depth.checked_sub(1) else { return };
-    let target = schema.get("$ref").and_then(Value::as_str).and_then(|pointer| local(root, pointer));
-    for part in target.into_iter().chain(schema.get("items")) {
-        list(root, part, depth, schemas_left, found);
-    }
-    for key in ["anyOf", "oneOf"] {
-        for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
-            list(root, part, depth, schemas_left, found);
-        }
-    }
+    let of = |wanted: &Wanted<'_>| -> Vec<String> {
+        let flags = if wanted.is_flag() { &[Value::Bool(true), Value::Bool(false)][..] } else { &[] };
+        wanted.listed.iter().copied().chain(flags).filter_map(as_text).collect()
+    };
+    [of(&property), of(&items)].concat()
 }
 
 /// What kinds of value a schema admits, as far as it says so outright.
 #[derive(Debug, Default)]
-struct Wanted<'a> {
-    string: bool,
-    number: bool,
-    boolean: bool,
-    null: bool,
-    array: bool,
-    object: bool,
-    fixed: Vec<&'a Value>,
-    items: Option<&'a Value>,
+struct Wanted<'s> {
+    types: Vec<&'s str>,
+    listed: Vec<&'s Value>,
+    items: Option<&'s Value>,
 }
 
-impl<'a> Wanted<'a> {
-    /// How many `$ref` and combinations are looked into, one inside the other; a schema may refer to itself.
-    const REFERENCES_FOLLOWED: u8 = 8;
-    /// How many schemas are looked into in all: combinations may refer to combinations, again and again.
-    const MOST_SCHEMAS: usize = 256;
-
-    fn of(root: &'a Map<String, Value>, schema: &'a Value) -> Self {
-        let (mut wanted, mut schemas_left) = (Self::default(), Self::MOST_SCHEMAS);
-        wanted.look(root, schema, Self::REFERENCES_FOLLOWED, &mut schemas_left);
+impl<'s> Wanted<'s> {
+    fn of(root: &'s Map<String, Value>, schema: Option<&'s Value>) -> Self {
+        let mut wanted = Self::default();
+        let parts = schema.and_then(Value::as_object).map(|schema| combined(root, schema));
+        for part in parts.into_iter().flatten() {
+            wanted.types.extend(own_types(part));
+            wanted.listed.extend(listed_values(part));
+            wanted.items = wanted.items.or_else(|| part.get("items"));
+        }
         wanted
     }
 
-    fn look(&mut self, root: &'a Map<String, Value>, schema: &'a Value, depth: u8, schemas_left: &mut usize) {
-        let (Some(schema), Some(left)) = (schema.as_object(), schemas_left.checked_sub(1)) else { return };
-        *schemas_left = left;
-        match schema.get("type") {
-            Some(Value::String(kind)) => self.admit(kind),
-            Some(Value::Array(kinds)) => {
-                kinds.iter().filter_map(Value::as_str).for_each(|kind| self.admit(kind))
-            }
-            _ => {
-                self.fixed.extend(schema.get("enum").and_then(Value::as_array).into_iter().flatten());
-                self.fixed.extend(schema.get("const"));
-            }
-        }
-        self.items = self.items.or_else(|| schema.get("items"));
-        let Some(depth) = depth.checked_sub(1) else { return };
-        if let Some(target) =
-            schema.get("$ref").and_then(Value::as_str).and_then(|pointer| local(root, pointer))
-        {
-            self.look(root, target, depth, schemas_left);
-        }
-        for key in ["anyOf", "oneOf", "allOf"] {
-            for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
-                self.look(root, part, depth, schemas_left);
-            }
-        }
+    fn admits(&self, kind: &str) -> bool {
+        self.types.contains(&kind)
     }
 
-    fn admit(&mut self, kind: &str) {
-        match kind {
-            "string" => self.string = true,
-            "number" | "integer" => self.number = true,
-            "boolean" => self.boolean = true,
-            "null" => self.null = true,
-            "array" => self.array = true,
-            "object" => self.object = true,
-            _ => {}
-        }
+    /// Whether it is true or false, and no schema says which.
+    fn is_flag(&self) -> bool {
+        self.listed.is_empty() && self.admits("boolean")
     }
 
     fn value(&self, text: String) -> Value {
-        if self.string {
+        if self.admits("string") {
             return Value::String(text);
         }
-        if let Some(fixed) = self.fixed.iter().find(|fixed| is_written(fixed, &text)) {
-            return (*fixed).clone();
+        if let Some(fixed) = self.listed.iter().find(|fixed| is_written(fixed, &text)) {
+            return Value::clone(fixed);
         }
         match text.as_str() {
-            "true" if self.boolean => return Value::Bool(true),
-            "false" if self.boolean => return Value::Bool(false),
-            "null" if self.null => return Value::Null,
+            "true" if self.admits("boolean") => return Value::Bool(true),
+            "false" if self.admits("boolean") => return Value::Bool(false),
+            "null" if self.admits("null") => return Value::Null,
             _ => {}
         }
         // The number keeps its text: `1.0` stays `1.0`.
-        if self.number
+        if (self.admits("number") || self.admits("integer"))
             && check_number(&text).is_ok()
             && let Ok(number) = text.parse::<Number>()
         {
             return Value::Number(number);
         }
-        if self.object
+        if self.admits("object")
             && let Ok(Value::Object(object)) = serde_json::from_str(&text)
         {
             return Value::Object(object);
@@ -165,15 +102,6 @@ fn is_written(value: &Value, text: &str) -> bool {
         }
         Value::Array(_) | Value::Object(_) => false,
     }
-}
-
-/// What `#/…` points to in a document.
-pub(super) fn local<'a>(root: &'a Map<String, Value>, pointer: &str) -> Option<&'a Value> {
-    let (first, rest) = match pointer.strip_prefix("#/")?.split_once('/') {
-        Some((first, rest)) => (first, format!("/{rest}")),
-        None => (pointer.strip_prefix("#/")?, String::new()),
-    };
-    root.get(first)?.pointer(&rest)
 }
 
 #[cfg(test)]

@@ -31,7 +31,8 @@ pub use result::{
     Annotations, Block, Content, ErrorFormat, Outcome, ResourceBody, SentBlock, Structured, Text, ToolResult,
 };
 pub use schema::{
-    CHECK_STEP_LIMIT, Checked, Schema, SchemaDocument, SchemaError, TooCostly, kind_of, type_of,
+    CHECK_STEP_LIMIT, Checked, Schema, SchemaDocument, SchemaError, TooCostly, combined, kind_of,
+    listed_values, own_types, referred, type_of,
 };
 pub use violation::Violation;
 pub use write::{Shapes, result_to_json, write_block, write_escaped, write_result, write_result_fields};

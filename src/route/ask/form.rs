@@ -107,7 +107,8 @@ impl Form {
 
     /// The form as JSON Schema.
     pub fn document(&self) -> Map<String, Value> {
-        let property = |field: &Arc<Field>| (field.name.clone(), Value::Object(Map::clone(field.schema.document())));
+        let property =
+            |field: &Arc<Field>| (field.name.clone(), Value::Object(Map::clone(field.schema.document())));
         let properties: Map<String, Value> = self.fields.iter().map(property).collect();
         let required = self.fields.iter().filter(|field| field.required);
         let required: Vec<Value> = required.map(|field| field.name.as_str().into()).collect();

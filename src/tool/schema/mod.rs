@@ -3,12 +3,14 @@
 mod cost;
 mod exact;
 mod plan;
+mod types;
 
 use std::{fmt, sync::Arc};
 
 use jsonschema::{ValidationError, ValidationOptions, Validator, error::ValidationErrorKind};
 use serde_json::{Map, Value};
 
+pub use self::types::{combined, kind_of, listed_values, own_types, referred, type_of};
 use self::{cost::NoCost, plan::Plan};
 use super::{
     number::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, check_number},
@@ -213,30 +215,6 @@ impl fmt::Display for SchemaMessage<'_> {
             }
             _ => write!(formatter, "{}", self.0),
         }
-    }
-}
-
-/// What a value is, with an article: "a string", "an object".
-pub fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    }
-}
-
-/// The type of a value as schemas call it: `number` for every number.
-pub fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

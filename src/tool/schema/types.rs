@@ -1,0 +1,114 @@
+//! What types a schema admits, as far as it says so outright: itself, what it refers to, and what it combines.
+
+use serde_json::{Map, Value};
+
+/// How many `$ref` and combinations are looked into, one inside the other; a schema may refer to itself.
+const DEPTH_LIMIT: u8 = 8;
+
+/// How many schemas are looked into in all: combinations may refer to combinations, again and again.
+const SCHEMA_LIMIT: usize = 256;
+
+/// A schema and those that say something of the same value: what its `$ref` leads to, and the parts of its `anyOf`, `oneOf` and
+/// `allOf`. It comes first itself, and each is followed by its own.
+pub fn combined<'s>(
+    root: &'s Map<String, Value>,
+    schema: &'s Map<String, Value>,
+) -> Vec<&'s Map<String, Value>> {
+    fn add<'s>(
+        found: &mut Vec<&'s Map<String, Value>>,
+        root: &'s Map<String, Value>,
+        schema: &'s Map<String, Value>,
+        depth: u8,
+    ) {
+        if found.len() == SCHEMA_LIMIT {
+            return;
+        }
+        found.push(schema);
+        let Some(depth) = depth.checked_sub(1) else { return };
+        let parts =
+            ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|keyword| schema.get(keyword)?.as_array());
+        for part in referred(root, schema).into_iter().chain(parts.flatten().filter_map(Value::as_object)) {
+            add(found, root, part, depth);
+        }
+    }
+    let mut found = Vec::new();
+    add(&mut found, root, schema, DEPTH_LIMIT);
+    found
+}
+
+/// The schema that the `$ref` of another leads to in its document, where that is `#/…`.
+pub fn referred<'s>(
+    root: &'s Map<String, Value>,
+    schema: &Map<String, Value>,
+) -> Option<&'s Map<String, Value>> {
+    let pointer = schema.get("$ref")?.as_str()?.strip_prefix("#/")?;
+    let (first, rest) = pointer.find('/').map_or((pointer, ""), |end| pointer.split_at(end));
+    root.get(first)?.pointer(rest)?.as_object()
+}
+
+/// What stands under the `type` of a schema: nothing, one, or several.
+pub fn own_types(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let kind = schema.get("type");
+    let several = kind.and_then(Value::as_array).into_iter().flatten();
+    kind.into_iter().chain(several).filter_map(Value::as_str)
+}
+
+/// The values that a schema lists: those of `enum`, and that of `const`.
+pub fn listed_values(schema: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"))
+}
+
+/// What a value is, with an article: "a string", "an object".
+pub fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// The type of a value as schemas call it: `number` for every number.
+pub fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn types(document: &Value) -> Vec<&str> {
+        let root = document.as_object().unwrap();
+        combined(root, root).into_iter().flat_map(own_types).collect()
+    }
+
+    #[test]
+    fn references_and_combinations_are_followed() {
+        let document = json!({
+            "anyOf": [{ "$ref": "#/$defs/count" }, { "allOf": [{ "type": "null" }] }],
+            "oneOf": [{ "type": ["string", "array"] }],
+            "$defs": { "count": { "type": "integer" } },
+        });
+        assert_eq!(types(&document), ["integer", "null", "string", "array"]);
+    }
+
+    #[test]
+    fn what_refers_to_itself_has_an_end() {
+        let circle = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "$ref": "#/$defs/a" } } });
+        assert!(types(&circle).is_empty());
+        let doubling = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "anyOf": vec![json!({"$ref": "#/$defs/a"}); 30] } } });
+        let doubling = doubling.as_object().unwrap();
+        assert_eq!(combined(doubling, doubling).len(), SCHEMA_LIMIT);
+    }
+}
