@@ -13,9 +13,9 @@ use super::{
     template::{Budget, Template, TemplateError},
     trace::LONGEST_TRACED,
     translation::{Job, Note},
-    verdict::{self, CODE_META_KEY, capped, marked},
+    verdict::{self, CODE_META_KEY, marked},
 };
-use crate::tool::{Fault, JsonText, Structured, ToolResult};
+use crate::tool::{Fault, JsonText, Structured, ToolResult, cut_bytes};
 
 /// How a reply becomes a tool error.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl Job<'_> {
         });
         let mut result = match self.error_text(rule, &names, &budget) {
             Some(text) => {
-                self.trace.step(|| ("error".into(), capped(&text, LONGEST_TRACED)));
+                self.trace.step(|| ("error".into(), cut_bytes(&text, LONGEST_TRACED)));
                 marked(ToolResult::error(fault, text), reading.reply)
             }
             None => self.without_words(reading, fault),
@@ -195,7 +195,7 @@ impl Job<'_> {
             self.note("`error` of a filter gave an empty text");
             return self.without_words(reading, fault);
         }
-        self.trace.step(|| ("error".into(), capped(&text, LONGEST_TRACED)));
+        self.trace.step(|| ("error".into(), cut_bytes(&text, LONGEST_TRACED)));
         let result = marked(ToolResult::error(fault, text), reading.reply);
         match raised.get("code") {
             Some(code @ (Value::Number(_) | Value::String(_)))
@@ -211,8 +211,8 @@ impl Job<'_> {
     pub(super) fn trace_filter(&mut self, jq: &Jq, value: &Value) {
         self.trace.step(|| {
             (
-                format!("jq {}", capped(jq.source(), LONGEST_TRACED)),
-                capped(&value.to_string(), LONGEST_TRACED),
+                format!("jq {}", cut_bytes(jq.source(), LONGEST_TRACED)),
+                cut_bytes(&value.to_string(), LONGEST_TRACED),
             )
         });
     }

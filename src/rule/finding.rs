@@ -9,9 +9,9 @@ use super::{
     extract::{Answered, Extract, Extracted, Extractor, Verdict},
     reading::{Reading, by_media_type},
     trace::{LONGEST_TRACED, Trace},
-    verdict::capped,
     why::Why,
 };
+use crate::tool::cut_bytes;
 
 /// What a rule's extractor gives for one reply: made when the first part of the rule asks for it, and once.
 pub(super) struct Finding<'a> {
@@ -98,7 +98,8 @@ impl<'a> Finding<'a> {
         if let (Extract::Parts(parts), Ok(Extracted::Value(value))) = (extract, found) {
             for part in parts {
                 trace.step(|| {
-                    let found = value.get(&part.name).map(|value| capped(&value.to_string(), LONGEST_TRACED));
+                    let found =
+                        value.get(&part.name).map(|value| cut_bytes(&value.to_string(), LONGEST_TRACED));
                     (
                         format!("extract {} {}", part.name, part.extractor.words()),
                         found.unwrap_or_else(|| "nothing: left out".to_owned()),
@@ -125,9 +126,9 @@ impl<'a> Finding<'a> {
 /// What was found, in words.
 fn found_words(found: &Extracted) -> String {
     match found {
-        Extracted::Raw(json) => capped(json.as_str(), LONGEST_TRACED),
-        Extracted::Value(value) => capped(&value.to_string(), LONGEST_TRACED),
-        Extracted::Text(text) => format!("{:?}", capped(text, LONGEST_TRACED)),
+        Extracted::Raw(json) => cut_bytes(json.as_str(), LONGEST_TRACED),
+        Extracted::Value(value) => cut_bytes(&value.to_string(), LONGEST_TRACED),
+        Extracted::Text(text) => format!("{:?}", cut_bytes(text, LONGEST_TRACED)),
         Extracted::Block(_) => "a block".to_owned(),
         Extracted::Answered(Answered { content, value, verdict }) => {
             let verdict = match verdict {

@@ -17,11 +17,11 @@ use super::{
     told::told,
     trace::{LONGEST_TRACED, content_words},
     translation::{Job, Note},
-    verdict::{capped, marked},
+    verdict::marked,
     why::Why,
 };
 use crate::reply::Reply;
-use crate::tool::{Block, Content, Fault, JsonText, Outcome, Structured, Text, ToolResult};
+use crate::tool::{Block, Content, Fault, JsonText, Outcome, Structured, Text, ToolResult, cut_bytes};
 
 /// How a reply becomes a success.
 #[derive(Debug)]
@@ -329,7 +329,7 @@ impl Job<'_> {
                 self.trace.step(|| {
                     (
                         "schema".into(),
-                        format!("met by {}", capped(structured.json().as_str(), LONGEST_TRACED)),
+                        format!("met by {}", cut_bytes(structured.json().as_str(), LONGEST_TRACED)),
                     )
                 });
                 structured

@@ -1,7 +1,7 @@
 //! What happened to one reply, step by step, for `glossator explain`.
 
-use super::{matcher::Captures, verdict::capped};
-use crate::tool::{Block, Content, Text};
+use super::matcher::Captures;
+use crate::tool::{Block, Content, Text, cut_bytes};
 
 /// How much of a value a step shows, in bytes.
 pub(super) const LONGEST_TRACED: usize = 4000;
@@ -70,15 +70,15 @@ pub(super) fn held_words(captures: &Captures) -> String {
 pub(super) fn content_words(content: &[Content]) -> String {
     let words = content.iter().map(|content| match &content.block {
         Block::Text(Text::Plain(text) | Text::Error(text)) => {
-            format!("text {:?}", capped(text, LONGEST_TRACED))
+            format!("text {:?}", cut_bytes(text, LONGEST_TRACED))
         }
-        Block::Text(Text::Shared(text)) => format!("text {:?}", capped(text, LONGEST_TRACED)),
+        Block::Text(Text::Shared(text)) => format!("text {:?}", cut_bytes(text, LONGEST_TRACED)),
         Block::Text(Text::OfStructure) => "text: the structure as JSON".to_owned(),
         Block::Image { mime_type, .. } => format!("image of {mime_type}"),
         Block::Audio { mime_type, .. } => format!("audio of {mime_type}"),
         Block::ResourceLink { uri, .. } => format!("resource_link to {uri}"),
         Block::Resource { uri, .. } => format!("resource {uri}"),
-        Block::AsSent(sent) => capped(sent.json.as_str(), LONGEST_TRACED),
+        Block::AsSent(sent) => cut_bytes(sent.json.as_str(), LONGEST_TRACED),
     });
     words.collect::<Vec<_>>().join("\n")
 }

@@ -20,11 +20,11 @@ use super::{
     success::SuccessRule,
     template::TemplateError,
     trace::{Trace, held_words},
-    verdict::{self, capped, marked},
+    verdict::{self, marked},
 };
 use crate::{
     reply::Reply,
-    tool::{Fault, ToolName, ToolResult},
+    tool::{Fault, ToolName, ToolResult, cut_bytes},
 };
 
 /// What a translation knows beside the reply.
@@ -270,7 +270,7 @@ impl Job<'_> {
         let redaction = &self.translator.redaction;
         let begins = if redaction.is_empty() {
             let start = body.slice(..body.len().min(LONGEST_NOTED * 4));
-            capped(&String::from_utf8_lossy(&start), LONGEST_NOTED)
+            cut_bytes(&String::from_utf8_lossy(&start), LONGEST_NOTED)
         } else {
             // Patterns are for the text, whatever its charset.
             redaction.capped(&reading.lossy_text(), LONGEST_NOTED)

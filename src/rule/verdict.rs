@@ -204,28 +204,3 @@ fn safe_text(text: &str, sent: &Sent<'_>) -> Option<String> {
     let markup = text.starts_with('<');
     (!text.is_empty() && !markup && !looks_internal(text)).then(|| redacted_for(text, sent))
 }
-
-/// At most `limit_bytes` of a text, cut between characters and marked.
-pub(super) fn capped(text: &str, limit_bytes: usize) -> String {
-    const MARK: &str = " […]";
-    if text.len() <= limit_bytes {
-        return text.to_owned();
-    }
-    let mut end = limit_bytes.saturating_sub(MARK.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}{MARK}", &text[..end])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_text_is_cut_between_characters() {
-        assert_eq!(capped("short", 10), "short");
-        let cut = capped(&"ø".repeat(100), 21);
-        assert!(cut.len() <= 21 && cut.ends_with("[…]"), "{cut}");
-    }
-}

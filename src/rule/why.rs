@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::tool::cut_characters;
+
 /// A sentence that may quote the response, for the client and for a log at `debug`, and one that quotes nothing, for the
 /// log at every level.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +27,7 @@ impl Why {
     /// Both sentences at once. What is given to `sentence` writes words of the response: at most `longest` characters of
     /// them, or for the log how long they are.
     pub(crate) fn quoting(longest: usize, sentence: impl Fn(&dyn Fn(&str) -> String) -> String) -> Self {
-        let words = |text: &str| format!("`{}`", shown(text, longest));
+        let words = |text: &str| format!("`{}`", cut_characters(text, longest));
         let length = |text: &str| format!("text of {} bytes", text.len());
         Self::new(sentence(&words), sentence(&length))
     }
@@ -64,13 +66,5 @@ impl From<&'static str> for Why {
 impl fmt::Display for Why {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.quoting)
-    }
-}
-
-/// The beginning of a text that may be long.
-fn shown(text: &str, longest: usize) -> String {
-    match text.char_indices().nth(longest) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }

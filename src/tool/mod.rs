@@ -16,6 +16,7 @@ mod name;
 mod number;
 mod result;
 mod schema;
+mod text;
 mod tree;
 mod violation;
 mod write;
@@ -34,5 +35,6 @@ pub use schema::{
     CHECK_STEP_LIMIT, Checked, Schema, SchemaDocument, SchemaError, TooCostly, combined, kind_of,
     listed_values, own_types, referred, type_of,
 };
+pub use text::{LimitedWriter, cut_bytes, cut_characters, floor_char_boundary};
 pub use violation::Violation;
 pub use write::{Shapes, result_to_json, write_block, write_escaped, write_result, write_result_fields};

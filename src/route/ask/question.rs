@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{Ability, Asking, Form};
 use crate::{
     rule::{Jq, Sample, SampleTemplate, Stop, Template},
-    tool::Arguments,
+    tool::{Arguments, cut_characters},
 };
 
 /// A question as it was written.
@@ -296,16 +296,10 @@ impl Question {
             Inquiry::Roots => ("the client", None),
         };
         match asked {
-            Some(message) => format!("Nothing was done: asked \"{}\", {who} {what}.", short(message)),
+            Some(message) => {
+                format!("Nothing was done: asked \"{}\", {who} {what}.", cut_characters(message, 300))
+            }
             None => format!("Nothing was done: asked for `{}`, {who} {what}.", self.name),
         }
-    }
-}
-
-/// At most 300 characters of a text.
-fn short(text: &str) -> String {
-    match text.char_indices().nth(300) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }

@@ -14,8 +14,8 @@ use self::{
     inflate::{deflate, gzip},
     zstd::zstd,
 };
-use super::{verdict::capped, why::Why};
-use crate::reply::Reply;
+use super::why::Why;
+use crate::{reply::Reply, tool::cut_bytes};
 
 /// How many codings may lie on each other; more are nobody's wish.
 const CODING_LIMIT: usize = 3;
@@ -121,7 +121,7 @@ fn codings(reply: &Reply) -> Result<Vec<Coding>, Why> {
                 "zstd" => Coding::Zstd,
                 _ => {
                     let expected = "expected a `Content-Encoding` of gzip, deflate, br, zstd or identity";
-                    let found = capped(&name, LONGEST_SHOWN_BYTES);
+                    let found = cut_bytes(&name, LONGEST_SHOWN_BYTES);
                     return Err(Why::new(
                         format!("{expected}, found `{found}`"),
                         format!("{expected}, found text of {} bytes", name.len()),

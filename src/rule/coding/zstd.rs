@@ -11,7 +11,7 @@ use ruzstd::decoding::{
 };
 
 use super::{Expanded, MEMBER_LIMIT, PART_BYTES, Wrong, nothing_after};
-use crate::rule::verdict::capped;
+use crate::tool::cut_bytes;
 
 /// How far back data in zstd may point, in bytes; more where the reply itself may be longer (RFC 9659, section 3).
 const ZSTD_WINDOW_BYTES: usize = 8 << 20;
@@ -73,6 +73,6 @@ fn zstd_wrong(error: &FrameDecoderError) -> Wrong {
         FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::BadMagicNumber(_)) => {
             "it does not begin as zstd does".to_owned()
         }
-        other => capped(&other.to_string(), 200),
+        other => cut_bytes(&other.to_string(), 200),
     })
 }

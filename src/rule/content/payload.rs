@@ -9,7 +9,7 @@ use crate::{
         template::{Budget, Template},
         why::Why,
     },
-    tool::{Block, ResourceBody, Shapes, Structured, Text},
+    tool::{Block, LimitedWriter, ResourceBody, Shapes, Structured, Text},
 };
 
 impl Payload {
@@ -67,30 +67,10 @@ pub(in crate::rule) fn pretty(structured: &Structured) -> String {
     const MOST_TIMES_LONGER: usize = 8;
     let value = structured.value(Shapes::ObjectsOnly);
     let compact = value.to_string();
-    let mut out = Bounded { text: Vec::new(), most: compact.len().saturating_mul(MOST_TIMES_LONGER) };
+    let mut out = LimitedWriter::new(compact.len().saturating_mul(MOST_TIMES_LONGER));
     match serde_json::to_writer_pretty(&mut out, &value) {
-        Ok(()) => String::from_utf8(out.text).unwrap_or(compact),
+        Ok(()) => String::from_utf8(out.into_bytes()).unwrap_or(compact),
         Err(_) => compact,
-    }
-}
-
-/// Takes so many bytes and no more.
-struct Bounded {
-    text: Vec<u8>,
-    most: usize,
-}
-
-impl std::io::Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if bytes.len() > self.most - self.text.len() {
-            return Err(std::io::ErrorKind::FileTooLarge.into());
-        }
-        self.text.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 

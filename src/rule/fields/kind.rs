@@ -3,11 +3,15 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    DurationForm, Fields, Misfit, NumberForm, SizeForm, TimeForm, TimeUnit, Values, each_record, short,
+    DurationForm, Fields, LONGEST_SHOWN, Misfit, NumberForm, SizeForm, TimeForm, TimeUnit, Values,
+    each_record,
 };
-use crate::rule::{
-    convert::{Booleans, to_boolean, to_integer, to_number},
-    why::Why,
+use crate::{
+    rule::{
+        convert::{Booleans, to_boolean, to_integer, to_number},
+        why::Why,
+    },
+    tool::cut_characters,
 };
 
 /// What a value is, and what it is called for people.
@@ -238,7 +242,7 @@ impl FieldKind {
                 return Err(self.misfit(found, found));
             }
         };
-        let found = || format!("`{}`", short(text));
+        let found = || format!("`{}`", cut_characters(text, LONGEST_SHOWN));
         let plain = || format!("text of {} bytes", text.len());
         let number = |form: &NumberForm, read: fn(&str) -> Option<Value>| match value {
             // A number of JSON has no unit and no thousands.

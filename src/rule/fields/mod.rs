@@ -20,6 +20,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::why::Why;
+use crate::tool::cut_characters;
 
 use self::kind::admit_null;
 pub(crate) use self::path::TEXT_KEY;
@@ -32,6 +33,9 @@ pub use self::{
     time::{TimeForm, TimeFormat, Zone},
     values::Values,
 };
+
+/// How many characters a message shows of what was found.
+const LONGEST_SHOWN: usize = 60;
 
 /// The fields that a rule takes from what its extractor found, in order.
 ///
@@ -218,7 +222,11 @@ pub(crate) fn each_record(found: &Value, apply: impl Fn(&Value) -> Result<Value,
 
 fn missing(field: &Field, found: &Map<String, Value>) -> Misfit {
     const MOST_NAMED: usize = 12;
-    let mut names: Vec<_> = found.keys().take(MOST_NAMED).map(|name| format!("`{}`", short(name))).collect();
+    let mut names: Vec<_> = found
+        .keys()
+        .take(MOST_NAMED)
+        .map(|name| format!("`{}`", cut_characters(name, LONGEST_SHOWN)))
+        .collect();
     if found.len() > MOST_NAMED {
         names.push("…".into());
     }
@@ -268,14 +276,5 @@ impl fmt::Display for Misfit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = if self.place.is_empty() { "the value" } else { &self.place };
         write!(formatter, "{place} {}", self.what)
-    }
-}
-
-/// The beginning of a text that may be long.
-fn short(text: &str) -> String {
-    const LONGEST_SHOWN: usize = 60;
-    match text.char_indices().nth(LONGEST_SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }

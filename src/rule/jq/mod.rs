@@ -14,7 +14,7 @@ mod recursion;
 mod steps;
 mod values;
 
-use std::{cell::Cell, fmt, sync::Arc};
+use std::{cell::Cell, fmt, io::Write, sync::Arc};
 
 use bounds::{Bounded, Spent};
 pub use bounds::{JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT};
@@ -30,7 +30,10 @@ use jaq_json::{Error, Val};
 use serde_json::Value;
 
 use super::{rules::TranslationLimits, stop::Stop};
-use crate::{reply::Exit, tool::NumberOutOfBounds};
+use crate::{
+    reply::Exit,
+    tool::{LimitedWriter, NumberOutOfBounds},
+};
 use values::{into_jq, result, to_jq};
 
 /// One compiled jq filter. Clones share what was compiled.
@@ -345,17 +348,10 @@ const DETAIL_BYTES: usize = 300;
 
 /// An error in about so many bytes.
 fn brief(error: &Error) -> String {
-    struct Brief(String);
-    impl fmt::Write for Brief {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            self.0.extend(text.chars().take(DETAIL_BYTES.saturating_sub(self.0.len())));
-            if self.0.len() < DETAIL_BYTES { Ok(()) } else { Err(fmt::Error) }
-        }
-    }
-    let mut brief = Brief(String::new());
+    let mut writer = LimitedWriter::new(DETAIL_BYTES);
     // An error here says that there was more to write.
-    let _ = fmt::write(&mut brief, format_args!("{error}"));
-    brief.0
+    let _ = write!(writer, "{error}");
+    String::from_utf8_lossy(&writer.into_bytes()).trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned()
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 use std::str::FromStr;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{LINES, ROWS};
+use crate::tool::LimitedWriter;
 
 /// The way to a list: names of members, as `.hosts` or `.data."my rows"` in jq.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,12 +109,8 @@ impl Rows {
             Self::List(rows) => {
                 let indentation = depth.map(|depth| (depth + 1) * INDENTATION);
                 let length = |(index, row): (usize, &Value)| {
-                    let mut counter = Counter::until(characters);
-                    let written = match depth {
-                        None => serde_json::to_writer(&mut counter, row),
-                        Some(_) => serde_json::to_writer_pretty(&mut counter, row),
-                    };
-                    let lines = counter.line_ends + 1;
+                    let row = written(row, depth.is_some(), characters)?;
+                    let lines = row.matches('\n').count() + 1;
                     let before = indentation.map_or(0, |indentation| lines * indentation + 1);
                     // Before the first is no comma, and after the last the bracket is on its own line.
                     let between = match (index, depth) {
@@ -120,7 +118,7 @@ impl Rows {
                         (0, Some(depth)) => depth * INDENTATION + 1,
                         _ => 1,
                     };
-                    written.is_ok().then_some(counter.characters + before + between)
+                    Some(row.chars().count() + before + between)
                 };
                 rows.iter().enumerate().take_while(|row| takes(length(*row))).count()
             }
@@ -128,9 +126,8 @@ impl Rows {
                 // The quotes are round all lines together.
                 const QUOTES: usize = 2;
                 let length = |line: &String| {
-                    let mut counter = Counter::until(characters.saturating_add(QUOTES));
-                    let written = serde_json::to_writer(&mut counter, line);
-                    written.is_ok().then(|| counter.characters - QUOTES)
+                    let line = written(line, false, characters.saturating_add(QUOTES))?;
+                    Some(line.chars().count() - QUOTES)
                 };
                 lines.iter().take_while(|line| takes(length(line))).count()
             }
@@ -139,35 +136,16 @@ impl Rows {
     }
 }
 
-/// Counts characters, and keeps none.
-struct Counter {
-    characters: usize,
-    line_ends: usize,
-    most: usize,
-}
-
-impl Counter {
-    fn until(most: usize) -> Self {
-        Self { characters: 0, line_ends: 0, most }
-    }
-}
-
-impl std::io::Write for Counter {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        /// What a byte begins with that is no first one of a character.
-        const CONTINUES: u8 = 0b10;
-        self.characters += bytes.iter().filter(|byte| **byte >> 6 != CONTINUES).count();
-        self.line_ends += bytes.iter().filter(|byte| **byte == b'\n').count();
-        if self.characters > self.most {
-            Err(std::io::ErrorKind::FileTooLarge.into())
-        } else {
-            Ok(bytes.len())
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+/// A row as JSON, unless it has more than so many characters for certain.
+fn written(row: &impl Serialize, with_lines: bool, characters: usize) -> Option<String> {
+    /// A character has so many in UTF-8.
+    const MOST_BYTES: usize = 4;
+    let mut writer = LimitedWriter::new(characters.saturating_mul(MOST_BYTES));
+    let written = match with_lines {
+        true => serde_json::to_writer_pretty(&mut writer, row),
+        false => serde_json::to_writer(&mut writer, row),
+    };
+    written.ok().and_then(|()| String::from_utf8(writer.into_bytes()).ok())
 }
 
 pub(super) fn at_mut<'v>(value: &'v mut Value, path: &[String]) -> Option<&'v mut Value> {

@@ -13,7 +13,7 @@ use std::{borrow::Cow, sync::LazyLock};
 
 use regex::Regex;
 
-use super::verdict::capped;
+use crate::tool::{cut_bytes, floor_char_boundary};
 
 pub use self::pattern::{SecretPattern, SecretPatternError};
 
@@ -79,7 +79,8 @@ impl Redaction {
 
     /// The same, and how much of the text that is.
     fn hide_part<'t>(&self, text: &'t str, end: usize) -> (Cow<'t, str>, usize) {
-        let (end, reach) = (boundary(text, end), boundary(text, end.saturating_add(REACH_BYTES)));
+        let (end, reach) =
+            (floor_char_boundary(text, end), floor_char_boundary(text, end.saturating_add(REACH_BYTES)));
         let window = &text[..reach];
         let mut found: Vec<_> =
             self.patterns.iter().flat_map(|pattern| pattern.found_in(window, end)).collect();
@@ -107,7 +108,7 @@ impl Redaction {
     /// At most `limit_bytes` of a text, what matches replaced before the text is cut: half a secret matches no pattern.
     pub fn capped(&self, text: &str, limit_bytes: usize) -> String {
         if self.is_empty() {
-            return capped(text, limit_bytes);
+            return cut_bytes(text, limit_bytes);
         }
         // What is replaced may be longer than the mark, so more than the limit is looked at.
         let end = limit_bytes.saturating_mul(2);
@@ -115,7 +116,7 @@ impl Redaction {
         if end < text.len() {
             hidden.push_str(" […]");
         }
-        capped(&hidden, limit_bytes)
+        cut_bytes(&hidden, limit_bytes)
     }
 
     /// A text of an upstream that clients are told beside a result: one line, without what no error shows, cut where it is
@@ -123,7 +124,7 @@ impl Redaction {
     pub fn told(&self, text: &str, limit_bytes: usize) -> String {
         let hidden = self.capped(text, Self::LONGEST_TOLD);
         let line = hidden.split_whitespace().collect::<Vec<_>>().join(" ");
-        capped(&super::insides::safe_words(&line), limit_bytes)
+        cut_bytes(&super::insides::safe_words(&line), limit_bytes)
     }
 
     /// At most about so many bytes of a text, what matches replaced, and cut at white space so that no address in it is
@@ -155,13 +156,4 @@ impl Redaction {
         }
         sentence
     }
-}
-
-/// At most so many bytes of a text, to the beginning of a character.
-fn boundary(text: &str, mut bytes: usize) -> usize {
-    bytes = bytes.min(text.len());
-    while !text.is_char_boundary(bytes) {
-        bytes -= 1;
-    }
-    bytes
 }

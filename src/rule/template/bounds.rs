@@ -153,34 +153,7 @@ impl Object for LookedUp {
 }
 
 /// How long a rendered text may be, in bytes: a loop over a large reply writes a multiple of it.
-const TEXT_LIMIT_BYTES: usize = 16 << 20;
-
-/// A text that stops growing.
-#[derive(Default)]
-pub(super) struct LimitedText {
-    pub(super) written: Vec<u8>,
-}
-
-impl LimitedText {
-    pub(super) fn is_too_long(&self) -> bool {
-        self.written.len() > TEXT_LIMIT_BYTES
-    }
-
-    pub(super) fn too_long() -> TemplateError {
-        TemplateError { message: format!("writes more than {TEXT_LIMIT_BYTES} bytes"), line: None }
-    }
-}
-
-impl std::io::Write for LimitedText {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.written.extend_from_slice(bytes);
-        if self.is_too_long() { Err(std::io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes.len()) }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+pub(super) const TEXT_LIMIT_BYTES: usize = 16 << 20;
 
 /// How many operators one expression may have, and how many `elif` a template: the parser takes a step down the
 /// stack for each, and the stack has an end.

@@ -17,10 +17,11 @@ use super::{
     Stop, filters,
     insides::{Sent, safe_words_for},
 };
+use crate::tool::LimitedWriter;
 
 pub(crate) use bounds::Budget;
 pub(super) use bounds::LookedUp;
-use bounds::{FUEL, LimitedText, SHORT_FUEL, refuse_too_deep};
+use bounds::{FUEL, SHORT_FUEL, TEXT_LIMIT_BYTES, refuse_too_deep};
 use counted::Counted;
 pub(crate) use values::from_json;
 use values::{json_text, to_json, write_encoded, write_escaped, write_value};
@@ -195,7 +196,7 @@ impl Template {
         let compiled = compiled.as_ref().map_err(Clone::clone)?;
         let environment = if budget.is_short() { &compiled.short } else { &compiled.whole };
         let template = environment.get_template(NAME).expect("the template was added when it was compiled");
-        let mut text = LimitedText::default();
+        let mut text = LimitedWriter::new(TEXT_LIMIT_BYTES);
         let looked_up = Arc::new(LookedUp::of(names, budget));
         let names = Value::from_dyn_object(Arc::clone(&looked_up));
         let rendered = template.render_captured_to(&names, &mut text).map(|captured| {
@@ -207,8 +208,11 @@ impl Template {
         }
         looked_up.check()?;
         match rendered {
-            Ok(()) => Ok(String::from_utf8(text.written).expect("templates write text")),
-            Err(_) if text.is_too_long() => Err(LimitedText::too_long()),
+            Ok(()) => Ok(String::from_utf8(text.into_bytes()).expect("templates write text")),
+            Err(_) if text.is_over() => Err(TemplateError {
+                message: format!("writes more than {TEXT_LIMIT_BYTES} bytes"),
+                line: None,
+            }),
             Err(error) => Err(TemplateError::of(&error, source, &compiled.counted)),
         }
     }

@@ -13,7 +13,10 @@ use serde_json::{Map, Value};
 use self::path::{Found, Least};
 pub use self::path::{Path, PathError, Prefixes};
 use super::{RECORD_LIMIT, records};
-use crate::rule::{fields::TEXT_KEY, why::Why};
+use crate::{
+    rule::{fields::TEXT_KEY, why::Why},
+    tool::cut_characters,
+};
 
 /// Reads a document into objects, by the local names of its elements.
 ///
@@ -201,11 +204,7 @@ fn place(document: &str, offset: usize, lines_before: usize) -> String {
 
 /// A name of the reply, short enough for a message.
 fn shown(name: &str) -> String {
-    const LONGEST: usize = 60;
-    match name.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_owned(),
-    }
+    cut_characters(name, 60)
 }
 
 /// The parser's error as a sentence of ours.
