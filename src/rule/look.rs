@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    coding::Body,
+    content_encoding::Body,
     extract::{Extract, Extractor, ExtractorKind, Json},
     finding::Finding,
     jq::Jq,

@@ -1,9 +1,9 @@
 //! How a reply becomes a tool result: the declared rules of a route, compiled once, applied to every reply.
 //!
 //! In reading order: [`Translator`] holds a route's [`rules`](Rule); [`translate`] applies them to a
-//! [`Reply`](crate::reply::Reply). A `reading` of the reply undoes its `coding` and decodes its charset, which it may
-//! have `declared` itself. Each rule has a [`Matcher`] (when it holds; of a program's end an
-//! [`ExitPattern`]); `finding` runs its extractors
+//! [`Reply`](crate::reply::Reply). A `reading` of the reply undoes its `content_encoding` and decodes its
+//! charset, which it may have `declared` itself. Each rule has a [`Matcher`] (when it holds; of a program's
+//! end an [`ExitPattern`]); `finding` runs its extractors
 //! ([`extract`]: bytes to a value, typed by [`Fields`]). `success` makes the structure ([`Jq`]), holds it to the
 //! [`OutputSchema`], shortens it ([`Limit`]) and shows it ([`ContentTemplate`]); `failure` makes a tool error, of what an
 //! MCP server calls one `told` does, and `verdict` of what no rule looked for, without the
@@ -13,8 +13,8 @@
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 
-mod coding;
 mod content;
+mod content_encoding;
 mod convert;
 mod credentials;
 mod declared;

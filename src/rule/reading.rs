@@ -7,7 +7,7 @@ use bytestring::ByteString;
 use serde_json::{Map, Value};
 
 use super::{
-    coding::Body,
+    content_encoding::Body,
     decode::{Charset, Decoded, decode, decode_lossy},
     extract::{Binary, ExtractorKind, Json, MCP_MEDIA_TYPE, Mcp, Text as TextExtractor},
     rules::TranslationLimits,

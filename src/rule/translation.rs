@@ -5,8 +5,8 @@ use std::fmt;
 use serde_json::Value;
 
 use super::{
-    coding::Body,
     content::ContentTemplate,
+    content_encoding::Body,
     exit::end_in_words,
     finding::Finding,
     insides::redacted,

@@ -25,7 +25,8 @@ pub fn cut_characters(text: &str, limit: usize) -> String {
     }
 }
 
-/// Takes what is written to it until a limit. A write that goes beyond it is an error; what fits of it is taken.
+/// Takes what is written to it until a limit. A write that goes beyond it is an error; what fits of it is
+/// taken.
 #[derive(Debug)]
 pub struct LimitedWriter {
     written: Vec<u8>,

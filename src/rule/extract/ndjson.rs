@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::{
         reply::Reply,
-        rule::{Facts, coding::Body},
+        rule::{Facts, content_encoding::Body},
     };
 
     #[track_caller]

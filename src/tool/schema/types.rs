@@ -1,4 +1,5 @@
-//! What types a schema admits, as far as it says so outright: itself, what it refers to, and what it combines.
+//! What types a schema admits, as far as it says so outright: itself, what it refers to, and what it
+//! combines.
 
 use serde_json::{Map, Value};
 
@@ -8,8 +9,8 @@ const DEPTH_LIMIT: u8 = 8;
 /// How many schemas are looked into in all: combinations may refer to combinations, again and again.
 const SCHEMA_LIMIT: usize = 256;
 
-/// A schema and those that say something of the same value: what its `$ref` leads to, and the parts of its `anyOf`, `oneOf` and
-/// `allOf`. It comes first itself, and each is followed by its own.
+/// A schema and those that say something of the same value: what its `$ref` leads to, and the parts of its
+/// `anyOf`, `oneOf` and `allOf`. It comes first itself, and each is followed by its own.
 pub fn combined<'s>(
     root: &'s Map<String, Value>,
     schema: &'s Map<String, Value>,

@@ -269,8 +269,8 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "U2",
         &[
             "tests/it/upstream.rs::an_endless_body_is_read_to_the_limit_and_no_further",
-            "src/rule/coding/tests.rs::a_gigabyte_in_a_small_file_is_refused_where_the_limit_is",
-            "src/rule/coding/tests.rs::nothing_expands_beyond_the_limit",
+            "src/rule/content_encoding/tests.rs::a_gigabyte_in_a_small_file_is_refused_where_the_limit_is",
+            "src/rule/content_encoding/tests.rs::nothing_expands_beyond_the_limit",
             "tests/golden/compressed_bomb_br",
         ],
     ),
