@@ -33,9 +33,6 @@ impl fmt::Display for Booleans {
 /// since servers write them; `1,000`, `5 %`, `0x10` and `NaN` are not numbers here, and neither is one that is out of bounds.
 pub(crate) fn to_number(text: &str) -> Option<Value> {
     let text = text.trim();
-    if let Some(plain) = plain_integer(text) {
-        return Some(plain);
-    }
     check_number(text).ok()?;
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => ("-", &text[1..]),
@@ -52,22 +49,9 @@ pub(crate) fn to_number(text: &str) -> Option<Value> {
     Some(Value::Number(number))
 }
 
-/// The number of a text that is one as JSON writes it, which needs no parser: digits that fit a word, and no zero before
-/// them.
-fn plain_integer(text: &str) -> Option<Value> {
-    const MOST_DIGITS: usize = 18;
-    let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
-    let is_plain =
-        digits.len() <= MOST_DIGITS && digits.first() != Some(&b'0') && digits.iter().all(u8::is_ascii_digit);
-    if is_plain { text.parse::<i64>().ok().map(Value::from) } else { None }
-}
-
 /// A whole number as JSON; `5.0` is one, as it is in JSON Schema, and `1.5e10`, as programs write large ones, is
 /// written out.
 pub(crate) fn to_integer(text: &str) -> Option<Value> {
-    if let Some(plain) = plain_integer(text.trim()) {
-        return Some(plain);
-    }
     let number = to_number(text)?;
     let written = number.to_string();
     if written.contains(['e', 'E']) {

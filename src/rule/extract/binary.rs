@@ -2,7 +2,7 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-use super::Extracted;
+use super::{Extracted, Extraction, Finds, Gives, Typing};
 use crate::{
     rule::{reading::Reading, why::Why},
     tool::{Block, Content, ResourceBody},
@@ -28,11 +28,25 @@ pub enum BinaryKind {
     Resource,
 }
 
-impl Binary {
-    pub(super) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, Why> {
-        self.block(reading).map(|block| Extracted::Block(Content::from(block)))
+impl Extraction for Binary {
+    fn gives(&self) -> Gives {
+        Gives::Block
     }
 
+    fn finds(&self) -> Finds<'_> {
+        Finds::NoFields
+    }
+
+    fn reads_text(&self) -> bool {
+        false
+    }
+
+    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.block(reading).map(|block| Extracted::Block(Content::from(block)))
+    }
+}
+
+impl Binary {
     /// The body as a block.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use encoding_rs::{Encoding, UTF_8};
 use serde_json::{Map, Value};
 
-use super::{RECORD_LIMIT, records::add};
+use super::{Extracted, Extraction, RECORD_LIMIT, Typing, records::add};
 use crate::rule::{reading::Reading, why::Why};
 
 /// Reads `name=value&name=value` into an object of strings.
@@ -15,10 +15,11 @@ use crate::rule::{reading::Reading, why::Why};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Form;
 
-impl Form {
-    pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Value, Why> {
+impl Extraction for Form {
+    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
         let charset = reading.decoded()?.charset;
-        read(reading.text()?, Encoding::for_label(charset.as_bytes()).unwrap_or(UTF_8))
+        let encoding = Encoding::for_label(charset.as_bytes()).unwrap_or(UTF_8);
+        read(reading.text()?, encoding).map(Extracted::Value)
     }
 }
 

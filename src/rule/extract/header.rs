@@ -3,7 +3,8 @@
 use http::HeaderName;
 use serde_json::{Map, Value};
 
-use crate::rule::reading::Reading;
+use super::{Extracted, Extraction, Finds, Typing};
+use crate::rule::{reading::Reading, why::Why};
 
 /// Reads the named headers into an object, or one of them as a value. A header that is there several times gives an array; one that is
 /// not there gives nothing. The name `status` gives the HTTP status as a number.
@@ -25,8 +26,19 @@ pub enum HeaderShape {
     Value,
 }
 
-impl Header {
-    pub(super) fn extract(&self, reading: &Reading<'_>) -> Result<Value, String> {
+impl Extraction for Header {
+    fn finds(&self) -> Finds<'_> {
+        match self.shape {
+            HeaderShape::Value => Finds::NoFields,
+            HeaderShape::Object => Finds::Names(self.names.iter().map(String::as_str).collect()),
+        }
+    }
+
+    fn reads_text(&self) -> bool {
+        false
+    }
+
+    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
         let reply = reading.reply();
         let mut found = Map::new();
         for name in &self.names {
@@ -50,11 +62,11 @@ impl Header {
         }
         if found.is_empty() {
             let names: Vec<_> = self.names.iter().map(|name| format!("`{name}`")).collect();
-            return Err(format!("expected a header {}, found none of them", names.join(", ")));
+            return Err(Why::plainly(format!("expected a header {}, found none of them", names.join(", "))));
         }
-        match (self.shape, found.values_mut().next()) {
-            (HeaderShape::Value, Some(value)) => Ok(value.take()),
-            _ => Ok(Value::Object(found)),
-        }
+        Ok(Extracted::Value(match (self.shape, found.values_mut().next()) {
+            (HeaderShape::Value, Some(value)) => value.take(),
+            _ => Value::Object(found),
+        }))
     }
 }

@@ -9,7 +9,7 @@ use bytestring::ByteString;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
-use super::{Extracted, RECORD_LIMIT, Typing};
+use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
 use crate::{
     rule::{reading::Reading, why::Why},
     tool::{Block, Content, JsonText, SentBlock},
@@ -134,8 +134,8 @@ impl Answered {
     }
 }
 
-impl Mcp {
-    pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Extracted, Why> {
+impl Extraction for Mcp {
+    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
         let is_stream = reading.reply().media_type().is_some_and(|found| found == "text/event-stream");
         let message =
             if is_stream { response_in_events(reading.text()?)? } else { reading.checked_json()? };

@@ -1,22 +1,20 @@
-//! What pulls a value out of a reply. One file an extractor, named as the configuration names it.
+//! What pulls a value out of a reply. A new extractor is a file and a line of `extractors!`.
 
 mod binary;
 mod columns;
 mod csv;
+mod documents;
 mod form;
 mod grok;
 mod header;
 mod html;
-mod json;
 mod mcp;
 mod metrics;
-mod ndjson;
 mod pairs;
 mod parts;
 mod records;
 mod regex;
 mod rows;
-mod text;
 mod typing;
 mod xml;
 
@@ -29,20 +27,18 @@ pub use self::{
     binary::{Binary, BinaryKind},
     columns::{ColumnLayout, Columns},
     csv::{Csv, CsvNames, Quote},
+    documents::{Json, NdJson, Text},
     form::Form,
     grok::{GrokError, GrokPatterns},
     header::{Header, HeaderShape},
     html::{Count, CssError, CssSelector, EachElement, Html, Selected, Table, TableShape, Take},
-    json::Json,
     mcp::{MCP_MEDIA_TYPE, Mcp},
     metrics::{Metrics, MetricsShape, NamePattern},
-    ndjson::NdJson,
     pairs::{Indented, Pairs},
     parts::{Extract, Part},
     records::Blocks,
     regex::{Capture, CaptureKind, CapturePattern, Each, Regex},
     rows::Uneven,
-    text::Text,
     typing::Typing,
     xml::{Attributes, Path, PathError, Pick, Prefixes, Xml},
 };
@@ -64,39 +60,100 @@ pub struct Extractor {
     pub typing: Typing,
 }
 
-/// The extractors.
-#[derive(Debug)]
-pub enum ExtractorKind {
+/// One way to pull a value out of a reply, as the options of a rule say.
+pub(crate) trait Extraction {
+    /// How many values are given for one reply.
+    fn gives(&self) -> Gives {
+        Gives::One
+    }
+
+    /// What fields may be taken from.
+    fn finds(&self) -> Finds<'_> {
+        Finds::AnyNames
+    }
+
+    /// Whether the reply's text is read, so that its charset matters.
+    fn reads_text(&self) -> bool {
+        true
+    }
+
+    /// What is there, as it is found; `typing` says what will be asked of it.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what was expected and what was found.
+    fn find(&self, reading: &Reading<'_>, typing: &Typing) -> Result<Extracted, Why>;
+}
+
+/// The extractors: of each the name that a rule uses, and the type of its options.
+macro_rules! extractors {
+    ($($(#[$doc:meta])* $name:literal => $kind:ident($options:ty),)*) => {
+        /// The extractors.
+        #[derive(Debug)]
+        pub enum ExtractorKind {
+            $($(#[$doc])* $kind($options),)*
+        }
+
+        impl ExtractorKind {
+            /// The name a rule uses.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$kind(_) => $name,)*
+                }
+            }
+
+            fn extraction(&self) -> &dyn Extraction {
+                match self {
+                    $(Self::$kind(options) => options,)*
+                }
+            }
+        }
+    };
+}
+
+extractors! {
     /// Any bytes as a block of content.
-    Binary(Binary),
+    "binary" => Binary(Binary),
     /// A table whose cells stand under each other.
-    Columns(Columns),
+    "columns" => Columns(Columns),
     /// CSV and its relatives.
-    Csv(Csv),
+    "csv" => Csv(Csv),
     /// The fields of a form.
-    Form(Form),
+    "form" => Form(Form),
     /// Named captures of patterns that name others.
-    Grok(Regex),
+    "grok" => Grok(Regex),
     /// Headers and status.
-    Header(Header),
+    "header" => Header(Header),
     /// A page.
-    Html(Html),
+    "html" => Html(Html),
     /// A JSON document.
-    Json(Json),
+    "json" => Json(Json),
     /// The answer of an MCP server.
-    Mcp(Mcp),
+    "mcp" => Mcp(Mcp),
     /// Samples of metrics.
-    Metrics(Metrics),
+    "metrics" => Metrics(Metrics),
     /// A JSON document a line.
-    NdJson(NdJson),
+    "ndjson" => NdJson(NdJson),
     /// `key: value` lines.
-    Pairs(Pairs),
+    "pairs" => Pairs(Pairs),
     /// Named captures.
-    Regex(Regex),
+    "regex" => Regex(Regex),
     /// The whole text.
-    Text(Text),
+    "text" => Text(Text),
     /// An XML document.
-    Xml(Xml),
+    "xml" => Xml(Xml),
+}
+
+impl ExtractorKind {
+    /// How many values are given for one reply.
+    pub fn gives(&self) -> Gives {
+        self.extraction().gives()
+    }
+
+    /// What fields may be taken from.
+    pub fn finds(&self) -> Finds<'_> {
+        self.extraction().finds()
+    }
 }
 
 /// How many values an extractor gives for one reply.
@@ -138,88 +195,6 @@ pub(crate) enum Extracted {
     Nothing,
 }
 
-impl ExtractorKind {
-    /// How many values are given for one reply.
-    pub fn gives(&self) -> Gives {
-        match self {
-            Self::Binary(_) => Gives::Block,
-            Self::Grok(regex) | Self::Regex(regex) if !matches!(regex.each, Each::First) => Gives::Many,
-            Self::Pairs(pairs) if pairs.blocks.is_some() => Gives::Many,
-            Self::Metrics(metrics) if metrics.shape != MetricsShape::Object => Gives::Many,
-            Self::Html(html) if html.gives_many() => Gives::Many,
-            Self::Xml(Xml { pick: Pick::Each(_), .. }) => Gives::Many,
-            Self::Columns(_) | Self::Csv(_) | Self::NdJson(_) => Gives::Many,
-            Self::Form(_)
-            | Self::Grok(_)
-            | Self::Header(_)
-            | Self::Html(_)
-            | Self::Json(_)
-            | Self::Mcp(_)
-            | Self::Metrics(_)
-            | Self::Pairs(_)
-            | Self::Regex(_)
-            | Self::Text(_)
-            | Self::Xml(_) => Gives::One,
-        }
-    }
-
-    /// What fields may be taken from.
-    pub fn finds(&self) -> Finds<'_> {
-        match self {
-            Self::Binary(_) | Self::Text(_) => Finds::NoFields,
-            Self::Header(Header { shape: HeaderShape::Value, .. }) => Finds::NoFields,
-            Self::Header(header) => Finds::Names(header.names.iter().map(String::as_str).collect()),
-            Self::Html(html) => html.finds(),
-            Self::Columns(columns) => match &columns.layout {
-                ColumnLayout::Words(names) | ColumnLayout::Widths { names: Some(names), .. } => {
-                    Finds::Names(names.iter().map(String::as_str).collect())
-                }
-                ColumnLayout::Header | ColumnLayout::Widths { names: None, .. } => Finds::AnyNames,
-            },
-            Self::Csv(Csv { names: CsvNames::Given(names), .. }) => {
-                Finds::Names(names.iter().map(String::as_str).collect())
-            }
-            Self::Csv(_)
-            | Self::Form(_)
-            | Self::Json(_)
-            | Self::Mcp(_)
-            | Self::NdJson(_)
-            | Self::Pairs(_)
-            | Self::Xml(_) => Finds::AnyNames,
-            Self::Metrics(metrics) => metrics.finds(),
-            Self::Grok(regex) | Self::Regex(regex) => {
-                Finds::Names(regex.patterns.iter().flat_map(CapturePattern::names).collect())
-            }
-        }
-    }
-
-    /// Whether the reply's text is read, so that its charset matters.
-    pub(crate) fn reads_text(&self) -> bool {
-        !matches!(self, Self::Binary(_) | Self::Header(_))
-    }
-
-    /// The name a rule uses.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Binary(_) => "binary",
-            Self::Columns(_) => "columns",
-            Self::Csv(_) => "csv",
-            Self::Form(_) => "form",
-            Self::Grok(_) => "grok",
-            Self::Header(_) => "header",
-            Self::Html(_) => "html",
-            Self::Json(_) => "json",
-            Self::Mcp(_) => "mcp",
-            Self::Metrics(_) => "metrics",
-            Self::NdJson(_) => "ndjson",
-            Self::Pairs(_) => "pairs",
-            Self::Regex(_) => "regex",
-            Self::Text(_) => "text",
-            Self::Xml(_) => "xml",
-        }
-    }
-}
-
 impl Extractor {
     /// An extractor that takes all it finds.
     pub fn whole(kind: ExtractorKind) -> Self {
@@ -240,14 +215,8 @@ impl Extractor {
     ///
     /// A sentence that says what was expected and what was found.
     pub(crate) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, Why> {
-        // What goes wrong is told of all that was found.
-        match self.extract_wanted(reading) {
-            Some(Ok(extracted)) => Ok(extracted),
-            Some(Err(_)) | None => {
-                let typed = self.typed(self.find(reading)?, reading);
-                typed.map_err(|why| self.with_missing_patterns(why, reading))
-            }
-        }
+        let typed = self.typed(self.find(reading)?, reading);
+        typed.map_err(|why| self.with_missing_patterns(why, reading))
     }
 
     /// Of several patterns names those that match nothing: what they capture is what is missing.
@@ -264,19 +233,12 @@ impl Extractor {
         }
     }
 
-    /// Keeps no more than what is typed; `None` where that is not possible.
-    fn extract_wanted(&self, reading: &Reading<'_>) -> Option<Result<Extracted, Why>> {
-        let ExtractorKind::Pairs(pairs @ Pairs { blocks: None, .. }) = &self.kind else { return None };
-        let wanted = self.typing.names().filter(|_| self.of.is_none())?;
-        let found = reading.text().and_then(|text| pairs.extract_wanted(text, &wanted, reading.stop()));
-        Some(found.and_then(|found| self.typed(Extracted::Value(found), reading)))
-    }
-
     /// What is there, as it was found.
     fn find(&self, reading: &Reading<'_>) -> Result<Extracted, Why> {
-        let Some(of) = &self.of else { return self.find_in(reading) };
+        let extraction = self.kind.extraction();
+        let Some(of) = &self.of else { return extraction.find(reading, &self.typing) };
         let inner = of.text(reading).map_err(|why| why.under(&format!("`of` {}", of.kind.name())))?;
-        self.find_in(&reading.of_text(inner))
+        extraction.find(&reading.of_text(inner), &self.typing)
     }
 
     /// What is found, which must be a text.
@@ -288,35 +250,6 @@ impl Extractor {
                 other => Err(Why::plainly(format!("expected a text to read, found {}", kind_of(&other)))),
             },
         }
-    }
-
-    fn find_in(&self, reading: &Reading<'_>) -> Result<Extracted, Why> {
-        Ok(match &self.kind {
-            ExtractorKind::Binary(binary) => binary.extract(reading)?,
-            ExtractorKind::Columns(columns) => {
-                columns.extract(reading.text()?, &self.typing).map(Extracted::Value)?
-            }
-            ExtractorKind::Csv(csv) => csv.extract(reading, &self.typing).map(Extracted::Value)?,
-            ExtractorKind::Form(form) => form.extract(reading).map(Extracted::Value)?,
-            ExtractorKind::Header(header) => {
-                header.extract(reading).map(Extracted::Value).map_err(Why::plainly)?
-            }
-            ExtractorKind::Html(html) => {
-                html.extract(reading.text()?).map(Extracted::Value).map_err(Why::plainly)?
-            }
-            ExtractorKind::Json(json) => json.extract(reading)?,
-            ExtractorKind::Mcp(mcp) => mcp.extract(reading)?,
-            ExtractorKind::Metrics(metrics) => metrics.extract(reading.text()?).map(Extracted::Value)?,
-            ExtractorKind::NdJson(ndjson) => ndjson.extract(reading)?,
-            ExtractorKind::Pairs(pairs) => {
-                pairs.extract(reading.text()?, reading.stop()).map(Extracted::Value)?
-            }
-            ExtractorKind::Grok(regex) | ExtractorKind::Regex(regex) => {
-                regex.extract(reading.text()?, reading.stop()).map(Extracted::Value)?
-            }
-            ExtractorKind::Text(text) => text.extract(reading)?,
-            ExtractorKind::Xml(xml) => xml.extract(reading.text()?).map(Extracted::Value)?,
-        })
     }
 
     fn typed(&self, found: Extracted, reading: &Reading<'_>) -> Result<Extracted, Why> {

@@ -95,8 +95,8 @@ impl Extract {
     /// Whether the text of the reply is read.
     pub(crate) fn reads_text(&self) -> bool {
         match self {
-            Self::One(extractor) => extractor.kind.reads_text(),
-            Self::Parts(parts) => parts.iter().any(|part| part.extractor.kind.reads_text()),
+            Self::One(extractor) => extractor.kind.extraction().reads_text(),
+            Self::Parts(parts) => parts.iter().any(|part| part.extractor.kind.extraction().reads_text()),
         }
     }
 }
@@ -147,7 +147,7 @@ impl Part {
         match &self.extractor.kind {
             ExtractorKind::Header(_) => true,
             ExtractorKind::Regex(_) => reading.text().is_ok(),
-            kind => kind.reads_text() && reading.text().is_ok_and(|text| text.trim().is_empty()),
+            kind => kind.extraction().reads_text() && reading.text().is_ok_and(|text| text.trim().is_empty()),
         }
     }
 }

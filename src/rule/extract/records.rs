@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr;
 use serde_json::{Map, Value, map::Entry};
 
 use super::RECORD_LIMIT;
@@ -124,20 +123,6 @@ pub(super) fn add(members: &mut Map<String, Value>, name: impl Into<String>, val
     }
 }
 
-/// The lines of a text, as [`str::lines`] gives them: found many bytes at a time, as there may be many.
-pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let (line, next) = match memchr(b'\n', rest.as_bytes()) {
-            Some(end) => (rest[..end].strip_suffix('\r').unwrap_or(&rest[..end]), &rest[end + 1..]),
-            None if rest.is_empty() => return None,
-            None => (rest, ""),
-        };
-        rest = next;
-        Some(line)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,12 +176,5 @@ mod tests {
         check(None, None, &many, &[((1 << 20) + 1, "a")]);
         let long = "a".repeat(8 << 20);
         check(Some("^-$"), None, &long, &[(1, &long)]);
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn lines_are_those_of_the_standard_library(text in "[ab\r\n]{0,12}|(\\PC{0,3}[\r\n]{0,2}){0,5}") {
-            proptest::prop_assert_eq!(lines(&text).collect::<Vec<_>>(), text.lines().collect::<Vec<_>>());
-        }
     }
 }

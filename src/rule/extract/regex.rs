@@ -4,10 +4,14 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::records::{Blocks, add, gather, with_plain_line_ends};
+use super::{
+    Extracted, Extraction, Finds, Gives, Typing,
+    records::{Blocks, add, gather, with_plain_line_ends},
+};
 use crate::rule::{
     convert::{Booleans, to_boolean, to_integer, to_number},
     matcher::Pattern,
+    reading::Reading,
     stop::{STOPPED, Stop},
     why::Why,
 };
@@ -155,6 +159,23 @@ struct Place<'t> {
 impl Place<'_> {
     fn line_of(self, at: usize) -> usize {
         self.line + self.text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count()
+    }
+}
+
+impl Extraction for Regex {
+    fn gives(&self) -> Gives {
+        match self.each {
+            Each::First => Gives::One,
+            Each::Match | Each::Line | Each::Block(_) => Gives::Many,
+        }
+    }
+
+    fn finds(&self) -> Finds<'_> {
+        Finds::Names(self.patterns.iter().flat_map(CapturePattern::names).collect())
+    }
+
+    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.extract(reading.text()?, reading.stop()).map(Extracted::Value)
     }
 }
 

@@ -24,44 +24,7 @@ pub enum Typing {
     },
 }
 
-/// The outermost names of what is typed; what has another is of no account.
-#[derive(Debug)]
-pub(super) struct Names<'a> {
-    sorted: Vec<&'a str>,
-    /// The [marks](mark) of all of them: most other names have none of these.
-    marks: u64,
-}
-
-/// One bit of a word, by how a name ends.
-fn mark(name: &str) -> u64 {
-    name.as_bytes().last_chunk().map_or(1, |end: &[u8; 2]| 1 << ((end[1] ^ end[0] << 3) % 64))
-}
-
-impl<'a> Names<'a> {
-    /// These, in any order, and one twice or not.
-    pub(super) fn of(mut names: Vec<&'a str>) -> Self {
-        names.sort_unstable();
-        let marks = names.iter().fold(0, |marks, name| marks | mark(name));
-        Self { sorted: names, marks }
-    }
-
-    pub(super) fn have(&self, name: &str) -> bool {
-        self.marks & mark(name) != 0 && self.sorted.binary_search(&name).is_ok()
-    }
-}
-
 impl Typing {
-    /// The outermost names of what is typed; `None` where all that is found is of account.
-    pub(super) fn names(&self) -> Option<Names<'_>> {
-        match self {
-            Self::Fields(fields) if !fields.have_others() => {
-                let names = fields.iter().flat_map(|field| [field.from.as_str(), field.from.first()]);
-                Some(Names::of(names.collect()))
-            }
-            Self::AsFound | Self::Fields(_) | Self::Value { .. } => None,
-        }
-    }
-
     /// The JSON Schema of one record; `None` where anything may be found.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         match self {

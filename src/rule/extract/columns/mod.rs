@@ -14,10 +14,10 @@ use self::{
     layout::{Crooked, Header, cut_at, expanded, is_rule, words},
 };
 use super::{
-    RECORD_LIMIT, Typing,
+    Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing,
     rows::{Heading, Rows, Uneven},
 };
-use crate::rule::{Pattern, why::Why};
+use crate::rule::{Pattern, reading::Reading, why::Why};
 
 /// How many columns a table may have: each is looked for in every row.
 const COLUMN_LIMIT: usize = 1000;
@@ -71,8 +71,27 @@ struct Line<'t> {
     text: &'t str,
 }
 
+impl Extraction for Columns {
+    fn gives(&self) -> Gives {
+        Gives::Many
+    }
+
+    fn finds(&self) -> Finds<'_> {
+        match &self.layout {
+            ColumnLayout::Words(names) | ColumnLayout::Widths { names: Some(names), .. } => {
+                Finds::Names(names.iter().map(String::as_str).collect())
+            }
+            ColumnLayout::Header | ColumnLayout::Widths { names: None, .. } => Finds::AnyNames,
+        }
+    }
+
+    fn find(&self, reading: &Reading<'_>, typing: &Typing) -> Result<Extracted, Why> {
+        self.extract(reading.text()?, typing).map(Extracted::Value)
+    }
+}
+
 impl Columns {
-    pub(super) fn extract(&self, text: &str, typing: &Typing) -> Result<Value, Why> {
+    fn extract(&self, text: &str, typing: &Typing) -> Result<Value, Why> {
         if text.trim().is_empty() && !self.allow_empty {
             return Err("expected a table, found an empty reply".into());
         }

@@ -9,7 +9,7 @@ use csv::{ReaderBuilder, StringRecord, Terminator};
 use serde_json::Value;
 
 use super::{
-    RECORD_LIMIT, Typing,
+    Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing,
     rows::{Heading, Rows, Uneven, after_lines},
 };
 use crate::rule::{reading::Reading, why::Why};
@@ -69,16 +69,29 @@ pub enum CsvNames {
     Given(Vec<String>),
 }
 
-impl Csv {
-    pub(super) fn extract(&self, reading: &Reading<'_>, typing: &Typing) -> Result<Value, Why> {
+impl Extraction for Csv {
+    fn gives(&self) -> Gives {
+        Gives::Many
+    }
+
+    fn finds(&self) -> Finds<'_> {
+        match &self.names {
+            CsvNames::Given(names) => Finds::Names(names.iter().map(String::as_str).collect()),
+            CsvNames::FirstLine | CsvNames::Marked(_) => Finds::AnyNames,
+        }
+    }
+
+    fn find(&self, reading: &Reading<'_>, typing: &Typing) -> Result<Extracted, Why> {
         let media_type = reading.reply().media_type();
         let delimiter = self.delimiter.unwrap_or(match media_type.as_deref() {
             Some("text/tab-separated-values" | "text/tsv") => b'\t',
             _ => b',',
         });
-        self.read(reading.text()?, delimiter, typing)
+        self.read(reading.text()?, delimiter, typing).map(Extracted::Value)
     }
+}
 
+impl Csv {
     fn read(&self, text: &str, delimiter: u8, typing: &Typing) -> Result<Value, Why> {
         if text.trim().is_empty() {
             return self.without_table("expected a table, found an empty reply".into());

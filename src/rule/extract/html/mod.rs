@@ -19,7 +19,8 @@ use serde_json::{Map, Value, json};
 pub(in crate::rule) use self::message::message_of;
 pub use self::selector::{CssError, CssSelector};
 use self::{tree::NodeId, work::Work};
-use super::{Finds, RECORD_LIMIT, typing::list_of};
+use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing, typing::list_of};
+use crate::rule::{reading::Reading, why::Why};
 
 /// Reads a page as a browser does, whatever it is like.
 #[derive(Debug, Clone, Default)]
@@ -99,19 +100,18 @@ pub enum Count {
     All,
 }
 
-impl Html {
-    /// Whether a list is given for one page.
-    pub(super) fn gives_many(&self) -> bool {
+impl Extraction for Html {
+    fn gives(&self) -> Gives {
         match &self.take {
-            Take::Each(_) | Take::Table(Table { shape: TableShape::Rows(_), .. }) => true,
+            Take::Each(_) | Take::Table(Table { shape: TableShape::Rows(_), .. }) => Gives::Many,
             Take::Text
             | Take::TextOf(_)
             | Take::Select(_)
-            | Take::Table(Table { shape: TableShape::Pairs, .. }) => false,
+            | Take::Table(Table { shape: TableShape::Pairs, .. }) => Gives::One,
         }
     }
 
-    pub(super) fn finds(&self) -> Finds<'_> {
+    fn finds(&self) -> Finds<'_> {
         match &self.take {
             Take::Text | Take::TextOf(_) => Finds::NoFields,
             Take::Select(select) | Take::Each(EachElement { select, .. }) => {
@@ -124,6 +124,12 @@ impl Html {
         }
     }
 
+    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.extract(reading.text()?).map(Extracted::Value).map_err(Why::plainly)
+    }
+}
+
+impl Html {
     /// The JSON Schema of what selectors find, which is text; `None` where the page decides what there is.
     pub(super) fn schema(&self) -> Option<Map<String, Value>> {
         match &self.take {
@@ -133,7 +139,7 @@ impl Html {
         }
     }
 
-    pub(super) fn extract(&self, text: &str) -> Result<Value, String> {
+    fn extract(&self, text: &str) -> Result<Value, String> {
         if text.trim().is_empty() {
             return Err("expected a page, found an empty reply".to_owned());
         }

@@ -7,8 +7,8 @@ use std::{borrow::Cow, collections::HashMap};
 use serde_json::{Map, Value};
 
 use self::line::{LONGEST_SHOWN, Number, Scanner, unescaped};
-use super::{Finds, RECORD_LIMIT};
-use crate::rule::why::Why;
+use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
+use crate::rule::{reading::Reading, why::Why};
 
 /// Reads the samples of metrics.
 ///
@@ -85,6 +85,30 @@ struct Sample<'t> {
     exemplar: Option<Value>,
 }
 
+impl Extraction for Metrics {
+    fn gives(&self) -> Gives {
+        match self.shape {
+            MetricsShape::Object => Gives::One,
+            MetricsShape::Samples | MetricsShape::Rows => Gives::Many,
+        }
+    }
+
+    fn finds(&self) -> Finds<'_> {
+        match self.shape {
+            MetricsShape::Samples => Finds::Names(Self::MEMBERS.to_vec()),
+            MetricsShape::Rows => Finds::AnyNames,
+            MetricsShape::Object => {
+                let exact = self.names.iter().map(NamePattern::exact).collect::<Option<Vec<_>>>();
+                exact.filter(|names| !names.is_empty()).map_or(Finds::AnyNames, Finds::Names)
+            }
+        }
+    }
+
+    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.extract(reading.text()?).map(Extracted::Value)
+    }
+}
+
 impl Metrics {
     /// The names that members of [`MetricsShape::Samples`] have.
     const MEMBERS: [&str; 8] =
@@ -103,19 +127,7 @@ impl Metrics {
     /// The type of a metric that has none.
     const UNTYPED: &str = "untyped";
 
-    /// What fields may be taken from.
-    pub(super) fn finds(&self) -> Finds<'_> {
-        match self.shape {
-            MetricsShape::Samples => Finds::Names(Self::MEMBERS.to_vec()),
-            MetricsShape::Rows => Finds::AnyNames,
-            MetricsShape::Object => {
-                let exact = self.names.iter().map(NamePattern::exact).collect::<Option<Vec<_>>>();
-                exact.filter(|names| !names.is_empty()).map_or(Finds::AnyNames, Finds::Names)
-            }
-        }
-    }
-
-    pub(super) fn extract(&self, text: &str) -> Result<Value, Why> {
+    fn extract(&self, text: &str) -> Result<Value, Why> {
         let mut families: HashMap<&str, Family<'_>> = HashMap::new();
         let mut gathered =
             Gathered { metrics: self, rows: Vec::new(), object: Map::new(), repeated_bytes: 0 };

@@ -5,13 +5,11 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::{Indented, Pairs};
-use crate::rule::extract::{records::add, typing::Names};
+use crate::rule::extract::records::add;
 
 /// What is found, while it is read.
 pub(super) struct Builder<'p, 't> {
     pub(super) pairs: &'p Pairs,
-    /// The outermost keys that are kept; all of them where there is none.
-    pub(super) wanted: Option<&'p Names<'p>>,
     pub(super) found: Map<String, Value>,
     /// The sections that are being read, each in the one before.
     pub(super) sections: Vec<(String, Map<String, Value>)>,
@@ -84,9 +82,6 @@ impl<'t> Builder<'_, 't> {
     /// Puts every line away that is indented as much as `indent`, or more.
     pub(super) fn close(&mut self, indent: usize) {
         while let Some(mut line) = self.open.pop_if(|line| line.indent >= indent) {
-            if self.open.is_empty() && self.sections.is_empty() && !self.wants(line.key) {
-                continue;
-            }
             let more: Vec<Value> = line.more.iter().map(|value| self.pairs.plain(value).into()).collect();
             let values = match line.value {
                 _ if !line.members.is_empty() => {
@@ -123,11 +118,6 @@ impl<'t> Builder<'_, 't> {
         }
     }
 
-    /// Whether an outermost key is kept.
-    fn wants(&self, key: &str) -> bool {
-        self.wanted.is_none_or(|wanted| wanted.have(key))
-    }
-
     pub(super) fn begin_section(&mut self, name: &str) {
         match self.pairs.section_end {
             Some(_) => self.close(0),
@@ -139,9 +129,6 @@ impl<'t> Builder<'_, 't> {
     pub(super) fn close_section(&mut self) {
         self.close(0);
         if let Some((name, members)) = self.sections.pop() {
-            if self.sections.is_empty() && !self.wants(&name) {
-                return;
-            }
             let outer = self.sections.last_mut().map_or(&mut self.found, |(_, members)| members);
             add(outer, name, Value::Object(members));
         }

@@ -13,12 +13,12 @@ use serde_json::{Map, Value};
 
 use self::builder::{Builder, Open, indentation};
 use super::{
-    RECORD_LIMIT,
-    records::{Blocks, gather, lines},
-    typing::Names,
+    Extracted, Extraction, Gives, RECORD_LIMIT, Typing,
+    records::{Blocks, gather},
 };
 use crate::rule::{
     matcher::Pattern,
+    reading::Reading,
     stop::{STOPPED, Stop},
     why::Why,
 };
@@ -90,6 +90,16 @@ impl Default for Pairs {
     }
 }
 
+impl Extraction for Pairs {
+    fn gives(&self) -> Gives {
+        if self.blocks.is_some() { Gives::Many } else { Gives::One }
+    }
+
+    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.extract(reading.text()?, reading.stop()).map(Extracted::Value)
+    }
+}
+
 impl Pairs {
     /// The separator where a rule names none.
     pub const DEFAULT_SEPARATOR: &'static str = ":";
@@ -105,26 +115,7 @@ impl Pairs {
     const PAIRS_OF_BLOCKS_LIMIT: usize = 10 * RECORD_LIMIT;
 
     /// `stop` is looked at between two matches of the pattern, which take the square of a long line together.
-    pub(super) fn extract(&self, text: &str, stop: Option<&Stop>) -> Result<Value, Why> {
-        self.extract_some(text, None, stop)
-    }
-
-    /// The same of one object, whose outermost keys that are not wanted are left out.
-    pub(super) fn extract_wanted(
-        &self,
-        text: &str,
-        wanted: &Names<'_>,
-        stop: Option<&Stop>,
-    ) -> Result<Value, Why> {
-        self.extract_some(text, Some(wanted), stop)
-    }
-
-    fn extract_some(
-        &self,
-        text: &str,
-        wanted: Option<&Names<'_>>,
-        stop: Option<&Stop>,
-    ) -> Result<Value, Why> {
+    fn extract(&self, text: &str, stop: Option<&Stop>) -> Result<Value, Why> {
         let expected = || match &self.pattern {
             Some(pattern) => format!("lines that match `{pattern}`, found none"),
             None => {
@@ -133,7 +124,7 @@ impl Pairs {
             }
         };
         let Some(blocks) = &self.blocks else {
-            let (object, _) = self.object(text, wanted, 1, RECORD_LIMIT, stop)?;
+            let (object, _) = self.object(text, 1, RECORD_LIMIT, stop)?;
             if object.is_empty() {
                 return Err(Why::plainly(format!("expected {}", expected())));
             }
@@ -142,7 +133,7 @@ impl Pairs {
         let mut left = Self::PAIRS_OF_BLOCKS_LIMIT;
         let objects = blocks.of(text).filter_map(|block| {
             let limit = left.min(RECORD_LIMIT);
-            let (object, count) = match self.object(block.text, None, block.line, limit, stop) {
+            let (object, count) = match self.object(block.text, block.line, limit, stop) {
                 Ok(found) => found,
                 Err(error) => return Some(Err(error)),
             };
@@ -160,18 +151,17 @@ impl Pairs {
     fn object(
         &self,
         text: &str,
-        wanted: Option<&Names<'_>>,
         first_line: usize,
         limit: usize,
         stop: Option<&Stop>,
     ) -> Result<(Map<String, Value>, usize), Why> {
         let (found, sections, open) = Default::default();
-        let mut builder = Builder { pairs: self, wanted, found, sections, open };
+        let mut builder = Builder { pairs: self, found, sections, open };
         let mut count = 0_usize;
         let too_many = |line: usize| {
             Why::plainly(format!("line {line}: expected at most {RECORD_LIMIT} pairs, found more"))
         };
-        for (index, line) in lines(text).enumerate() {
+        for (index, line) in text.lines().enumerate() {
             let bare = line.trim_start();
             if bare.is_empty() {
                 // What is said to go on does not go on after a blank line.

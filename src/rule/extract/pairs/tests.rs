@@ -1,7 +1,5 @@
 //! Lines of keys and values as real programs print them.
 
-use proptest::prelude::*;
-
 use super::*;
 
 #[track_caller]
@@ -272,29 +270,4 @@ fn nobody_waits_for_pairs_after_the_call_has_ended() {
     assert!(pairs.extract("abab", Some(&stop)).is_ok());
     stop.now();
     assert_eq!(pairs.extract("abab", Some(&stop)).unwrap_err().to_string(), STOPPED);
-}
-
-proptest! {
-    #[test]
-    fn what_is_wanted_is_what_it_is_among_all(
-        text in "( {0,3}(a|b|long key|c\\.d|\\[a\\]|\\[e\\]|--|)(: ?|=| {2}|)[a-z0-9=: ]{0,5}\n){0,12}",
-        with_sections in any::<bool>(),
-    ) {
-        let wanted = Names::of(vec!["c.d", "a", "a"]);
-        for indented in [Indented::Same, Indented::Nested, Indented::Lines, Indented::Words, Indented::Fold] {
-            for separators in [&[":"][..], &["=", ": "]] {
-                let sections = sectioned().sections.filter(|_| with_sections);
-                let pairs = Pairs { indented, sections, ..separated(separators) };
-                let mut expected = match pairs.extract(&text, None) {
-                    Ok(Value::Object(all)) => all,
-                    _ => Map::new(),
-                };
-                expected.retain(|name, _| wanted.have(name));
-                match pairs.extract_wanted(&text, &wanted, None) {
-                    Ok(found) => prop_assert_eq!(found.to_string(), Value::Object(expected).to_string()),
-                    Err(_) => prop_assert!(expected.is_empty(), "{:?} of {:?}", expected, text),
-                }
-            }
-        }
-    }
 }

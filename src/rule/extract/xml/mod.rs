@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 
 use self::path::{Found, Least};
 pub use self::path::{Path, PathError, Prefixes};
-use super::{RECORD_LIMIT, records};
+use super::{Extracted, Extraction, Gives, RECORD_LIMIT, Typing, records};
 use crate::{
-    rule::{fields::TEXT_KEY, why::Why},
+    rule::{fields::TEXT_KEY, reading::Reading, why::Why},
     tool::cut_characters,
 };
 
@@ -71,8 +71,21 @@ const MACHINERY: [&str; 5] = [
     "http://www.w3.org/2003/05/soap-encoding",
 ];
 
+impl Extraction for Xml {
+    fn gives(&self) -> Gives {
+        match self.pick {
+            Pick::Each(_) => Gives::Many,
+            Pick::Root | Pick::One(_) => Gives::One,
+        }
+    }
+
+    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.extract(reading.text()?).map(Extracted::Value)
+    }
+}
+
 impl Xml {
-    pub(super) fn extract(&self, text: &str) -> Result<Value, Why> {
+    fn extract(&self, text: &str) -> Result<Value, Why> {
         // Scripts print blank lines before the declaration, which must come first.
         let document = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         let lines_before = text[..text.len() - document.len()].matches('\n').count();

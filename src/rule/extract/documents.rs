@@ -1,10 +1,25 @@
-//! `ndjson`: a JSON document a line.
+//! `json`, `ndjson` and `text`: what is handed on as the upstream wrote it, until somebody looks into it.
 
-use super::{Extracted, RECORD_LIMIT};
+use bytestring::ByteString;
+
+use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
 use crate::{
     rule::{reading::Reading, why::Why},
     tool::JsonText,
 };
+
+/// Reads a JSON document, nested at most [`JSON_DEPTH_LIMIT`](crate::tool::JSON_DEPTH_LIMIT) deep.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Json;
+
+impl Extraction for Json {
+    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
+        if reading.text()?.trim().is_empty() {
+            return Err("expected JSON, found an empty reply".into());
+        }
+        reading.checked_json().map(Extracted::Raw)
+    }
+}
 
 /// Reads a JSON document a line into a list; keys stay in order and numbers keep their text.
 ///
@@ -16,8 +31,12 @@ pub struct NdJson {
     pub allow_empty: bool,
 }
 
-impl NdJson {
-    pub(super) fn extract(self, reading: &Reading<'_>) -> Result<Extracted, Why> {
+impl Extraction for NdJson {
+    fn gives(&self) -> Gives {
+        Gives::Many
+    }
+
+    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
         let whole = reading.shared_text()?;
         let mut documents = 0_usize;
         let mut list = Vec::with_capacity(whole.len() + 2);
@@ -49,6 +68,29 @@ impl NdJson {
     }
 }
 
+/// Reads the whole text.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Text {
+    /// Whether white space at both ends is left out.
+    pub trim: bool,
+}
+
+impl Extraction for Text {
+    fn finds(&self) -> Finds<'_> {
+        Finds::NoFields
+    }
+
+    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
+        let whole = reading.shared_text()?;
+        if !self.trim {
+            return Ok(Extracted::Text(whole.clone()));
+        }
+        let text = reading.text()?.trim();
+        // An empty slice may lie anywhere, which `slice_ref` does not take.
+        Ok(Extracted::Text(if text.is_empty() { ByteString::new() } else { whole.slice_ref(text) }))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -72,7 +114,7 @@ mod tests {
         let reply = Reply::new(StatusCode::OK, HeaderMap::new(), body);
         let (tool, args, body) = ("tool".parse().unwrap(), json!({}), Body::new(&reply, 1 << 20));
         let reading = Reading::new(&reply, &body, Facts::new(&tool, &args), None);
-        match (ndjson.extract(&reading), expected) {
+        match (ndjson.find(&reading, &Typing::AsFound), expected) {
             (Ok(Extracted::Raw(json)), Ok(expected)) => assert_eq!(json.as_str(), expected),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),
