@@ -1,24 +1,20 @@
 //! `html`: a page, by CSS selectors, as the rows of a table, or as text without markup.
 
-mod attributes;
-mod grid;
-mod message;
+mod page;
 mod selector;
 mod table;
 #[cfg(test)]
 mod tests;
 mod text;
-mod tree;
-mod work;
 
 use std::collections::HashSet;
 
 use scraper::{Element, ElementRef, Html as Page};
 use serde_json::{Map, Value, json};
 
-pub(in crate::rule) use self::message::message_of;
+use self::page::{NodeId, Work};
 pub use self::selector::{CssError, CssSelector};
-use self::{tree::NodeId, work::Work};
+pub(in crate::rule) use self::text::message_of;
 use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing, typing::list_of};
 use crate::rule::{reading::Reading, why::Why};
 
@@ -143,7 +139,7 @@ impl Html {
         if text.trim().is_empty() {
             return Err("expected a page, found an empty reply".to_owned());
         }
-        let mut page = tree::parse(text)?;
+        let mut page = page::parse(text)?;
         let mut work = Work::for_page(&page, text);
         if let Some(css) = &self.without {
             let root = page.root_element().id();

@@ -2,10 +2,7 @@
 
 use scraper::{Html, Selector, error::SelectorErrorKind};
 
-use super::{
-    tree::NodeId,
-    work::{Looks, Work},
-};
+use super::page::{Looks, NodeId, Work};
 
 /// A CSS selector.
 #[derive(Debug, Clone)]

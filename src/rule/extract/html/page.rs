@@ -1,0 +1,240 @@
+//! A page as a tree, read within limits, and how much may be done with it.
+//!
+//! The parser walks all open elements at most tags: a page that nests deep would keep it busy for hours. So it is fed
+//! in pieces, and what each has added to the tree is looked at before the next.
+
+use html5ever::{
+    driver::{self, ParseOpts},
+    tendril::{StrTendril, TendrilSink},
+    tree_builder::TreeSink,
+};
+use scraper::{ElementRef, Html, HtmlTreeSink};
+
+use super::super::RECORD_LIMIT;
+
+/// How deep elements may nest; as deep as browsers let them.
+const DEPTH_LIMIT: usize = 512;
+
+/// How many elements, texts and comments a page may have.
+pub(super) const NODE_LIMIT: usize = 10 * RECORD_LIMIT;
+
+/// How much is read between two looks at the tree.
+const PIECE_BYTES: usize = 4096;
+
+/// An element, text or comment of a page.
+pub(super) type NodeId = <HtmlTreeSink as TreeSink>::Handle;
+
+/// Reads a page. Every text is one.
+///
+/// # Errors
+///
+/// A sentence, when it is beyond the limits.
+pub(super) fn parse(text: &str) -> Result<Html, String> {
+    check_attributes(text)?;
+    let sink = HtmlTreeSink::new(Html::new_document());
+    let mut parser = driver::parse_document(sink, ParseOpts::default());
+    // Pages that are put together in the browser fetch rows alone, which no page has outside of a table.
+    parser.process(StrTendril::from(table_around(text)));
+    let (mut done, mut nodes_before) = (0, 0);
+    while done < text.len() {
+        let rest = done + PIECE_BYTES..text.len();
+        let end = rest.into_iter().find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
+        parser.process(StrTendril::from(&text[done..end]));
+        let page = parser.tokenizer.sink.sink.0.borrow();
+        check_tree(&page, nodes_before).map_err(|error| {
+            let line = text[..end].matches('\n').count() + 1;
+            format!("line {line}: {error}")
+        })?;
+        (done, nodes_before) = (end, page.tree.nodes().len());
+    }
+    Ok(parser.finish())
+}
+
+/// The tags that rows or cells want round them which a reply begins with; nothing where it begins with others.
+fn table_around(text: &str) -> &'static str {
+    let mut rest = text.trim_start_matches('\u{feff}').trim_start();
+    while let Some((_, after)) = rest.strip_prefix("<!--").and_then(|comment| comment.split_once("-->")) {
+        rest = after.trim_start();
+    }
+    let name = rest.strip_prefix('<').unwrap_or_default();
+    let end = name.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(name.len());
+    match name[..end].to_ascii_lowercase().as_str() {
+        "tr" | "thead" | "tbody" | "tfoot" | "caption" | "colgroup" | "col" => "<table>",
+        "td" | "th" => "<table><tr>",
+        _ => "",
+    }
+}
+
+/// Looks at what came to the tree since it had `nodes_before` nodes.
+fn check_tree(page: &Html, nodes_before: usize) -> Result<(), String> {
+    let nodes = page.tree.nodes();
+    if nodes.len() > NODE_LIMIT {
+        return Err(format!("expected at most {NODE_LIMIT} elements, texts and comments, found more"));
+    }
+    // All of them, as the last may lie less deep than those before it.
+    let mut added = nodes.rev().take(page.tree.nodes().len() - nodes_before);
+    if added.any(|node| node.ancestors().nth(DEPTH_LIMIT).is_some()) {
+        return Err(format!("expected elements nested at most {DEPTH_LIMIT} deep, found more"));
+    }
+    // `<body a>` again and again adds to the attributes of the one body.
+    let root = page.tree.root();
+    let bodies = root.children().flat_map(|root| root.children().chain([root]));
+    let most = bodies.filter_map(|node| Some(node.value().as_element()?.attrs.len())).max().unwrap_or(0);
+    if most > ATTRIBUTE_LIMIT {
+        return Err(too_many_attributes());
+    }
+    Ok(())
+}
+
+/// How many attributes a tag may have.
+const ATTRIBUTE_LIMIT: usize = 1000;
+
+/// Refuses a page that has a tag of too many attributes: the parser compares each with the others, so very many would keep it
+/// busy for hours.
+fn check_attributes(text: &str) -> Result<(), String> {
+    match first_wide_tag(text) {
+        None => Ok(()),
+        Some(offset) => {
+            let line = text[..offset].matches('\n').count() + 1;
+            Err(format!("line {line}: {}", too_many_attributes()))
+        }
+    }
+}
+
+fn too_many_attributes() -> String {
+    format!("expected at most {ATTRIBUTE_LIMIT} attributes in a tag, found more")
+}
+
+/// Where a tag, or what would be one outside of scripts and comments, has too many attributes.
+///
+/// Which `<a` begin a tag only the parser knows, so each is followed as if it did; all that are in the same state of
+/// a tag go on together, the one with the most attributes for all, so this is linear.
+fn first_wide_tag(text: &str) -> Option<usize> {
+    let mut live: [Option<usize>; STATES] = [None; STATES];
+    let bytes = text.as_bytes();
+    for (index, byte) in bytes.iter().copied().enumerate() {
+        let mut next: [Option<usize>; STATES] = [None; STATES];
+        if byte == b'<'
+            && bytes.get(index + 1).is_some_and(|after| after.is_ascii_alphabetic() || *after == b'/')
+        {
+            next[State::TagName as usize] = Some(0);
+        } else if live == next {
+            continue;
+        }
+        for (state, count) in ALL_STATES.iter().zip(live) {
+            let (Some(count), Some((after, more))) = (count, state.after(byte)) else { continue };
+            let count = count + more;
+            if count > ATTRIBUTE_LIMIT {
+                return Some(index);
+            }
+            let slot = &mut next[after as usize];
+            *slot = (*slot).max(Some(count));
+        }
+        live = next;
+    }
+    None
+}
+
+/// Where in a tag the tokenizer is (HTML, section 13.2.5, from "tag name state" on).
+#[derive(Debug, Clone, Copy)]
+enum State {
+    TagName,
+    BeforeName,
+    Name,
+    AfterName,
+    BeforeValue,
+    DoubleQuoted,
+    SingleQuoted,
+    Unquoted,
+}
+
+const STATES: usize = 8;
+const ALL_STATES: [State; STATES] = [
+    State::TagName,
+    State::BeforeName,
+    State::Name,
+    State::AfterName,
+    State::BeforeValue,
+    State::DoubleQuoted,
+    State::SingleQuoted,
+    State::Unquoted,
+];
+
+impl State {
+    /// The state behind a byte, and how many attributes began with it; `None` when the tag ends.
+    fn after(self, byte: u8) -> Option<(Self, usize)> {
+        let space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'\x0c');
+        let none = |state| Some((state, 0));
+        match (self, byte) {
+            (Self::DoubleQuoted, b'"') | (Self::SingleQuoted, b'\'') => none(Self::BeforeName),
+            (Self::DoubleQuoted | Self::SingleQuoted, _) => none(self),
+            (_, b'>') => None,
+            (Self::TagName | Self::Unquoted, _) if space => none(Self::BeforeName),
+            (Self::Unquoted, _) => none(self),
+            (Self::TagName | Self::Name | Self::AfterName | Self::BeforeName, b'/') => none(Self::BeforeName),
+            (Self::TagName, _) => none(self),
+            (Self::BeforeName | Self::AfterName | Self::BeforeValue, _) if space => none(self),
+            (Self::Name, _) if space => none(Self::AfterName),
+            (Self::Name | Self::AfterName, b'=') => none(Self::BeforeValue),
+            (Self::Name, _) => none(self),
+            (Self::BeforeValue, b'"') => none(Self::DoubleQuoted),
+            (Self::BeforeValue, b'\'') => none(Self::SingleQuoted),
+            (Self::BeforeValue, _) => none(Self::Unquoted),
+            (Self::BeforeName | Self::AfterName, _) => Some((Self::Name, 1)),
+        }
+    }
+}
+
+/// What may still be done: elements looked at, and bytes taken. What stands in the page once may be asked for again
+/// and again, so this is linear in the page.
+pub(super) struct Work {
+    left: usize,
+    /// How many nodes the page has, how deep they nest, and how many are side by side.
+    nodes: usize,
+    deepest: usize,
+    widest: usize,
+}
+
+/// What else is looked at to see whether an element is one that a selector means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Looks {
+    /// The elements below it, for `:has()`: each one for all that it is below of.
+    pub(super) below: bool,
+    /// The elements beside it, for `:last-of-type`.
+    pub(super) beside: bool,
+}
+
+/// An element looked at takes as long as so many bytes.
+const BYTES_AN_ELEMENT: usize = 4;
+
+impl Work {
+    pub(super) fn for_page(page: &Html, text: &str) -> Self {
+        let nodes = page.tree.nodes();
+        Self {
+            left: 50_000_000 + 16 * text.len(),
+            nodes: nodes.len(),
+            deepest: nodes.clone().map(|node| node.ancestors().count()).max().unwrap_or(0),
+            widest: nodes.map(|node| node.children().count()).max().unwrap_or(0),
+        }
+    }
+
+    /// Some bytes are taken.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), String> {
+        let left = self.left.checked_sub(bytes);
+        self.left =
+            left.ok_or("expected a page that takes less work, found one that nests or repeats too much")?;
+        Ok(())
+    }
+
+    /// An element and all below it are looked at.
+    pub(super) fn look_at(&mut self, element: ElementRef<'_>) -> Result<(), String> {
+        self.take(BYTES_AN_ELEMENT * element.descendants().count())
+    }
+
+    /// All elements of the page are looked at.
+    pub(super) fn search(&mut self, looks: Looks) -> Result<(), String> {
+        let below = if looks.below { self.deepest } else { 0 };
+        let beside = if looks.beside { self.widest } else { 0 };
+        self.take(BYTES_AN_ELEMENT * self.nodes * (1 + below + beside))
+    }
+}
