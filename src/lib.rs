@@ -24,7 +24,6 @@ pub mod route;
 pub mod prompt;
 pub mod seal;
 pub mod tls;
-pub mod boxed;
 pub mod descriptors;
 pub mod wire;
 pub mod observe;

@@ -23,7 +23,7 @@ use crate::{
     observe::{Chain, Span, Ticket},
     route::{HttpRequest, Under},
     upstream::{
-        Answers, Ask, Coming, Due,
+        Ask, Coming, Due,
         http::{HttpSettings, HttpUpstream},
     },
 };

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{Api, milliseconds};
 use crate::{
     gateway::Snapshot,
-    policy::{BreakerView, Guards},
+    policy::{BreakerView, UpstreamPolicies},
     route::{Route, UpstreamName},
     upstream::http::{AddressView, State as AddressState},
 };
@@ -39,20 +39,21 @@ fn describe_route(route: &Route) -> Value {
 
 pub(super) async fn upstreams(State(api): State<Arc<Api>>) -> Json<Value> {
     let snapshot = api.gateway.snapshot();
+    let upstreams = snapshot.policies.upstreams.iter();
     let upstreams: Vec<Value> =
-        snapshot.guards.iter().map(|(name, guards)| describe_upstream(&snapshot, name, guards)).collect();
+        upstreams.map(|(name, policies)| describe_upstream(&snapshot, name, policies)).collect();
     Json(json!({ "upstreams": upstreams }))
 }
 
-fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, guards: &Guards) -> Value {
-    let view = guards.view();
+fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &UpstreamPolicies) -> Value {
+    let view = policies.view();
     let mut breaker = json!({ "state": view.breaker.as_word() });
     match view.breaker {
         BreakerView::Off | BreakerView::HalfOpen => {}
         BreakerView::Closed { failures } => breaker["failures"] = failures.into(),
         BreakerView::Open { rest } => breaker["rest_ms"] = milliseconds(rest).into(),
     }
-    let events = guards.counts().events().map(|(event, count)| (event.to_owned(), count.into()));
+    let events = policies.counts().events().map(|(event, count)| (event.to_owned(), count.into()));
     json!({
         "name": name.as_str(),
         "kind": view.kind,

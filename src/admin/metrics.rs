@@ -38,7 +38,7 @@ impl MeterSource for ProcessMetrics {
     fn tell(&self, reading: &mut Reading) {
         configuration(reading, &self.process);
         let snapshot = self.gateway.snapshot();
-        policy::metrics::read(reading, &snapshot.guards, &snapshot.counts);
+        policy::metrics::read(reading, &snapshot.policies);
         if let Some(buffer) = &snapshot.upstream_buffer {
             upstream_buffer(reading, buffer);
         }

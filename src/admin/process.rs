@@ -162,8 +162,8 @@ impl Api {
         let snapshot = self.gateway.snapshot();
         let is_listed =
             |name: &str| self.readiness_upstreams.iter().any(|listed| listed == "*" || listed == name);
-        let upstreams = snapshot.guards.iter().filter(|(name, _)| is_listed(name.as_str()));
+        let upstreams = snapshot.policies.upstreams.iter().filter(|(name, _)| is_listed(name.as_str()));
         let state = |reachable: bool| json!({ "reachable": reachable });
-        upstreams.map(|(name, guards)| (name.to_string(), state(guards.view().is_reachable()))).collect()
+        upstreams.map(|(name, policies)| (name.to_string(), state(policies.view().is_reachable()))).collect()
     }
 }

@@ -1,17 +1,16 @@
 //! One call on its way to its upstream: what all its requests have in common.
 
-use std::{sync::Arc, time::Instant};
+use std::{future::Future, pin::pin, sync::Arc, time::Instant};
 
 use http::HeaderMap;
 
 use super::{Snapshot, audience::Telling, record::Record};
 use crate::{
     observe::Ticket,
-    policy::Guarded,
     reply::Reply,
     route::{Route, TraceContext, Traces, UpstreamRequest},
     tool::Arguments,
-    upstream::{Ask, Caller, Due, Happened, Kept, Meanwhile, UpstreamError},
+    upstream::{Ask, Caller, Due, Happened, Hearing, Kept, Meanwhile, UpstreamError},
 };
 
 /// A call whose arguments are right.
@@ -38,12 +37,10 @@ impl Asking<'_> {
         kept: Option<Kept>,
         (record, telling): (&mut Record<'_>, &mut Telling<'_>),
     ) -> Result<Reply, UpstreamError> {
-        let way = match self.snapshot.ways.get(&self.route.definition.name) {
-            Some(way) => way,
-            None => self.upstream(),
-        };
-        let mut ask = Ask { kept: kept.clone(), ..self.ask_of(request, repeatable, self.due) };
-        let reply = self.by(way, &mut ask, record, telling).await;
+        let policies = self.snapshot.policies_of(self.route);
+        let (meanwhile, hearing) = meanwhile(telling);
+        let ask = Ask { kept: kept.clone(), meanwhile, ..self.ask_of(request, repeatable, self.due) };
+        let reply = self.heard(policies.call(&ask), hearing, record, telling).await;
         match kept.and_then(|kept| kept.age()) {
             Some(age) => {
                 record.kept(age);
@@ -61,38 +58,42 @@ impl Asking<'_> {
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
     ) -> Result<Reply, UpstreamError> {
-        let mut ask = self.ask_of(request, repeatable, self.due);
-        self.by(self.upstream(), &mut ask, record, telling).await
+        let (meanwhile, hearing) = meanwhile(telling);
+        let ask = Ask { meanwhile, ..self.ask_of(request, repeatable, self.due) };
+        let reply = self.snapshot.upstream_of(self.route).follow_up(&ask);
+        self.heard(reply, hearing, record, telling).await
     }
 
-    async fn by(
+    /// Waits for a reply, and tells meanwhile what happens.
+    async fn heard(
         self,
-        way: &Guarded,
-        ask: &mut Ask,
+        reply: impl Future<Output = Result<Reply, UpstreamError>>,
+        hearing: Option<Hearing>,
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
     ) -> Result<Reply, UpstreamError> {
         let begun = Instant::now();
-        let reply = if telling.is_heard() {
-            let (meanwhile, mut hearing) = Meanwhile::new();
-            ask.meanwhile = Some(meanwhile);
-            let mut reply = way.answer(ask);
-            let reply = loop {
-                tokio::select! {
-                    biased;
-                    reply = &mut reply => break reply,
-                    Some(happened) = hearing.recv() => telling.happened(happened, self.route.job.is_none()),
+        let mut reply = pin!(reply);
+        let reply = match hearing {
+            None => reply.await,
+            Some(mut hearing) => {
+                let reply = loop {
+                    tokio::select! {
+                        biased;
+                        reply = &mut reply => break reply,
+                        Some(happened) = hearing.recv() => {
+                            telling.happened(happened, self.route.job.is_none());
+                        }
+                    }
+                };
+                // What an upstream told of its work may have come together with the reply.
+                while let Ok(happened) = hearing.try_recv() {
+                    if let Happened::Progress { .. } = happened {
+                        telling.happened(happened, false);
+                    }
                 }
-            };
-            // What an upstream told of its work may have come together with the reply.
-            while let Ok(happened) = hearing.try_recv() {
-                if let Happened::Progress { .. } = happened {
-                    telling.happened(happened, false);
-                }
+                reply
             }
-            reply
-        } else {
-            way.answer(ask).await
         };
         let took = begun.elapsed();
         match &reply {
@@ -115,10 +116,9 @@ impl Asking<'_> {
         let charge = self.snapshot.charge(self.route);
         Ask { caller: self.caller.clone(), ticket: self.ticket.clone(), charge, traced, ..ask }
     }
+}
 
-    /// The way for what follows from a call.
-    pub(super) fn upstream(&self) -> &Guarded {
-        let upstream = self.snapshot.upstreams.get(&self.route.upstream);
-        upstream.expect("a snapshot has the upstream of every route")
-    }
+/// What is told before the reply is there, where somebody listens.
+fn meanwhile(telling: &Telling<'_>) -> (Option<Meanwhile>, Option<Hearing>) {
+    telling.is_heard().then(Meanwhile::new).unzip()
 }

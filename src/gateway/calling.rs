@@ -21,7 +21,6 @@ use super::{
 };
 use crate::{
     observe::RequestId,
-    policy::Guarded,
     reply::Reply,
     route::{LogLevel, Route, TraceContext, UpstreamRequest},
     rule::{Facts, STATUS_META_KEY, Stop, Trace, Translation, line_names, translate},
@@ -129,8 +128,7 @@ impl Snapshot {
             _ => None,
         };
         let repeatable = route.repeatable.unwrap_or_else(|| request.is_idempotent());
-        let keeps = self.ways.get(&route.definition.name).is_some_and(Guarded::keeps);
-        let kept = keeps.then(Kept::default);
+        let kept = self.policies_of(route).caches().then(Kept::default);
         let reply = asking.call(request, repeatable, kept.clone(), (record, &mut telling)).await;
         let reply = reply.map_err(|error| {
             let effect = match (is_safe, ticket.was_sent()) {

@@ -1,16 +1,16 @@
 //! The state that is in force, compiled and whole, and how it differs from the one before.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{Arc, OnceLock},
 };
 
 use super::{Change, View, sentences, views::Views, worker_pool::WorkerPool};
 use crate::{
     observe::{Meters, RouteMeters, Tracing},
-    policy::{Guarded, Guards, Passthrough, PolicyCounts},
+    policy::{Passthrough, Policies, RoutePolicies, UpstreamPolicies},
     prompt::PromptTable,
-    route::{Route, RouteTable, Scopes, UpstreamName},
+    route::{Route, RouteTable, Scopes},
     tool::{ToolName, ToolResult},
     upstream::{BodyCharge, UpstreamBuffer},
 };
@@ -20,14 +20,8 @@ use crate::{
 pub struct Snapshot {
     /// Which tool is bound to what.
     pub table: RouteTable,
-    /// Whom to ask; every route's upstream is here.
-    pub upstreams: HashMap<UpstreamName, Guarded>,
-    /// The way that calls of a route take to its upstream, where it is another one.
-    pub ways: HashMap<ToolName, Guarded>,
-    /// How often the guards on all these ways did something.
-    pub counts: PolicyCounts,
-    /// What stands before each upstream, for who asks how it is.
-    pub guards: BTreeMap<UpstreamName, Guards>,
+    /// The policies of every route, and of every upstream.
+    pub policies: Policies,
     /// Who gets every path that is not ours, unread.
     pub passthrough: Option<Passthrough>,
     /// What a caller has to be allowed for that.
@@ -72,29 +66,22 @@ impl Awaited {
 
 impl Snapshot {
     /// A snapshot over a table, without prompts; the catalog is made of it.
-    pub fn new(
-        table: RouteTable,
-        upstreams: HashMap<UpstreamName, Guarded>,
-        passthrough: Option<Passthrough>,
-    ) -> Self {
-        Self::with_prompts(table, PromptTable::default(), upstreams, passthrough)
+    pub fn new(table: RouteTable, policies: Policies, passthrough: Option<Passthrough>) -> Self {
+        Self::with_prompts(table, PromptTable::default(), policies, passthrough)
     }
 
     /// A snapshot over tables.
     pub fn with_prompts(
         table: RouteTable,
         prompts: PromptTable,
-        upstreams: HashMap<UpstreamName, Guarded>,
+        policies: Policies,
         passthrough: Option<Passthrough>,
     ) -> Self {
         Self {
             all: View::of(&table, &prompts, |_| true),
             views: Views::of(&table, &prompts),
             table,
-            upstreams,
-            ways: HashMap::new(),
-            counts: PolicyCounts::default(),
-            guards: BTreeMap::new(),
+            policies,
             passthrough,
             passthrough_scopes: Scopes::default(),
             prompts,
@@ -109,18 +96,6 @@ impl Snapshot {
         .counted_by(Meters::default())
     }
 
-    /// The same with routes whose calls take a way of their own.
-    #[must_use]
-    pub fn with_ways(self, ways: HashMap<ToolName, Guarded>, counts: PolicyCounts) -> Self {
-        Self { ways, counts, ..self }
-    }
-
-    /// The same with what stands before each upstream.
-    #[must_use]
-    pub fn guarded_by(self, guards: BTreeMap<UpstreamName, Guards>) -> Self {
-        Self { guards, ..self }
-    }
-
     /// The same with what a caller has to be allowed for what is handed through.
     #[must_use]
     pub fn with_passthrough_scopes(self, passthrough_scopes: Scopes) -> Self {
@@ -131,6 +106,18 @@ impl Snapshot {
     #[must_use]
     pub fn buffered_by(self, upstream_buffer: UpstreamBuffer) -> Self {
         Self { upstream_buffer: Some(upstream_buffer), ..self }
+    }
+
+    /// The policies of calls of a route.
+    pub(super) fn policies_of(&self, route: &Route) -> &Arc<RoutePolicies> {
+        let policies = self.policies.routes.get(&route.definition.name);
+        policies.expect("a snapshot has the policies of every route")
+    }
+
+    /// The policies of what follows from such calls.
+    pub(super) fn upstream_of(&self, route: &Route) -> &Arc<UpstreamPolicies> {
+        let policies = self.policies.upstreams.get(&route.upstream);
+        policies.expect("a snapshot has the upstream of every route")
     }
 
     /// How a response for a route is charged.

@@ -283,11 +283,9 @@ impl Snapshot {
             known.ask_for_what_is_new(&mut request.headers);
         }
         let repeatable = route.repeatable.unwrap_or_else(|| request.is_idempotent());
-        let upstream =
-            self.upstreams.get(&route.upstream).expect("a snapshot has the upstream of every route").clone();
         let ask = Ask::new(request, route.reply_limit_bytes, due, repeatable);
         let ask = Ask { charge: self.charge(route), ..ask };
-        let reply = upstream.answer(&ask).await.map_err(|error| Unseen {
+        let reply = self.upstream_of(route).follow_up(&ask).await.map_err(|error| Unseen {
             plain: Chain(&error).to_string(),
             words: error.words().unwrap_or_default().to_owned(),
         })?;

@@ -5,7 +5,7 @@
 //! the request could not be served (502, 503 and 504, or nothing that can be read): they say nothing of other routes.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -19,16 +19,8 @@ use crate::{
     observe::Ticket,
     reply::Reply,
     route::UpstreamName,
-    upstream::{Answers, Ask, UpstreamError},
+    upstream::{Ask, UpstreamError},
 };
-
-/// A circuit breaker. After a number of failures with no success between, calls are rejected at once for a while;
-/// then one is let through to see, and its outcome decides for the others.
-#[derive(Debug)]
-pub struct Breaker<S> {
-    inner: S,
-    circuit: Arc<Circuit>,
-}
 
 /// When it opens, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +37,10 @@ impl Default for BreakerSettings {
     }
 }
 
-/// What is known of one upstream, or of one of its routes, by all that share the circuit breaker.
+/// A circuit breaker. After a number of failures with no success between, calls are rejected at once for a while;
+/// then one is let through to see, and its outcome decides for the others.
 #[derive(Debug)]
-pub struct Circuit {
+pub(super) struct CircuitBreaker {
     upstream: UpstreamName,
     /// The route that it is of; of the upstream itself where there is none.
     route: Option<ToolName>,
@@ -95,28 +88,26 @@ enum Outcome {
     Unknown,
 }
 
-impl<S> Breaker<S> {
-    /// Puts the layer round what asks the circuit's upstream.
-    pub fn new(inner: S, circuit: Arc<Circuit>) -> Self {
-        Self { inner, circuit }
-    }
-}
-
-impl Circuit {
+impl CircuitBreaker {
     /// Whether all calls pass.
     pub(super) fn is_closed(&self) -> bool {
         matches!(*self.state(), State::Closed { .. })
     }
 
     /// That of an upstream, closed. `opened` counts how often it opens, `rested` the calls that are rejected.
-    pub fn new(upstream: UpstreamName, settings: BreakerSettings, opened: Count, rested: Count) -> Self {
+    pub(super) fn new(
+        upstream: UpstreamName,
+        settings: BreakerSettings,
+        opened: Count,
+        rested: Count,
+    ) -> Self {
         let state = Mutex::new(State::Closed { failures: 0 });
         Self { upstream, route: None, settings, state, opened, rested }
     }
 
     /// The same, of one route.
     #[must_use]
-    pub fn of_route(self, route: ToolName) -> Self {
+    pub(super) fn of_route(self, route: ToolName) -> Self {
         Self { route: Some(route), ..self }
     }
 
@@ -147,7 +138,7 @@ impl Circuit {
     }
 
     /// Lets a call through, or says how long to stay away.
-    fn enter<'a>(&'a self, due: Instant, ticket: &'a Ticket) -> Result<Watch<'a>, UpstreamError> {
+    pub(super) fn enter<'a>(&'a self, ask: &'a Ask) -> Result<Probe<'a>, UpstreamError> {
         let mut state = self.state();
         if let State::Open { until } | State::HalfOpen { until } = *state {
             let now = Instant::now();
@@ -163,7 +154,7 @@ impl Circuit {
             // Should the one that is on its way never come back, another is sent after the same while.
             *state = State::HalfOpen { until: now + self.settings.rest };
         }
-        Ok(Watch { circuit: self, due, ticket, told: false })
+        Ok(Probe { breaker: self, due: ask.due.latest, ticket: &ask.ticket, is_recorded: false })
     }
 
     fn learn(&self, outcome: Outcome, ticket: &Ticket) {
@@ -195,28 +186,33 @@ impl Circuit {
     }
 }
 
-/// A call that was let through; what is learnt of it counts also when nobody waits for it any more.
+/// A call that was let through. Dropping it records what is known of a call that nobody waits for any more.
 #[derive(Debug)]
-struct Watch<'a> {
-    circuit: &'a Circuit,
+pub(super) struct Probe<'a> {
+    breaker: &'a CircuitBreaker,
     due: Instant,
     ticket: &'a Ticket,
-    told: bool,
+    is_recorded: bool,
 }
 
-impl Watch<'_> {
-    fn tell(mut self, outcome: Outcome) {
-        self.told = true;
-        self.circuit.learn(outcome, self.ticket);
+impl Probe<'_> {
+    /// Learns from the result of the call.
+    pub(super) fn record(mut self, result: &Result<Reply, UpstreamError>) {
+        self.is_recorded = true;
+        let outcome = match self.breaker.route {
+            None => shown_of_upstream(result),
+            Some(_) => shown_of_route(result),
+        };
+        self.breaker.learn(outcome, self.ticket);
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for Probe<'_> {
     fn drop(&mut self) {
-        if !self.told {
+        if !self.is_recorded {
             // Dropped at its deadline: no answer came in time. Dropped before: its caller left, or would not wait.
-            let late = Instant::now() >= self.due && self.circuit.route.is_none();
-            self.circuit.learn(if late { Outcome::Failure } else { Outcome::Unknown }, self.ticket);
+            let late = Instant::now() >= self.due && self.breaker.route.is_none();
+            self.breaker.learn(if late { Outcome::Failure } else { Outcome::Unknown }, self.ticket);
         }
     }
 }
@@ -278,35 +274,26 @@ fn unasked(_: &UpstreamError) -> Outcome {
     Outcome::Unknown
 }
 
-impl<S: Answers> Answers for Breaker<S> {
-    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        let watch = self.circuit.enter(ask.due.latest, &ask.ticket)?;
-        let result = self.inner.answer(ask).await;
-        watch.tell(match self.circuit.route {
-            None => shown_of_upstream(&result),
-            Some(_) => shown_of_route(&result),
-        });
-        result
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        policy::mock::{Inside, Script, answering_after, ask, call, failed, name, status},
+        policy::mock::{Inside, Script, answering_after, ask, failed, name, status},
         upstream::Due,
     };
 
     const SECOND: Duration = Duration::from_secs(1);
     const AFTER_TWO: BreakerSettings = BreakerSettings { failures: Some(2), rest: Duration::from_secs(5) };
 
-    fn circuit() -> Arc<Circuit> {
-        Arc::new(Circuit::new(name(), AFTER_TWO, Count::default(), Count::default()))
+    fn breaker() -> CircuitBreaker {
+        CircuitBreaker::new(name(), AFTER_TWO, Count::default(), Count::default())
     }
 
-    fn breaker(script: &Script) -> Breaker<Script> {
-        Breaker::new(script.clone(), circuit())
+    async fn call(breaker: &CircuitBreaker, upstream: &Script, ask: Ask) -> Result<Reply, UpstreamError> {
+        let probe = breaker.enter(&ask)?;
+        let result = upstream.answer(&ask).await;
+        probe.record(&result);
+        result
     }
 
     fn rest(result: &Result<Reply, UpstreamError>) -> Option<Duration> {
@@ -319,13 +306,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_upstream_that_only_fails_is_left_alone_and_then_tried_by_one() {
         let script = Script::new([failed(), failed(), failed(), status(200), status(200)]);
-        let service = breaker(&script);
-        let one = || call(&service, ask(SECOND));
+        let breaker = breaker();
+        let one = || call(&breaker, &script, ask(SECOND));
         one().await.unwrap_err();
         one().await.unwrap_err();
         assert_eq!(rest(&one().await), Some(5 * SECOND));
         tokio::time::advance(4 * SECOND).await;
-        assert_eq!(service.circuit.view(), BreakerView::Open { rest: SECOND });
+        assert_eq!(breaker.view(), BreakerView::Open { rest: SECOND });
         assert_eq!((rest(&one().await), script.asked()), (Some(SECOND), 2));
         tokio::time::advance(SECOND).await;
         one().await.unwrap_err();
@@ -334,8 +321,8 @@ mod tests {
         one().await.unwrap();
         one().await.unwrap();
         assert_eq!(script.asked(), 5);
-        assert_eq!(service.circuit.view(), BreakerView::Closed { failures: 0 });
-        assert_eq!((service.circuit.opened.get(), service.circuit.rested.get()), (2, 3));
+        assert_eq!(breaker.view(), BreakerView::Closed { failures: 0 });
+        assert_eq!((breaker.opened.get(), breaker.rested.get()), (2, 3));
     }
 
     #[test]
@@ -349,60 +336,60 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_response_shows_that_the_upstream_is_there_and_that_a_route_is_not_served() {
         let script = Script::new([failed(), status(503), failed(), status(502), failed(), status(504)]);
-        let service = breaker(&script);
+        let breaker = breaker();
         for _ in 0..6 {
-            assert_eq!(rest(&call(&service, ask(SECOND)).await), None);
+            assert_eq!(rest(&call(&breaker, &script, ask(SECOND)).await), None);
         }
         let script = Script::new([status(503), failed(), status(502), status(200)]);
-        let of_route = Circuit::new(name(), AFTER_TWO, Count::default(), Count::default());
-        let service = Breaker::new(script.clone(), Arc::new(of_route.of_route("t".parse().unwrap())));
+        let breaker = breaker.of_route("t".parse().unwrap());
         for _ in 0..3 {
-            assert_eq!(rest(&call(&service, ask(SECOND)).await), None);
+            assert_eq!(rest(&call(&breaker, &script, ask(SECOND)).await), None);
         }
-        let rejected = call(&service, ask(SECOND)).await;
+        let rejected = call(&breaker, &script, ask(SECOND)).await;
         assert!(matches!(rejected, Err(UpstreamError::Resting { of_route: true, .. })), "{rejected:?}");
         tokio::time::advance(5 * SECOND).await;
-        assert_eq!(service.circuit.view(), BreakerView::HalfOpen);
-        call(&service, ask(SECOND)).await.unwrap();
-        assert_eq!(service.circuit.view(), BreakerView::Closed { failures: 0 });
+        assert_eq!(breaker.view(), BreakerView::HalfOpen);
+        call(&breaker, &script, ask(SECOND)).await.unwrap();
+        assert_eq!(breaker.view(), BreakerView::Closed { failures: 0 });
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_circuit_is_not_open_when_its_time_is_over_or_the_upstream_is_healthy() {
         let script = Script::new([failed(), failed()]);
-        let service = breaker(&script);
+        let breaker = breaker();
         for _ in 0..2 {
-            call(&service, ask(SECOND)).await.unwrap_err();
+            call(&breaker, &script, ask(SECOND)).await.unwrap_err();
         }
-        assert_eq!(service.circuit.view(), BreakerView::Open { rest: 5 * SECOND });
+        assert_eq!(breaker.view(), BreakerView::Open { rest: 5 * SECOND });
         tokio::time::advance(5 * SECOND).await;
-        assert_eq!(service.circuit.view(), BreakerView::HalfOpen);
-        service.circuit.proved_healthy();
-        assert_eq!(service.circuit.view(), BreakerView::Closed { failures: 0 });
-        service.circuit.learn(Outcome::Failure, &Ticket::default());
-        service.circuit.proved_healthy();
-        assert_eq!(service.circuit.view(), BreakerView::Closed { failures: 1 }, "a check is no call");
+        assert_eq!(breaker.view(), BreakerView::HalfOpen);
+        breaker.proved_healthy();
+        assert_eq!(breaker.view(), BreakerView::Closed { failures: 0 });
+        breaker.learn(Outcome::Failure, &Ticket::default());
+        breaker.proved_healthy();
+        assert_eq!(breaker.view(), BreakerView::Closed { failures: 1 }, "a check is no call");
     }
 
     #[tokio::test(start_paused = true)]
     async fn failures_count_in_a_row_only() {
         let script = Script::new([failed(), status(500), failed(), status(200), failed(), status(404)]);
-        let service = breaker(&script);
+        let breaker = breaker();
         for _ in 0..6 {
-            assert_eq!(rest(&call(&service, ask(SECOND)).await), None);
+            assert_eq!(rest(&call(&breaker, &script, ask(SECOND)).await), None);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_call_goes_to_see_and_the_others_wait_for_what_it_finds() {
         let script = Script::new([failed(), failed()]);
-        let service = breaker(&script);
+        let breaker = breaker();
         for _ in 0..2 {
-            call(&service, ask(SECOND)).await.unwrap_err();
+            call(&breaker, &script, ask(SECOND)).await.unwrap_err();
         }
         tokio::time::advance(5 * SECOND).await;
-        let slow = Breaker::new(answering_after(SECOND, &Inside::default()), service.circuit.clone());
-        let (first, second) = tokio::join!(call(&slow, ask(2 * SECOND)), call(&slow, ask(2 * SECOND)));
+        let slow = answering_after(SECOND, &Inside::default());
+        let one = || call(&breaker, &slow, ask(2 * SECOND));
+        let (first, second) = tokio::join!(one(), one());
         first.unwrap();
         assert!(rest(&second).is_some(), "{second:?}");
     }
@@ -410,20 +397,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_caller_that_leaves_says_nothing_of_the_upstream_but_a_deadline_does() {
         let inside = Inside::default();
-        let service = Breaker::new(answering_after(60 * SECOND, &inside), circuit());
+        let (breaker, slow) = (breaker(), answering_after(60 * SECOND, &inside));
         for _ in 0..5 {
-            tokio::time::timeout(SECOND, call(&service, ask(30 * SECOND))).await.unwrap_err();
+            tokio::time::timeout(SECOND, call(&breaker, &slow, ask(30 * SECOND))).await.unwrap_err();
         }
-        assert_eq!(*service.circuit.state(), State::Closed { failures: 0 });
+        assert_eq!(*breaker.state(), State::Closed { failures: 0 });
         for _ in 0..5 {
             let due = Due::after(30 * SECOND).within(Some(SECOND));
             let impatient = Ask { due, ..ask(SECOND) };
-            tokio::time::timeout(2 * SECOND, call(&service, impatient)).await.unwrap_err();
+            tokio::time::timeout(2 * SECOND, call(&breaker, &slow, impatient)).await.unwrap_err();
         }
-        assert_eq!(*service.circuit.state(), State::Closed { failures: 0 });
+        assert_eq!(*breaker.state(), State::Closed { failures: 0 });
         for _ in 0..2 {
-            tokio::time::timeout(2 * SECOND, call(&service, ask(SECOND))).await.unwrap_err();
+            tokio::time::timeout(2 * SECOND, call(&breaker, &slow, ask(SECOND))).await.unwrap_err();
         }
-        assert!(rest(&call(&service, ask(SECOND)).await).is_some());
+        assert!(rest(&call(&breaker, &slow, ask(SECOND)).await).is_some());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 /// What all calls of one upstream together may ask a second time: a fifth of them, and a few more. An upstream that
 /// fails as a whole is not asked three times as much for it.
 #[derive(Debug)]
-pub struct Budget(Mutex<f64>);
+pub(super) struct Budget(Mutex<f64>);
 
 impl Budget {
     /// What each call adds.

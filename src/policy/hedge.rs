@@ -2,16 +2,17 @@
 
 use std::{
     future::Future,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use tokio::time::{Instant, sleep};
 
-use super::{Budget, Circuit, RouteCounts};
+use super::{Budget, CircuitBreaker, RouteCounts};
 use crate::{
     reply::Reply,
-    upstream::{Answers, Ask, UpstreamError},
+    upstream::{Ask, UpstreamError},
 };
 
 /// Sends a request once more when there is no reply after a while, and takes the good reply that comes first; the other
@@ -20,12 +21,13 @@ use crate::{
 ///
 /// The second is sent once, without attempts after it.
 #[derive(Debug)]
-pub struct Hedge<R, O> {
-    /// With repetitions.
-    first: R,
-    /// Without.
-    second: O,
-    shared: Arc<Hedging>,
+pub(super) struct Hedge {
+    settings: HedgeSettings,
+    budget: Arc<Budget>,
+    /// Those of the upstream and of the route.
+    breakers: [Arc<CircuitBreaker>; 2],
+    counts: RouteCounts,
+    times: Times,
 }
 
 /// After how long a request is sent once more.
@@ -37,20 +39,9 @@ pub enum HedgeSettings {
     AfterMost,
 }
 
-/// What the hedged calls of one route have in common.
-#[derive(Debug)]
-pub(super) struct Hedging {
-    pub(super) settings: HedgeSettings,
-    pub(super) budget: Arc<Budget>,
-    /// Those of the upstream and of the route.
-    pub(super) circuits: [Arc<Circuit>; 2],
-    pub(super) counts: RouteCounts,
-    pub(super) times: Times,
-}
-
 /// How long the last replies took.
 #[derive(Debug, Default)]
-pub(super) struct Times(Mutex<Lately>);
+struct Times(Mutex<Lately>);
 
 #[derive(Debug, Default)]
 struct Lately {
@@ -90,14 +81,17 @@ impl Times {
     }
 }
 
-impl<R, O> Hedge<R, O> {
-    /// Puts the layer round what repeats what fails, and the same without that.
-    pub(super) fn new(first: R, second: O, shared: Arc<Hedging>) -> Self {
-        Self { first, second, shared }
+impl Hedge {
+    /// Hedges the calls of one route.
+    pub(super) fn new(
+        settings: HedgeSettings,
+        budget: Arc<Budget>,
+        breakers: [Arc<CircuitBreaker>; 2],
+        counts: RouteCounts,
+    ) -> Self {
+        Self { settings, budget, breakers, counts, times: Times::default() }
     }
-}
 
-impl Hedging {
     fn after(&self) -> Option<Duration> {
         match self.settings {
             HedgeSettings::After(time) => Some(time),
@@ -106,15 +100,19 @@ impl Hedging {
     }
 
     /// Waits for the reply to one request, and after a while for that to a second, too.
-    async fn first_good<S>(
+    pub(super) async fn race<S>(
         &self,
+        ask: &Ask,
         first: impl Future<Output = Result<Reply, UpstreamError>>,
-        second: impl FnOnce() -> S,
+        second: impl FnOnce(Ask) -> S,
     ) -> Result<Reply, UpstreamError>
     where
         S: Future<Output = Result<Reply, UpstreamError>>,
     {
-        let mut first = std::pin::pin!(first);
+        let mut first = pin!(first);
+        if !ask.repeatable {
+            return first.await;
+        }
         let begun = Instant::now();
         let Some(after) = self.after() else { return self.timed(begun, first.await) };
         tokio::select! {
@@ -122,11 +120,12 @@ impl Hedging {
             result = &mut first => return self.timed(begun, result),
             () = sleep(after) => {}
         }
-        if !self.circuits.iter().all(|circuit| circuit.is_closed()) || !self.budget.spend() {
+        if !self.breakers.iter().all(|breaker| breaker.is_closed()) || !self.budget.spend() {
             return self.timed(begun, first.await);
         }
         self.counts.hedged.add();
-        let mut second = std::pin::pin!(second());
+        // Nobody is told of the second: its bytes would be counted with those of the first.
+        let mut second = pin!(second(Ask { meanwhile: None, ..ask.clone() }));
         tokio::select! {
             biased;
             result = &mut first => {
@@ -159,115 +158,101 @@ fn is_good(result: &Result<Reply, UpstreamError>) -> bool {
     result.as_ref().is_ok_and(|reply| !reply.status.is_server_error() && reply.status.as_u16() != 429)
 }
 
-impl<R: Answers, O: Answers> Answers for Hedge<R, O> {
-    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        if !ask.repeatable {
-            return self.first.answer(ask).await;
-        }
-        // Nobody is told of the second: its bytes would be counted with those of the first.
-        let again = async || self.second.answer(&Ask { meanwhile: None, ..ask.clone() }).await;
-        self.shared.first_good(self.first.answer(ask), again).await
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::policy::{
         BreakerSettings, Count,
-        mock::{Inside, Script, Slow, ask, call, failed, name, status},
+        mock::{Inside, Script, ask, failed, name, slow, status},
     };
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn hedging(settings: HedgeSettings) -> Arc<Hedging> {
-        let breaker = BreakerSettings { failures: Some(1), rest: 60 * SECOND };
-        Arc::new(Hedging {
-            settings,
-            budget: Arc::default(),
-            circuits: [(); 2]
-                .map(|()| Arc::new(Circuit::new(name(), breaker, Count::default(), Count::default()))),
-            counts: RouteCounts::default(),
-            times: Times::default(),
-        })
-    }
-
-    fn hedge<O>(first: Slow, second: O, settings: HedgeSettings) -> Hedge<Slow, O> {
-        Hedge::new(first, second, hedging(settings))
+    fn hedge(settings: HedgeSettings) -> Hedge {
+        let failing = BreakerSettings { failures: Some(1), rest: 60 * SECOND };
+        let breaker = || CircuitBreaker::new(name(), failing, Count::default(), Count::default());
+        let breakers = [(); 2].map(|()| Arc::new(breaker()));
+        Hedge::new(settings, Arc::default(), breakers, RouteCounts::default())
     }
 
     const AFTER_ONE: HedgeSettings = HedgeSettings::After(SECOND);
 
     /// What gives this reply after a while.
-    fn after(delay: Duration, code: u16, inside: &Inside) -> Slow {
-        Slow { code, delay, inside: inside.clone() }
+    fn after(delay: Duration, code: u16) -> Script {
+        slow(code, delay, &Inside::default())
+    }
+
+    async fn race(hedge: &Hedge, first: &Script, second: &Script) -> Result<Reply, UpstreamError> {
+        race_of(hedge, first, second, ask(30 * SECOND)).await
+    }
+
+    async fn race_of(
+        hedge: &Hedge,
+        first: &Script,
+        second: &Script,
+        ask: Ask,
+    ) -> Result<Reply, UpstreamError> {
+        hedge.race(&ask, first.answer(&ask), |ask| async move { second.answer(&ask).await }).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_request_is_sent_once_more_and_the_first_good_reply_is_taken() {
-        let (slow, quick) = (Inside::default(), Inside::default());
-        let service = hedge(after(10 * SECOND, 200, &slow), after(SECOND, 204, &quick), AFTER_ONE);
+        let (first, second) = (Inside::default(), Inside::default());
+        let hedge = hedge(AFTER_ONE);
         let begun = Instant::now();
-        let reply = call(&service, ask(30 * SECOND)).await.unwrap();
+        let reply = race(&hedge, &slow(200, 10 * SECOND, &first), &slow(204, SECOND, &second)).await.unwrap();
         assert_eq!((reply.status.as_u16(), begun.elapsed()), (204, 2 * SECOND));
-        assert_eq!((slow.count(), quick.count()), (0, 0), "the other one goes on behind its caller's back");
-        let counts = &service.shared.counts;
-        assert_eq!((counts.hedged.get(), counts.hedges_won.get()), (1, 1));
+        assert_eq!((first.count(), second.count()), (0, 0), "the other one goes on behind its caller's back");
+        assert_eq!((hedge.counts.hedged.get(), hedge.counts.hedges_won.get()), (1, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_quick_request_and_one_that_may_not_be_repeated_are_sent_once() {
-        let script = Script::new([]);
-        let service = hedge(after(SECOND / 2, 200, &Inside::default()), script.clone(), AFTER_ONE);
-        call(&service, ask(30 * SECOND)).await.unwrap();
-        let service = hedge(after(10 * SECOND, 200, &Inside::default()), script.clone(), AFTER_ONE);
-        call(&service, Ask { repeatable: false, ..ask(30 * SECOND) }).await.unwrap();
-        assert_eq!(script.asked(), 0);
+        let (hedge, second) = (hedge(AFTER_ONE), Script::new([]));
+        race(&hedge, &after(SECOND / 2, 200), &second).await.unwrap();
+        let ask = Ask { repeatable: false, ..ask(30 * SECOND) };
+        race_of(&hedge, &after(10 * SECOND, 200), &second, ask).await.unwrap();
+        assert_eq!(second.asked(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_of_one_waits_for_the_other() {
-        let script = Script::new([failed(), status(503)]);
-        let service = hedge(after(10 * SECOND, 200, &Inside::default()), script.clone(), AFTER_ONE);
+        let (hedge, second) = (hedge(AFTER_ONE), Script::new([failed(), status(503)]));
+        let status = async |first: &Script, second: &Script| {
+            race(&hedge, first, second).await.unwrap().status.as_u16()
+        };
         for _ in 0..2 {
-            assert_eq!(call(&service, ask(30 * SECOND)).await.unwrap().status.as_u16(), 200);
+            assert_eq!(status(&after(10 * SECOND, 200), &second).await, 200);
         }
-        let second = after(9 * SECOND, 200, &Inside::default());
-        let service = hedge(after(2 * SECOND, 503, &Inside::default()), second, AFTER_ONE);
-        assert_eq!(call(&service, ask(30 * SECOND)).await.unwrap().status.as_u16(), 200);
-        let service = hedge(after(2 * SECOND, 503, &Inside::default()), Script::new([failed()]), AFTER_ONE);
-        assert_eq!(call(&service, ask(30 * SECOND)).await.unwrap().status.as_u16(), 503);
+        assert_eq!(status(&after(2 * SECOND, 503), &after(9 * SECOND, 200)).await, 200);
+        assert_eq!(status(&after(2 * SECOND, 503), &Script::new([failed()])).await, 503);
     }
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_sent_twice_beyond_the_budget_or_to_an_upstream_that_fails() {
-        let script = Script::new((0..100).map(|_| failed()));
-        let service = hedge(after(2 * SECOND, 200, &Inside::default()), script.clone(), AFTER_ONE);
+        let second = Script::new((0..100).map(|_| failed()));
+        let spent = hedge(AFTER_ONE);
         for _ in 0..50 {
-            call(&service, ask(30 * SECOND)).await.unwrap();
+            race(&spent, &after(2 * SECOND, 200), &second).await.unwrap();
         }
-        assert_eq!(script.asked(), 10, "what there is to begin with");
-        let shared = hedging(AFTER_ONE);
-        let failing = crate::policy::Breaker::new(Script::new([failed()]), shared.circuits[0].clone());
-        call(&failing, ask(SECOND)).await.unwrap_err();
-        let service = Hedge::new(after(2 * SECOND, 200, &Inside::default()), Script::new([]), shared);
-        call(&service, ask(30 * SECOND)).await.unwrap();
+        assert_eq!(second.asked(), 10, "what there is to begin with");
+        let hedge = hedge(AFTER_ONE);
+        hedge.breakers[0].enter(&ask(SECOND)).unwrap().record(&failed());
+        race(&hedge, &after(2 * SECOND, 200), &Script::new([])).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_unusual_is_learnt_from_the_last_replies() {
-        let inside = Inside::default();
-        let shared = hedging(HedgeSettings::AfterMost);
-        let usual = Hedge::new(after(SECOND, 200, &inside), Script::new([]), shared.clone());
+        let hedge = hedge(HedgeSettings::AfterMost);
+        let (usual, unusual) = (after(SECOND, 200), after(20 * SECOND, 200));
         for _ in 0..Times::LEAST - 1 {
-            call(&usual, ask(30 * SECOND)).await.unwrap();
+            race(&hedge, &usual, &Script::new([])).await.unwrap();
         }
-        assert_eq!(shared.after(), None, "too few to tell");
-        call(&usual, ask(30 * SECOND)).await.unwrap();
-        assert_eq!(shared.after(), Some(SECOND));
-        let unusual = Hedge::new(after(20 * SECOND, 200, &inside), after(SECOND, 200, &inside), shared);
+        assert_eq!(hedge.after(), None, "too few to tell");
+        race(&hedge, &usual, &Script::new([])).await.unwrap();
+        assert_eq!(hedge.after(), Some(SECOND));
         let begun = Instant::now();
-        call(&unusual, ask(30 * SECOND)).await.unwrap();
+        race(&hedge, &unusual, &usual).await.unwrap();
         assert_eq!(begun.elapsed(), 2 * SECOND);
     }
 }

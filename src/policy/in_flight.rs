@@ -4,25 +4,17 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Count, Over, PolicySettings};
+use super::{Count, PolicySettings};
 use crate::{
-    reply::Reply,
     route::UpstreamName,
-    upstream::{Answers, Ask, Caller, CallerPart, CallerParts, UpstreamError},
+    upstream::{Caller, CallerPart, CallerParts, UpstreamError},
 };
 
-/// Lets a number of calls through at a time. A few more wait for a place, in order and not for long; the rest
-/// are turned away at once, so that a slow upstream makes no queue that nobody waits in any more.
+/// The places of one upstream, for whatever is asked of it: calls and what is passed through. It lets a number of
+/// requests through at a time. A few more wait for a place, in order and not for long; the rest are turned away at once,
+/// so that a slow upstream makes no queue that nobody waits in any more.
 #[derive(Debug)]
-pub struct InFlight<S> {
-    inner: S,
-    gate: Arc<Gate>,
-    over: Over,
-}
-
-/// The places of one upstream, for whatever is asked of it: calls and what is passed through.
-#[derive(Debug)]
-pub struct Gate {
+pub(super) struct Gate {
     upstream: UpstreamName,
     settings: PolicySettings,
     places: Arc<Semaphore>,
@@ -39,17 +31,9 @@ pub(super) struct Place {
     _of_caller: Option<CallerPart>,
 }
 
-impl<S> InFlight<S> {
-    /// Puts the layer round what asks the gate's upstream. What has begun is not turned away for what else its
-    /// caller does.
-    pub fn new(inner: S, gate: Arc<Gate>, over: Over) -> Self {
-        Self { inner, gate, over }
-    }
-}
-
 impl Gate {
     /// A gate before `upstream`, with all its places free; `busy` counts those who find none.
-    pub fn new(upstream: UpstreamName, settings: PolicySettings, busy: Count) -> Self {
+    pub(super) fn new(upstream: UpstreamName, settings: PolicySettings, busy: Count) -> Self {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         let (places, seats) = (semaphore(settings.in_flight_limit), semaphore(settings.waiting_limit));
         let callers = settings.caller_in_flight_limit.map(CallerParts::of);
@@ -102,75 +86,68 @@ impl Gate {
     }
 }
 
-impl<S: Answers> Answers for InFlight<S> {
-    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        let caller = match self.over {
-            Over::TurnedAway => Some(&ask.caller),
-            Over::Waits => None,
-        };
-        let _place = self.gate.enter(caller).await?;
-        self.inner.answer(ask).await
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
+    use tokio::time::{Instant, sleep, timeout};
+
     use super::*;
-    use crate::policy::mock::{Inside, answering_after, ask, call, name};
+    use crate::policy::mock::name;
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn gate() -> Arc<Gate> {
+    fn gate() -> Gate {
         let settings = PolicySettings {
             in_flight_limit: 1,
             waiting_limit: 1,
             waiting_timeout: 2 * SECOND,
             ..PolicySettings::default()
         };
-        Arc::new(Gate::new(name(), settings, Count::default()))
+        Gate::new(name(), settings, Count::default())
     }
 
-    fn is_busy(result: &Result<Reply, UpstreamError>) -> bool {
+    /// A call that takes so long.
+    async fn call(gate: &Gate, time: Duration) -> Result<(), UpstreamError> {
+        let _place = gate.enter(Some(&Caller::Only)).await?;
+        sleep(time).await;
+        Ok(())
+    }
+
+    fn is_busy(result: &Result<(), UpstreamError>) -> bool {
         matches!(result, Err(UpstreamError::Busy { in_flight_limit: 1, .. }))
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_is_let_in_one_waits_and_the_next_is_turned_away_at_once() {
-        let service = InFlight::new(answering_after(SECOND, &Inside::default()), gate(), Over::TurnedAway);
-        let begun = tokio::time::Instant::now();
-        let (first, second, third) =
-            tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)), async {
-                assert_eq!(service.gate.taken(), (1, 1));
-                let third = call(&service, ask(SECOND)).await;
-                (third, begun.elapsed())
-            },);
-        first.unwrap();
-        second.unwrap();
+        let gate = gate();
+        let begun = Instant::now();
+        let (first, second, third) = tokio::join!(call(&gate, SECOND), call(&gate, SECOND), async {
+            assert_eq!(gate.taken(), (1, 1));
+            let third = call(&gate, SECOND).await;
+            (third, begun.elapsed())
+        });
+        assert!(first.is_ok() && second.is_ok());
         assert!(is_busy(&third.0), "{third:?}");
-        assert_eq!(service.gate.busy.get(), 1);
+        assert_eq!(gate.busy.get(), 1);
         assert_eq!(third.1, Duration::ZERO);
         assert_eq!(begun.elapsed(), 2 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_too_long_is_turned_away() {
-        let service =
-            InFlight::new(answering_after(10 * SECOND, &Inside::default()), gate(), Over::TurnedAway);
-        let (first, second) = tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)));
+        let gate = gate();
+        let (first, second) = tokio::join!(call(&gate, 10 * SECOND), call(&gate, 10 * SECOND));
         first.unwrap();
         assert!(is_busy(&second), "{second:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_is_dropped_gives_its_place_back() {
-        let inside = Inside::default();
-        let service = InFlight::new(answering_after(10 * SECOND, &inside), gate(), Over::TurnedAway);
-        let dropped = tokio::time::timeout(SECOND, call(&service, ask(SECOND))).await;
-        dropped.unwrap_err();
-        assert_eq!(inside.count(), 0);
-        call(&service, ask(SECOND)).await.unwrap();
+        let gate = gate();
+        timeout(SECOND, call(&gate, 10 * SECOND)).await.unwrap_err();
+        assert_eq!(gate.taken(), (0, 0));
+        call(&gate, SECOND).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -180,18 +157,14 @@ mod tests {
             caller_in_flight_limit: Some(2),
             ..PolicySettings::default()
         };
-        let gate = Arc::new(Gate::new(name(), settings, Count::default()));
-        let by = |last: u8, over| {
-            let service = InFlight::new(answering_after(SECOND, &Inside::default()), gate.clone(), over);
-            let mut ask = ask(SECOND);
-            ask.caller = Caller::at([10, 0, 0, last].into());
-            async move { call(&service, ask).await }
-        };
-        let own = || by(1, Over::TurnedAway);
-        let (first, second, third, other) = tokio::join!(own(), own(), own(), by(2, Over::TurnedAway));
-        assert!(first.is_ok() && second.is_ok() && other.is_ok());
-        assert!(matches!(third, Err(UpstreamError::CallerBusy { in_flight_limit: 2, .. })), "{third:?}");
-        let (first, second, follows) = tokio::join!(own(), own(), by(1, Over::Waits));
-        assert!(first.is_ok() && second.is_ok() && follows.is_ok());
+        let gate = Gate::new(name(), settings, Count::default());
+        let by = async |last: u8| gate.enter(Some(&Caller::at([10, 0, 0, last].into()))).await;
+        let held = (by(1).await.unwrap(), by(1).await.unwrap());
+        let third = by(1).await.unwrap_err();
+        assert!(matches!(third, UpstreamError::CallerBusy { in_flight_limit: 2, .. }), "{third:?}");
+        by(2).await.unwrap();
+        gate.enter(None).await.expect("what has begun is not turned away");
+        drop(held);
+        by(1).await.unwrap();
     }
 }

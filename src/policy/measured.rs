@@ -1,54 +1,35 @@
 //! Counts every single attempt by what came of it.
 
-use std::sync::Arc;
-
 use http::StatusCode;
 
 use super::spans::{self, Whereto, traced};
 use crate::{
     observe::{Span, SpanKind, Words},
     reply::Reply,
-    upstream::{Answers, Ask, UpstreamError},
+    upstream::{Ask, UpstreamError},
 };
 
-/// Counts what came of each request that really goes out. One that is dropped, for its time was over or nobody waits any
-/// more, counts as `dropped`.
-#[derive(Debug)]
-pub struct Measured<S> {
-    inner: S,
-    to: Arc<Whereto>,
-    counted: Words,
-}
-
-impl<S> Measured<S> {
-    /// Puts the layer round what asks.
-    pub fn new(inner: S, to: Arc<Whereto>, counted: Words) -> Self {
-        Self { inner, to, counted }
-    }
-}
-
-impl<S: Answers> Answers for Measured<S> {
-    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        let before = ask.ticket.attempt();
-        let Some(call) = ask.ticket.span() else {
-            let mut attempt = Attempted { counted: &self.counted, span: Span::default(), is_over: false };
-            return attempt.over(self.inner.answer(ask).await);
-        };
-        let (ask, span) = traced(call.child(SpanKind::Client, "upstream"), ask.clone(), before, &self.to);
-        let mut attempt = Attempted { counted: &self.counted, span, is_over: false };
-        attempt.over(Box::pin(self.inner.answer(&ask)).await)
-    }
-}
-
-/// One attempt, and what is told of it.
-struct Attempted<'a> {
+/// A request that really goes out: counts what came of it, and tells of it where there are traces. One that is dropped,
+/// for its time was over or nobody waits any more, counts as `dropped`.
+pub(super) struct Attempt<'a> {
     counted: &'a Words,
     span: Span,
     is_over: bool,
 }
 
-impl Attempted<'_> {
-    fn over(&mut self, outcome: Result<Reply, UpstreamError>) -> Result<Reply, UpstreamError> {
+impl<'a> Attempt<'a> {
+    /// Begins one; where it has a place of its own in a trace, gives what is to be sent in the place of `ask`.
+    pub(super) fn begin(counted: &'a Words, ask: &Ask, to: &Whereto) -> (Self, Option<Ask>) {
+        let before = ask.ticket.attempt();
+        let Some(call) = ask.ticket.span() else {
+            return (Self { counted, span: Span::default(), is_over: false }, None);
+        };
+        let (ask, span) = traced(call.child(SpanKind::Client, "upstream"), ask.clone(), before, to);
+        (Self { counted, span, is_over: false }, Some(ask))
+    }
+
+    /// Ends it with what came of it.
+    pub(super) fn end(mut self, outcome: Result<Reply, UpstreamError>) -> Result<Reply, UpstreamError> {
         self.is_over = true;
         self.counted.add(match &outcome {
             Ok(reply) => result_word(reply),
@@ -61,7 +42,7 @@ impl Attempted<'_> {
     }
 }
 
-impl Drop for Attempted<'_> {
+impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             self.counted.add("dropped");
@@ -95,16 +76,19 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::policy::mock::{Inside, answering_after, ask, call};
+    use crate::policy::mock::{Inside, answering_after, ask};
 
     #[tokio::test(start_paused = true)]
     async fn an_attempt_counts_once_and_one_that_is_dropped_as_that() {
         let counted = Words::default();
-        let inner = answering_after(Duration::from_secs(2), &Inside::default());
-        let service = Measured::new(inner, Arc::default(), counted.clone());
-        call(&service, ask(Duration::from_secs(9))).await.unwrap();
-        let late = call(&service, ask(Duration::from_secs(9)));
-        tokio::time::timeout(Duration::from_secs(1), late).await.unwrap_err();
+        let upstream = answering_after(Duration::from_secs(2), &Inside::default());
+        let one = async || {
+            let ask = ask(Duration::from_secs(9));
+            let (attempt, _) = Attempt::begin(&counted, &ask, &Whereto::default());
+            attempt.end(upstream.answer(&ask).await)
+        };
+        one().await.unwrap();
+        tokio::time::timeout(Duration::from_secs(1), one()).await.unwrap_err();
         assert_eq!(counted.read().collect::<Vec<_>>(), [("2xx", 1), ("dropped", 1)]);
     }
 }

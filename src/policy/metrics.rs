@@ -2,18 +2,16 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use super::{BreakerView, Guards, RouteGuards, Store};
+use super::{BreakerView, Policies, UpstreamPolicies};
 use crate::{
     observe::{Family, Reading, Words},
     route::UpstreamName,
-    tool::ToolName,
     upstream::http::State,
 };
 
@@ -32,16 +30,7 @@ impl Count {
     }
 }
 
-/// What all guards did that calls go through now.
-#[derive(Debug, Clone, Default)]
-pub struct PolicyCounts {
-    /// Those of each route.
-    pub routes: HashMap<ToolName, RouteGuards>,
-    /// What is kept of replies; nothing where nobody can keep any.
-    pub store: Option<Store>,
-}
-
-/// What the guards of one upstream did. Clones are the same numbers.
+/// What the policies of one upstream did. Clones are the same numbers.
 #[derive(Debug, Clone, Default)]
 pub struct UpstreamCounts {
     /// Calls that took longer than they may.
@@ -66,7 +55,7 @@ pub struct UpstreamCounts {
     pub handed_through: Words,
 }
 
-/// What the guards of one route did. Clones are the same numbers.
+/// What the policies of one route did. Clones are the same numbers.
 #[derive(Debug, Clone, Default)]
 pub struct RouteCounts {
     /// Calls over what all may make.
@@ -132,12 +121,12 @@ impl RouteCounts {
 }
 
 /// Adds the metrics of all policies to a reading.
-pub fn read(reading: &mut Reading, upstreams: &BTreeMap<UpstreamName, Guards>, counts: &PolicyCounts) {
-    for (name, guards) in upstreams {
-        read_upstream(reading, name, guards);
+pub fn read(reading: &mut Reading, policies: &Policies) {
+    for (name, upstream) in &policies.upstreams {
+        read_upstream(reading, name, upstream);
     }
-    read_routes(reading, counts);
-    if let Some(store) = &counts.store {
+    read_routes(reading, policies);
+    if let Some(store) = &policies.store {
         reading.gauge("glossator_cache_entries", "Replies that are kept").set(store.entries());
         reading.gauge("glossator_cache_bytes", "How many bytes they take").set(store.bytes());
         let help = "How many bytes they may take";
@@ -145,9 +134,9 @@ pub fn read(reading: &mut Reading, upstreams: &BTreeMap<UpstreamName, Guards>, c
     }
 }
 
-fn read_upstream(reading: &mut Reading, name: &UpstreamName, guards: &Guards) {
+fn read_upstream(reading: &mut Reading, name: &UpstreamName, upstream: &UpstreamPolicies) {
     let label = || ("upstream", Cow::<'static, str>::Owned(name.as_str().to_owned()));
-    let counts = guards.counts();
+    let counts = upstream.counts();
     let help = "How often a guard of an upstream did something";
     let family = reading.counter("glossator_upstream_guards", help);
     for (event, count) in counts.events() {
@@ -163,7 +152,7 @@ fn read_upstream(reading: &mut Reading, name: &UpstreamName, guards: &Guards) {
     for (result, count) in counts.handed_through.read() {
         family.add(vec![label(), ("result", result.into())], count);
     }
-    let view = guards.view();
+    let view = upstream.view();
     let help = "Requests that an upstream has now";
     reading.gauge("glossator_upstream_in_flight", help).add(vec![label()], view.in_flight);
     let help = "How many requests it may have at a time";
@@ -182,21 +171,21 @@ fn read_upstream(reading: &mut Reading, name: &UpstreamName, guards: &Guards) {
     }
 }
 
-fn read_routes(reading: &mut Reading, counts: &PolicyCounts) {
-    let mut routes: Vec<_> = counts.routes.iter().collect();
+fn read_routes(reading: &mut Reading, policies: &Policies) {
+    let mut routes: Vec<_> = policies.routes.iter().collect();
     routes.sort_by_key(|(tool, _)| tool.as_str());
     let help = "How often a guard of a route did something";
     let family = reading.counter("glossator_route_guards", help);
-    for (tool, guards) in &routes {
-        for (event, count) in guards.counts().events() {
+    for (tool, route) in &routes {
+        for (event, count) in route.counts().events() {
             let labels = vec![("tool", tool.as_str().to_owned().into()), ("action", event.into())];
             family.add(labels, count);
         }
     }
-    for (tool, guards) in routes {
+    for (tool, route) in routes {
         let help = "1 for the state of a route's circuit breaker";
         let family = reading.gauge("glossator_route_circuit_breaker_state", help);
-        read_breaker(family, || ("route", tool.as_str().to_owned().into()), guards.breaker());
+        read_breaker(family, || ("route", tool.as_str().to_owned().into()), route.breaker());
     }
 }
 

@@ -1,4 +1,4 @@
-//! What answers after a while, for tests under a paused clock.
+//! Upstreams that answer by a script, for tests under a paused clock.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use http::{HeaderMap, Method, StatusCode, uri::PathAndQuery};
 use crate::{
     reply::Reply,
     route::{HttpRequest, Under, UpstreamName},
-    upstream::{Answers, Ask, Due, UpstreamError},
+    upstream::{Ask, Due, UpstreamError},
 };
 
 /// How many calls are in the mock right now.
@@ -27,9 +27,17 @@ impl Inside {
         self.0.load(Ordering::SeqCst)
     }
 
-    fn enter(&self) -> Self {
+    fn enter(&self) -> Leave {
         self.0.fetch_add(1, Ordering::SeqCst);
-        self.clone()
+        Leave(self.clone())
+    }
+}
+
+struct Leave(Inside);
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -48,47 +56,44 @@ pub(super) fn ask(deadline: Duration) -> Ask {
     Ask::new(request.into(), 100, Due::after(deadline), true)
 }
 
-/// What gives a reply of this status after a while.
-#[derive(Debug, Clone)]
-pub(super) struct Slow {
-    pub(super) code: u16,
-    pub(super) delay: Duration,
-    pub(super) inside: Inside,
-}
-
-pub(super) fn answering_after(delay: Duration, inside: &Inside) -> Slow {
-    Slow { code: 200, delay, inside: inside.clone() }
-}
-
-impl Answers for Slow {
-    async fn answer(&self, _: &Ask) -> Result<Reply, UpstreamError> {
-        struct Leave(Inside);
-        impl Drop for Leave {
-            fn drop(&mut self) {
-                self.0.0.fetch_sub(1, Ordering::SeqCst);
-            }
-        }
-        let _leave = Leave(self.inside.enter());
-        tokio::time::sleep(self.delay).await;
-        status(self.code)
-    }
-}
-
-/// What answers at once, with one thing after the other.
+/// An upstream that answers as it is told.
 #[derive(Debug, Clone)]
 pub(super) struct Script(Arc<Mutex<Lines>>);
 
 #[derive(Debug)]
 struct Lines {
+    /// The next results; after the last of them, `then`.
     left: VecDeque<Result<Reply, UpstreamError>>,
+    then: Option<Result<Reply, UpstreamError>>,
+    delay: Duration,
+    inside: Inside,
     asked: usize,
     headers: HeaderMap,
 }
 
+/// What gives a reply of this status after a while.
+pub(super) fn slow(code: u16, delay: Duration, inside: &Inside) -> Script {
+    let script = Script::new([]);
+    {
+        let mut lines = script.0.lock().unwrap();
+        (lines.then, lines.delay, lines.inside) = (Some(status(code)), delay, inside.clone());
+    }
+    script
+}
+
+/// The same of status 200.
+pub(super) fn answering_after(delay: Duration, inside: &Inside) -> Script {
+    slow(200, delay, inside)
+}
+
 impl Script {
+    /// What answers at once, with one thing after the other.
     pub(super) fn new(outcomes: impl IntoIterator<Item = Result<Reply, UpstreamError>>) -> Self {
         Self(Arc::new(Mutex::new(Lines {
             left: outcomes.into_iter().collect(),
+            then: None,
+            delay: Duration::ZERO,
+            inside: Inside::default(),
             asked: 0,
             headers: HeaderMap::new(),
         })))
@@ -103,14 +108,19 @@ impl Script {
     pub(super) fn asked(&self) -> usize {
         self.0.lock().unwrap().asked
     }
-}
 
-impl Answers for Script {
-    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        let mut lines = self.0.lock().unwrap();
-        lines.asked += 1;
-        lines.headers = ask.request.headers().cloned().unwrap_or_default();
-        lines.left.pop_front().expect("the script has an answer")
+    pub(super) async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+        let (outcome, delay, _inside) = {
+            let mut lines = self.0.lock().unwrap();
+            lines.asked += 1;
+            lines.headers = ask.request.headers().cloned().unwrap_or_default();
+            let outcome = lines.left.pop_front().or_else(|| lines.then.clone());
+            (outcome.expect("the script has an answer"), lines.delay, lines.inside.enter())
+        };
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        outcome
     }
 }
 
@@ -123,9 +133,4 @@ pub(super) fn failed() -> Result<Reply, UpstreamError> {
 pub(super) fn status(code: u16) -> Result<Reply, UpstreamError> {
     let status = StatusCode::from_u16(code).unwrap();
     Ok(Reply::new(status, HeaderMap::new(), Bytes::new()))
-}
-
-/// Calls it.
-pub(super) async fn call(guarded: &impl Answers, ask: Ask) -> Result<Reply, UpstreamError> {
-    guarded.answer(&ask).await
 }

@@ -1,50 +1,22 @@
-//! Guards round every call of an upstream, one layer a file, put together by tower.
+//! Policies round every call of an upstream: deadlines, rate limits, cache, hedging, retries, circuit breakers,
+//! concurrency limits.
 //!
-//! From the outside in, and why:
-//!
-//! 1. [`Deadline`]: the promise to the caller, so it holds for everything below, waiting for a place included.
-//! 2. [`RateLimit`] of each caller, of the upstream and of the route: who asks too often is turned away before anything
-//!    is done for them, even where it would cost the upstream nothing.
-//! 3. [`Cache`]: what was answered before is given again. Inside of what each caller may ask; round all that spares the
-//!    upstream, as it is spared.
-//! 4. [`Coalesce`]: what is being asked for is not asked again. Inside of the cache, where it is seldom needed, and inside
-//!    of the deadline, so that each who waits has their own; round the rates, as there is one request. The cache holds
-//!    that request until its reply is kept, so that there is no moment at which neither has it.
-//! 5. [`RateLimit`] of the route, for all callers together: of calls for which the upstream is asked.
-//! 6. [`Hedge`]: a slow request is sent once more. Round retries, so that the second one has none.
-//! 7. [`Retry`]: what fails in passing is asked again, within the promise. Round all that follows, so that each
-//!    attempt is judged, queued and timed as a call of its own, and no place is held while it waits.
-//! 8. [`Breaker`], twice: the one of the route rejects calls that are only answered with 502, 503 or 504, the one of the
-//!    upstream rejects all while it is not there. Round the queue, so that nobody waits for a place in vain, and round the
-//!    rate, so that nothing of it is used there. The route's is outside: what the upstream's rejects tells it nothing.
-//! 9. [`RateLimit`] of the upstream. Inside of retries, as each is a request; round the queue, as it holds no place.
-//! 10. [`InFlight`]: protects the upstream. Inside the deadline, so that a call that gives up leaves the queue;
-//!     round the upstream, so that a place is held exactly as long as a connection is.
-//! 11. [`Attempt`]: the time of one attempt, in which waiting for a place does not count.
-//! 12. [`Measured`]: counts what came of each attempt, and tells of it where there are traces (`spans`).
-//!
-//! [`Guards`] puts them together, without those that are off; [`Retry`] and [`Breaker`] are always there, as the one counts
-//! what hedges may spend, and let all calls pass when they are off. Calls of a route have them all. What follows from a call
-//! that has begun (the questions about a job), and what no caller asked for (a look at a watched resource), has those
-//! of the upstream only, and waits its turn where a call would be turned away.
-//!
-//! What is handed through unread has the same gate and rate, and limits of its own: [`Passthrough`].
+//! [`RoutePolicies::call`] and [`UpstreamPolicies::follow_up`] apply them; both are in `stack`, where the order and its
+//! reasons are. A policy is a struct with one method, off where it is `None`; the retry and the circuit breakers are always
+//! there, as the one counts what hedges may spend, and let all calls pass when they are off. What is handed through unread
+//! has the same gate and rate, and limits of its own: [`Passthrough`].
 //!
 //! What several replicas count or keep together is in the store that they share ([`Sharing`]): rates and kept replies.
 //! Everything else is each replica's own.
 //!
-//! Each tells what it did as an [`UpstreamError`](crate::upstream::UpstreamError), so that the `gateway` has one kind of failure to put
-//! into words. All calls share them; dropping a call's future gives back what it held.
+//! Each tells what it did as an [`UpstreamError`](crate::upstream::UpstreamError), so that the `gateway` has one kind of
+//! failure to put into words.
 
-mod attempt;
 mod breaker;
 mod budget;
 mod cache;
 mod coalesce;
 mod dates;
-mod deadline;
-mod guarded;
-mod guards;
 mod hedge;
 mod in_flight;
 mod key;
@@ -57,28 +29,31 @@ mod rate;
 mod retry;
 mod spans;
 mod spread;
+mod stack;
 mod view;
 
 use std::time::Duration;
 
-pub use attempt::Attempt;
-pub use breaker::{Breaker, BreakerOverride, BreakerSettings, Circuit};
-pub use budget::Budget;
-pub use cache::{Cache, CacheSettings, Forbidden, Lasts, Store};
-pub use coalesce::Coalesce;
-pub use deadline::Deadline;
-pub use guarded::{Guarded, PendingReply};
-pub use guards::{Guards, RouteGuards, Sharing};
-pub use hedge::{Hedge, HedgeSettings};
-pub use in_flight::{Gate, InFlight};
-pub use measured::{Measured, result_word};
-pub use metrics::{Count, PolicyCounts, RouteCounts, UpstreamCounts};
+use breaker::CircuitBreaker;
+use budget::Budget;
+use cache::Cache;
+use coalesce::Flights;
+use hedge::Hedge;
+use in_flight::Gate;
+use rate::{Over, Rate};
+use retry::Retry;
+
+pub use breaker::{BreakerOverride, BreakerSettings};
+pub use cache::{CacheSettings, Forbidden, Lasts, Store};
+pub use hedge::HedgeSettings;
+pub use measured::result_word;
+pub use metrics::{Count, RouteCounts, UpstreamCounts};
 pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
-pub use rate::{Over, Rate, RateLimit, RateLimitLayer, RateSettings, WithoutStore};
-pub use retry::{Retries, Retry, RetryOverride, RetrySettings};
-pub use spans::Whereto;
+pub use rate::{RateSettings, WithoutStore};
+pub use retry::{RetryOverride, RetrySettings};
 pub use spread::spread;
-pub use view::{BreakerView, GuardsView};
+pub use stack::{Policies, RoutePolicies, Sharing, UpstreamPolicies};
+pub use view::{BreakerView, UpstreamView};
 
 /// How carefully one upstream is asked. The deadline is not here: it comes with each [`Ask`](crate::upstream::Ask).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

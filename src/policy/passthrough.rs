@@ -20,9 +20,8 @@ use tokio::{
     time::{Instant, Sleep, sleep, sleep_until, timeout},
 };
 
-use super::{Count, Gate, PolicySettings, Rate, in_flight::Place, measured::status_word};
+use super::{Count, Gate, Over, PolicySettings, UpstreamPolicies, in_flight::Place, measured::status_word};
 use crate::{
-    observe::Words,
     route::UpstreamName,
     upstream::{
         Caller, UpstreamError,
@@ -35,16 +34,14 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// How fast a client sends a body at least, in bytes a second, once the time for a short one is over.
 const UPLOAD_RATE: u64 = 1 << 10;
 
-/// An upstream that requests are handed through to, with its guards. It has no limit on how long a body is, or
+/// An upstream that requests are handed through to, with its policies. It has no limit on how long a body is, or
 /// on how long that of a reply takes as long as some of it comes.
 #[derive(Debug, Clone)]
 pub struct Passthrough {
     upstream: HttpUpstream,
-    gate: Arc<Gate>,
+    policies: Arc<UpstreamPolicies>,
     slots: Arc<Slots>,
-    rate: Option<Arc<Rate>>,
     settings: PassthroughSettings,
-    counted: Words,
 }
 
 /// How patiently requests are handed through.
@@ -68,16 +65,15 @@ impl PassthroughSettings {
 }
 
 impl Passthrough {
-    /// Puts the guards round an upstream: those that its calls have, too.
+    /// Puts policies round an upstream: the gate and the rate that its calls have, too.
     pub(super) fn new(
+        policies: Arc<UpstreamPolicies>,
         upstream: HttpUpstream,
-        gate: Arc<Gate>,
-        rate: Option<Arc<Rate>>,
-        (settings, policy, busy): (PassthroughSettings, PolicySettings, Count),
-        counted: Words,
+        settings: PassthroughSettings,
     ) -> Self {
-        let slots = Arc::new(Slots::new(upstream.name().clone(), settings, policy, busy));
-        Self { upstream, gate, slots, rate, settings, counted }
+        let busy = policies.counts.busy.clone();
+        let slots = Arc::new(Slots::new(upstream.name().clone(), settings, policies.settings, busy));
+        Self { upstream, policies, slots, settings }
     }
 
     /// Who gets the requests.
@@ -101,7 +97,7 @@ impl Passthrough {
         B::Error: Into<BoxError>,
     {
         let reply = self.try_stream(request, caller).await;
-        self.counted.add(match &reply {
+        self.policies.counts.handed_through.add(match &reply {
             Ok(reply) => status_word(reply.status()),
             Err(error) => error.as_word(),
         });
@@ -117,11 +113,11 @@ impl Passthrough {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
     {
-        if let Some(rate) = &self.rate {
-            rate.enter(caller).await?;
+        if let Some(rate) = &self.policies.rate {
+            rate.admit(caller, Over::TurnedAway).await?;
         }
         let slot = self.slots.enter(caller).await?;
-        let place = self.gate.enter(Some(caller)).await?;
+        let place = self.policies.gate.enter(Some(caller)).await?;
         let (moved, upload) = (Moved::default(), Upload::new(self.settings.body_timeout));
         let is_late = upload.is_late.clone();
         let request = request.map(|body| Watched { body, moved: moved.clone(), upload });

@@ -1,6 +1,6 @@
 //! Asks again, when that is safe and there is time and reason to.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use http::{StatusCode, header};
 use tokio::time::{Instant, sleep_until};
@@ -11,7 +11,7 @@ use crate::{
     observe::Chain,
     reply::Reply,
     route::UpstreamName,
-    upstream::{Answers, Ask, Happened, UpstreamError},
+    upstream::{Ask, Happened, UpstreamError},
 };
 
 /// Repeats a request that failed in passing, with a wait between that grows and is random, so that those who failed
@@ -21,9 +21,11 @@ use crate::{
 /// (`Ask::repeatable`). An upstream that says when to come back (`Retry-After`) is believed. Where the wait would pass
 /// the call's deadline, what is known already is the answer.
 #[derive(Debug)]
-pub struct Retry<S> {
-    inner: S,
-    retries: Arc<Retries>,
+pub(super) struct Retry {
+    upstream: UpstreamName,
+    settings: RetrySettings,
+    budget: Arc<Budget>,
+    again: Count,
 }
 
 /// How often, and after what wait.
@@ -65,26 +67,56 @@ impl RetryOverride {
     }
 }
 
-/// What all repetitions of one upstream have in common.
-#[derive(Debug)]
-pub struct Retries {
-    upstream: UpstreamName,
-    settings: RetrySettings,
-    budget: Arc<Budget>,
-    again: Count,
-}
-
-impl<S> Retry<S> {
-    /// Puts the layer round what asks their upstream.
-    pub fn new(inner: S, retries: Arc<Retries>) -> Self {
-        Self { inner, retries }
-    }
-}
-
-impl Retries {
+impl Retry {
     /// Of `upstream`, within a budget; `again` counts the attempts after the first.
-    pub fn new(upstream: UpstreamName, settings: RetrySettings, budget: Arc<Budget>, again: Count) -> Self {
+    pub(super) fn new(
+        upstream: UpstreamName,
+        settings: RetrySettings,
+        budget: Arc<Budget>,
+        again: Count,
+    ) -> Self {
         Self { upstream, settings, budget, again }
+    }
+
+    /// Runs attempts until one of them decides.
+    pub(super) async fn run<F>(
+        &self,
+        ask: &Ask,
+        mut attempt_once: impl FnMut() -> F,
+    ) -> Result<Reply, UpstreamError>
+    where
+        F: Future<Output = Result<Reply, UpstreamError>>,
+    {
+        // What is repeated is earned by every call, the hedged ones too.
+        self.budget.earn();
+        let mut answer = None;
+        for attempt in 1.. {
+            let next = attempt_once().await;
+            if attempt > 1 {
+                // Turned away by ourselves: the upstream has not been asked, so what it said before is the answer.
+                if next.as_ref().is_err_and(UpstreamError::is_our_own_word) {
+                    break;
+                }
+                self.again.add();
+            }
+            let outcome = answer.insert(next);
+            let Some(at) = self.again_at(outcome, ask.repeatable, attempt, ask.due.at) else { break };
+            let (upstream, request_id) = (&self.upstream, ask.ticket.request_id());
+            let wait_ms = millis(at.saturating_duration_since(Instant::now()));
+            match outcome {
+                Ok(reply) => warn!(
+                    %upstream, request_id, attempt, status = reply.status.as_u16(), wait_ms, "the upstream will be asked again"
+                ),
+                Err(error) => warn!(
+                    %upstream, request_id, attempt, error = %Chain(error), wait_ms, "the upstream will be asked again"
+                ),
+            }
+            sleep_until(at).await;
+            if let Some(meanwhile) = &ask.meanwhile {
+                meanwhile.tell(Happened::Again { attempt: attempt + 1 });
+            }
+        }
+        answer.expect("what is asked at least once has an answer")
     }
 
     /// When to ask again, if at all.
@@ -164,41 +196,6 @@ fn retry_after(reply: &Reply) -> Option<Duration> {
     }
 }
 
-impl<S: Answers> Answers for Retry<S> {
-    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        let retries = &self.retries;
-        retries.budget.earn();
-        let mut answer = None;
-        for attempt in 1.. {
-            let next = self.inner.answer(ask).await;
-            if attempt > 1 {
-                // Turned away by ourselves: the upstream has not been asked, so what it said before is the answer.
-                if next.as_ref().is_err_and(UpstreamError::is_our_own_word) {
-                    break;
-                }
-                retries.again.add();
-            }
-            let outcome = answer.insert(next);
-            let Some(at) = retries.again_at(outcome, ask.repeatable, attempt, ask.due.at) else { break };
-            let (upstream, request_id) = (&retries.upstream, ask.ticket.request_id());
-            let wait_ms = millis(at.saturating_duration_since(Instant::now()));
-            match outcome {
-                Ok(reply) => warn!(
-                    %upstream, request_id, attempt, status = reply.status.as_u16(), wait_ms, "the upstream will be asked again"
-                ),
-                Err(error) => warn!(
-                    %upstream, request_id, attempt, error = %Chain(error), wait_ms, "the upstream will be asked again"
-                ),
-            }
-            sleep_until(at).await;
-            if let Some(meanwhile) = &ask.meanwhile {
-                meanwhile.tell(Happened::Again { attempt: attempt + 1 });
-            }
-        }
-        answer.expect("what is asked at least once has an answer")
-    }
-}
-
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -209,7 +206,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::mock::{Script, ask, call, failed, name, status},
+        policy::mock::{Script, ask, failed, name, status},
         upstream::Meanwhile,
     };
 
@@ -225,16 +222,18 @@ mod tests {
         Ok(reply)
     }
 
-    fn retry(script: &Script) -> Retry<Script> {
-        let budget = Arc::<Budget>::default();
-        let retries = Retries::new(name(), RetrySettings::default(), budget, Count::default());
-        Retry::new(script.clone(), Arc::new(retries))
+    fn retry() -> Retry {
+        Retry::new(name(), RetrySettings::default(), Arc::default(), Count::default())
+    }
+
+    async fn call(retry: &Retry, script: &Script, ask: Ask) -> Result<Reply, UpstreamError> {
+        retry.run(&ask, || script.answer(&ask)).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_in_passing_is_not_seen_by_the_caller() {
         let script = Script::new([failed(), status(503), status(200)]);
-        let reply = call(&retry(&script), ask(30 * SECOND)).await.unwrap();
+        let reply = call(&retry(), &script, ask(30 * SECOND)).await.unwrap();
         assert_eq!((reply.status.as_u16(), script.asked()), (200, 3));
     }
 
@@ -243,11 +242,10 @@ mod tests {
         let budget = Arc::<Budget>::default();
         while budget.spend() {}
         let settings = RetrySettings { attempts: 1, ..RetrySettings::default() };
-        let retries = Retries::new(name(), settings, budget.clone(), Count::default());
+        let retry = Retry::new(name(), settings, budget.clone(), Count::default());
         let script = Script::new((0..5).map(|_| status(503)));
-        let service = Retry::new(script.clone(), Arc::new(retries));
         for _ in 0..5 {
-            assert_eq!(call(&service, ask(30 * SECOND)).await.unwrap().status.as_u16(), 503);
+            assert_eq!(call(&retry, &script, ask(30 * SECOND)).await.unwrap().status.as_u16(), 503);
         }
         assert_eq!((script.asked(), budget.spend(), budget.spend()), (5, true, false));
     }
@@ -257,7 +255,7 @@ mod tests {
         let script = Script::new([failed(), status(503), status(200)]);
         let (meanwhile, mut hearing) = Meanwhile::new();
         let ask = Ask { meanwhile: Some(meanwhile), ..ask(30 * SECOND) };
-        call(&retry(&script), ask).await.unwrap();
+        call(&retry(), &script, ask).await.unwrap();
         let mut heard = Vec::new();
         while let Ok(happened) = hearing.try_recv() {
             heard.push(happened);
@@ -268,20 +266,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_last_answer_counts_when_all_attempts_are_used() {
         let script = Script::new([status(503), status(502), status(504), status(200)]);
-        let service = retry(&script);
-        let reply = call(&service, ask(30 * SECOND)).await.unwrap();
-        assert_eq!((reply.status.as_u16(), script.asked(), service.retries.again.get()), (504, 3, 2));
+        let retry = retry();
+        let reply = call(&retry, &script, ask(30 * SECOND)).await.unwrap();
+        assert_eq!((reply.status.as_u16(), script.asked(), retry.again.get()), (504, 3, 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_may_have_had_its_effect_is_not_repeated() {
         for outcome in [cut_off(), status(503)] {
             let script = Script::new([outcome, status(200)]);
-            let _ = call(&retry(&script), Ask { repeatable: false, ..ask(30 * SECOND) }).await;
+            let _ = call(&retry(), &script, Ask { repeatable: false, ..ask(30 * SECOND) }).await;
             assert_eq!(script.asked(), 1);
         }
         let script = Script::new([failed(), status(200)]);
-        call(&retry(&script), Ask { repeatable: false, ..ask(30 * SECOND) }).await.unwrap();
+        call(&retry(), &script, Ask { repeatable: false, ..ask(30 * SECOND) }).await.unwrap();
         assert_eq!(script.asked(), 2, "what was never sent may be repeated");
     }
 
@@ -289,7 +287,7 @@ mod tests {
     async fn what_would_be_the_same_again_is_not_asked_again() {
         for code in [200, 404, 500, 501] {
             let script = Script::new([status(code), status(200)]);
-            assert_eq!(call(&retry(&script), ask(30 * SECOND)).await.unwrap().status.as_u16(), code);
+            assert_eq!(call(&retry(), &script, ask(30 * SECOND)).await.unwrap().status.as_u16(), code);
             assert_eq!(script.asked(), 1, "{code}");
         }
     }
@@ -298,7 +296,7 @@ mod tests {
     async fn an_upstream_that_names_a_time_is_asked_at_that_time() {
         let begun = Instant::now();
         let script = Script::new([come_back(429, "7"), status(200)]);
-        call(&retry(&script), ask(30 * SECOND)).await.unwrap();
+        call(&retry(), &script, ask(30 * SECOND)).await.unwrap();
         assert_eq!(begun.elapsed(), 7 * SECOND);
     }
 
@@ -308,7 +306,7 @@ mod tests {
         let mut reply = come_back(503, "Sun, 06 Nov 1994 08:49:42 GMT").unwrap();
         reply.headers.insert(header::DATE, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
         let script = Script::new([Ok(reply), status(200)]);
-        call(&retry(&script), ask(30 * SECOND)).await.unwrap();
+        call(&retry(), &script, ask(30 * SECOND)).await.unwrap();
         assert_eq!(begun.elapsed(), 5 * SECOND);
     }
 
@@ -316,7 +314,7 @@ mod tests {
     async fn what_the_upstream_said_counts_when_we_turn_the_next_attempt_away() {
         let resting = Err(UpstreamError::Resting { upstream: name(), of_route: false, rest: SECOND });
         let script = Script::new([status(503), resting]);
-        let reply = call(&retry(&script), ask(30 * SECOND)).await.unwrap();
+        let reply = call(&retry(), &script, ask(30 * SECOND)).await.unwrap();
         assert_eq!(reply.status.as_u16(), 503);
     }
 
@@ -324,16 +322,16 @@ mod tests {
     async fn nobody_waits_past_the_deadline() {
         let begun = Instant::now();
         let script = Script::new([come_back(503, "60"), status(200)]);
-        let reply = call(&retry(&script), ask(30 * SECOND)).await.unwrap();
+        let reply = call(&retry(), &script, ask(30 * SECOND)).await.unwrap();
         assert_eq!((reply.status.as_u16(), begun.elapsed()), (503, Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_upstream_that_fails_as_a_whole_is_not_asked_three_times_as_much() {
         let script = Script::new((0..400).map(|_| failed()));
-        let service = retry(&script);
+        let retry = retry();
         for _ in 0..100 {
-            call(&service, ask(30 * SECOND)).await.unwrap_err();
+            call(&retry, &script, ask(30 * SECOND)).await.unwrap_err();
         }
         // A hundred calls, the ten to begin with, and a fifth of the calls.
         assert!((100..=130).contains(&script.asked()), "{}", script.asked());

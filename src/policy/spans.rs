@@ -11,7 +11,7 @@ use crate::{
 
 /// Who is asked, as far as that is the same for every attempt.
 #[derive(Debug, Clone, Default)]
-pub struct Whereto {
+pub(super) struct Whereto {
     upstream: String,
     /// Where it is, where that is one place.
     address: Option<Address>,

@@ -1,4 +1,4 @@
-//! What the guards of an upstream know of it, for an operator who asks.
+//! The state of an upstream as its policies know it, for the admin API.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use crate::upstream::{
     http::{AddressView, State},
 };
 
-/// An upstream and its guards as they are now.
+/// An upstream and its policies as they are now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GuardsView {
+pub struct UpstreamView {
     /// What it is: `http`, `command`, `cgi` or `mcp`.
     pub kind: &'static str,
     /// Whether calls pass.
@@ -26,7 +26,7 @@ pub struct GuardsView {
     pub addresses: Vec<AddressView>,
 }
 
-impl GuardsView {
+impl UpstreamView {
     /// Whether a call may come through, as far as is known: what nobody has asked yet is taken for well, and so is what the
     /// next call is to try, or nobody would ever find out.
     pub fn is_reachable(&self) -> bool {
@@ -81,9 +81,9 @@ pub(super) fn kind_of(upstream: &Upstream) -> &'static str {
 mod tests {
     use super::*;
 
-    fn view(breaker: BreakerView, states: &[State]) -> GuardsView {
+    fn view(breaker: BreakerView, states: &[State]) -> UpstreamView {
         let address = |state: &State| AddressView { address: "a".into(), state: *state, in_flight: 0 };
-        GuardsView {
+        UpstreamView {
             kind: "http",
             breaker,
             in_flight: 0,

@@ -7,7 +7,6 @@ use http::{Request, Response};
 
 use super::asked::Asked;
 use crate::{
-    boxed::boxed,
     face::{MCP_PATHS, mcp::Mcp, rest::Rest},
     observe::{Meters, Tracing},
 };
@@ -24,7 +23,7 @@ impl Answerer {
     where
         A: Future<Output = Response<Body>> + Send + 'static,
     {
-        Self(Arc::new(move |request| boxed(|| answer(request))))
+        Self(Arc::new(move |request| Box::pin(answer(request))))
     }
 
     /// Every path to its face: [`MCP_PATHS`] to the one, all others to the other; counted by the meters and traced.

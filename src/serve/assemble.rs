@@ -23,7 +23,7 @@ use crate::{
     face::{door::Door, mcp::Mcp, rest::Rest},
     gateway::{Change, Gateway, Snapshot},
     observe::{MeterSource, Meters, Reading, Tracing},
-    policy::{PassthroughSettings, PolicyCounts, Store},
+    policy::{PassthroughSettings, Policies, Store},
     prompt::PromptTable,
     route::{Conflict, Scopes, UpstreamName},
     shared_state::SharedStore,
@@ -324,28 +324,23 @@ impl Written {
     ) -> Result<Snapshot, Conflict> {
         let (table, routes) = lists.table(&self.importer, &self.routes)?;
         for (name, asked) in upstreams.iter_mut() {
-            asked.set_ways(routes.iter().filter(|file| file.route.upstream == *name), store);
+            asked.set_routes(routes.iter().filter(|file| file.route.upstream == *name), store);
         }
-        let following =
-            upstreams.iter().map(|(name, asked)| (name.clone(), asked.following.clone())).collect();
-        let written = || upstreams.values().flat_map(|asked| &asked.ways);
-        let ways = written().map(|(name, way)| (name.clone(), way.guarded.clone())).collect();
-        let counts = PolicyCounts {
-            routes: written().map(|(name, way)| (name.clone(), way.guards.clone())).collect(),
+        let routes = upstreams.values().flat_map(|asked| &asked.routes);
+        let policies = Policies {
+            upstreams: upstreams.iter().map(|(name, asked)| (name.clone(), asked.policies.clone())).collect(),
+            routes: routes.map(|(name, policies)| (name.clone(), policies.clone())).collect(),
             store: Some(store.clone()),
         };
-        let guards = upstreams.iter().map(|(name, asked)| (name.clone(), asked.guards.clone())).collect();
         let awaited = upstreams.iter().filter(|(name, _)| lists.get(name).is_none());
         let awaited =
             awaited.filter_map(|(_, asked)| asked.file.tools.as_ref().map(ToolRules::awaited)).collect();
         let passthrough = self.passthrough.as_ref();
         let passthrough =
-            passthrough.and_then(|(name, settings)| upstreams.get(name)?.guards.passthrough(*settings));
+            passthrough.and_then(|(name, settings)| upstreams.get(name)?.policies.passthrough(*settings));
         let prompts = self.prompts.iter().map(|file| Arc::clone(&file.prompt)).collect();
-        Ok(Snapshot::with_prompts(table, PromptTable::new(prompts), following, passthrough)
+        Ok(Snapshot::with_prompts(table, PromptTable::new(prompts), policies, passthrough)
             .with_passthrough_scopes(self.passthrough_scopes.clone())
-            .with_ways(ways, counts)
-            .awaiting(awaited)
-            .guarded_by(guards))
+            .awaiting(awaited))
     }
 }

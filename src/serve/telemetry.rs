@@ -23,7 +23,7 @@ use crate::{
     },
     route::{HttpRequest, Under},
     upstream::{
-        Answers, Ask, Due, UpstreamError,
+        Ask, Due, UpstreamError,
         http::{HttpSettings, HttpUpstream},
     },
 };

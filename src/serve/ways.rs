@@ -1,11 +1,11 @@
-//! The upstreams as they are asked now, and the ways to them: of each, and of each of its routes.
+//! The upstreams as they are asked now, and the policies of each, and of each of its routes.
 
 use std::{collections::HashMap, sync::Arc};
 
 use super::discover::Discovery;
 use crate::{
     config::{Loaded, RouteFile, UpstreamFile},
-    policy::{Guarded, Guards, RouteGuards, RoutePolicySettings, Sharing, Store},
+    policy::{RoutePolicies, Sharing, Store, UpstreamPolicies},
     route::UpstreamName,
     shared_state::SharedStore,
     tool::ToolName,
@@ -17,21 +17,11 @@ use crate::{
 pub(super) struct Asked {
     pub(super) file: UpstreamFile,
     pub(super) upstream: Upstream,
-    pub(super) guards: Guards,
-    /// For what follows from calls.
-    pub(super) following: Guarded,
-    /// For calls, of each of its routes.
-    pub(super) ways: HashMap<ToolName, Way>,
+    pub(super) policies: Arc<UpstreamPolicies>,
+    /// The policies of each of its routes.
+    pub(super) routes: HashMap<ToolName, Arc<RoutePolicies>>,
     /// What goes on to ask for its tools, where it is an MCP server.
     pub(super) discovery: Option<Arc<Discovery>>,
-}
-
-/// One route as it is called now.
-#[derive(Debug, Clone)]
-pub(super) struct Way {
-    settings: RoutePolicySettings,
-    pub(super) guards: RouteGuards,
-    pub(super) guarded: Guarded,
 }
 
 /// The upstreams of a configuration: those of `now` where they are the same.
@@ -62,22 +52,19 @@ impl Asked {
     fn new(file: &UpstreamFile, shared: Option<&SharedStore>) -> Self {
         let upstream = Upstream::new(file.settings.clone());
         let sharing = shared.map(|store| Sharing { store: store.clone(), identity: file.identity.clone() });
-        let guards = Guards::sharing(upstream.clone(), file.policy, sharing);
-        let following = guards.for_what_follows();
-        Self { file: file.clone(), upstream, guards, following, ways: HashMap::new(), discovery: None }
+        let policies = UpstreamPolicies::new(upstream.clone(), file.policy, sharing);
+        Self { file: file.clone(), upstream, policies, routes: HashMap::new(), discovery: None }
     }
 
-    /// Takes these routes in the place of others; one that asks for the same guards as before keeps them.
-    pub(super) fn set_ways<'r>(&mut self, routes: impl Iterator<Item = &'r RouteFile>, store: &Store) {
-        let ways = routes.map(|file| {
+    /// Takes these routes in the place of others; one with the same policies as before keeps them.
+    pub(super) fn set_routes<'r>(&mut self, routes: impl Iterator<Item = &'r RouteFile>, store: &Store) {
+        let routes = routes.map(|file| {
             let name = file.route.definition.name.clone();
-            let before = self.ways.get(&name).filter(|way| way.settings == file.policy).cloned();
-            let way = before.unwrap_or_else(|| {
-                let guards = RouteGuards::new(&self.guards, &name, file.policy, store);
-                Way { settings: file.policy, guarded: self.guards.for_calls(&guards), guards }
-            });
-            (name, way)
+            let before = self.routes.get(&name).filter(|route| *route.settings() == file.policy).cloned();
+            let policies = before
+                .unwrap_or_else(|| RoutePolicies::new(self.policies.clone(), &name, file.policy, store));
+            (name, policies)
         });
-        self.ways = ways.collect();
+        self.routes = routes.collect();
     }
 }

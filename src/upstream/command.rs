@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Answers, Ask, UpstreamError,
+    Ask, UpstreamError,
     program::{Finished, Program, Run, RunError, run},
 };
 use crate::{
@@ -36,10 +36,8 @@ impl CommandUpstream {
     pub fn name(&self) -> &UpstreamName {
         &self.settings.name
     }
-}
 
-impl Answers for CommandUpstream {
-    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+    pub(super) async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let upstream = || self.name().clone();
         let UpstreamRequest::Command(request) = &ask.request else {
             let source = "it takes words, and was asked otherwise".into();

@@ -20,7 +20,7 @@ mod meanwhile;
 pub mod program;
 mod tried;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -113,8 +113,13 @@ impl Upstream {
     }
 }
 
-impl Answers for Upstream {
-    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+impl Upstream {
+    /// Gives the whole reply. Dropping the future ends what was asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`UpstreamError`], where there is none.
+    pub async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         match self {
             Self::Http(upstream) => upstream.answer(ask).await,
             // Beside a program, or a session, a place of its own is nothing; all calls of HTTP would have room for it.
@@ -250,25 +255,6 @@ impl Ask {
     /// The account of its response's body.
     fn account(&self, limit_bytes: usize) -> BodyAccount<'_> {
         BodyAccount::new(self.charge.as_ref(), limit_bytes, self.due.at)
-    }
-}
-
-/// Whatever answers an [`Ask`]: an upstream, or a guard round one.
-///
-/// This is not `tower::Service`, which is called by one at a time: many ask at once, of one that all of them share. So
-/// none of it is cloned for a call, and a request is borrowed by all who only look at it.
-pub trait Answers: Send + Sync {
-    /// Gives the whole reply. Dropping the future ends what was asked for.
-    ///
-    /// # Errors
-    ///
-    /// [`UpstreamError`], where there is none.
-    fn answer(&self, ask: &Ask) -> impl Future<Output = Result<Reply, UpstreamError>> + Send;
-}
-
-impl<A: Answers> Answers for Arc<A> {
-    fn answer(&self, ask: &Ask) -> impl Future<Output = Result<Reply, UpstreamError>> + Send {
-        A::answer(self, ask)
     }
 }
 

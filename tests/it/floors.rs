@@ -172,7 +172,7 @@ fn outside_words_stay_in_their_rooms() {
         (&["fastrand"], &["policy/", "upstream/http/targets"]),
         (&["rustix", "tokio::process"], &["upstream/", "descriptors"]),
         (&["httpdate"], &["policy/"]),
-        (&["tower"], &["admin/", "policy/"]),
+        (&["tower"], &["admin/"]),
         (&["tower_http"], &["admin/"]),
         (&["form_urlencoded"], &["admin/"]),
         (&["wide::", "use wide"], &["tool/json/"]),

@@ -49,7 +49,7 @@ async fn who_calls_too_often_is_told_when_to_come_again() {
     served.swap.to(&load(&upstream, &text.replace("B.", "Another."))).unwrap();
     assert_eq!(call(&served, "a", &[]).await.status, 429, "a reload forgives nothing");
     assert_eq!(upstream.state().asked.len(), 2);
-    assert_eq!(served.gateway.snapshot().counts.routes["a"].counts().too_often.get(), 3);
+    assert_eq!(served.gateway.snapshot().policies.routes["a"].counts().too_often.get(), 3);
 }
 
 /// A response is evidence that the upstream is there: what one route gets says nothing of the others.
@@ -90,11 +90,11 @@ async fn a_route_that_is_never_served_rejects_no_call_of_another() {
     assert_eq!(call(&served, "good", &[]).await.told(), "ok");
     assert_eq!(upstream.state().asked.len(), 3 + 5 + 2 + 1);
     let snapshot = served.gateway.snapshot();
-    let state = |route: &str| snapshot.counts.routes[route].breaker().as_word();
+    let state = |route: &str| snapshot.policies.routes[route].breaker().as_word();
     assert_eq!(["bad", "worse", "again", "good"].map(state), ["open", "off", "open", "closed"]);
-    let counts = snapshot.counts.routes["bad"].counts();
+    let counts = snapshot.policies.routes["bad"].counts();
     assert_eq!((counts.opened.get(), counts.rested.get()), (1, 1));
-    assert_eq!(snapshot.guards[&"old".parse().unwrap()].view().breaker.as_word(), "closed");
+    assert_eq!(snapshot.policies.upstreams[&"old".parse().unwrap()].view().breaker.as_word(), "closed");
 }
 
 /// What can't be reached is that for every route.
@@ -131,9 +131,9 @@ async fn an_upstream_that_is_not_there_rejects_calls_of_all_routes_until_it_is_h
     assert_eq!(call(&served, "b", &[]).await.status, 502);
     assert_eq!(call(&served, "a", &[]).await.status, 503);
     let snapshot = served.gateway.snapshot();
-    let state = || snapshot.guards[&"old".parse().unwrap()].view().breaker.as_word();
+    let state = || snapshot.policies.upstreams[&"old".parse().unwrap()].view().breaker.as_word();
     assert_eq!(state(), "open");
-    assert_eq!(snapshot.counts.routes["a"].breaker().as_word(), "closed");
+    assert_eq!(snapshot.policies.routes["a"].breaker().as_word(), "closed");
     well.store(true, Ordering::Relaxed);
     soon("the circuit is closed", async {
         while state() != "closed" {
@@ -228,7 +228,10 @@ async fn a_kept_reply_is_given_again_with_its_age_and_translated_anew() {
     assert_eq!(upstream.state().asked.len(), 2);
     let snapshot = served.gateway.snapshot();
     assert_eq!(
-        (snapshot.counts.routes["a"].counts().kept.get(), snapshot.counts.routes["a"].counts().fetched.get()),
+        (
+            snapshot.policies.routes["a"].counts().kept.get(),
+            snapshot.policies.routes["a"].counts().fetched.get()
+        ),
         (2, 2)
     );
 }
@@ -291,7 +294,7 @@ async fn an_old_reply_is_asked_about_by_its_tag() {
     let state = upstream.state();
     let conditions: Vec<_> = state.asked.iter().map(|asked| asked.header("if-none-match").len()).collect();
     assert_eq!(conditions, [0, 1, 1]);
-    assert_eq!(served.gateway.snapshot().counts.routes["a"].counts().still_good.get(), 2);
+    assert_eq!(served.gateway.snapshot().policies.routes["a"].counts().still_good.get(), 2);
 }
 
 #[tokio::test]
@@ -305,7 +308,7 @@ async fn calls_for_the_same_are_one_request_which_lives_as_long_as_one_of_them_w
     first.write(request).await;
     upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
     second.write(request).await;
-    let counts = served.gateway.snapshot().counts.routes["a"].counts().clone();
+    let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
     soon("the second call joins it", async {
         while counts.joined.get() == 0 {
             tokio::task::yield_now().await;
@@ -337,7 +340,7 @@ async fn who_joins_a_request_and_is_late_is_not_told_that_nothing_was_sent() {
         first.write("POST /tools/a HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
         upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
         let second = call(&served, "a", &["X-Request-Timeout: 0.05"]).await;
-        let counts = served.gateway.snapshot().counts.routes["a"].counts().clone();
+        let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
         assert_eq!((second.status, counts.joined.get()), (504, 1), "{policy}: {}", second.text());
         assert!(!second.told().contains("nothing was sent"), "{policy}: {}", second.told());
         assert!(second.told().contains("gave no complete reply within 50 ms"), "{policy}: {}", second.told());
@@ -357,7 +360,7 @@ async fn a_request_that_hangs_is_sent_once_more() {
     let served = serve(&upstream, text).await;
     assert_eq!(call(&served, "a", &[]).await.told(), "quick");
     upstream.until("the other one is dropped", |state| state.left == 1).await;
-    let counts = served.gateway.snapshot().counts.routes["a"].counts().clone();
+    let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
     assert_eq!((counts.hedged.get(), counts.hedges_won.get()), (1, 1));
 }
 
@@ -382,7 +385,7 @@ async fn an_old_reply_stands_in_for_a_failure_where_that_is_said() {
         assert_eq!(call(&served, tool, &[]).await.told(), "well");
     }
     failing.store(true, Ordering::SeqCst);
-    let counts = served.gateway.snapshot().counts.routes["a"].counts().clone();
+    let counts = served.gateway.snapshot().policies.routes["a"].counts().clone();
     soon("the kept reply is old", async {
         while counts.old.get() == 0 {
             assert_eq!(call(&served, "a", &[]).await.told(), "well");

@@ -71,7 +71,7 @@ use self::{
     vouched::Vouched,
 };
 use super::{Arrival, Ending, Shutdown, door::Door};
-use crate::{boxed::boxed, gateway::Gateway, observe::MeterSource};
+use crate::{gateway::Gateway, observe::MeterSource};
 
 pub use peer::PeerAddress;
 pub use resumable::ResumeSettings;
@@ -289,7 +289,7 @@ impl Mcp {
             }
         };
         let mut answering: Answering =
-            boxed(|| async move { protocol.take(Carrier::Http(&head), &body, &outbox).await });
+            Box::pin(async move { protocol.take(Carrier::Http(&head), &body, &outbox).await });
         let Some(mut mailbox) = mailbox else { return answered(answering.await, form) };
         tokio::select! {
             biased;

@@ -28,7 +28,7 @@ use crate::{
     seal::{Purpose, Seal, random_id},
     tls::ClientTls,
     upstream::{
-        Answers, Ask, Caller, Due,
+        Ask, Caller, Due,
         http::{Address, HttpSettings, HttpUpstream, Protocol, remove_hop_by_hop},
     },
 };
@@ -228,8 +228,6 @@ impl Peers {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::*;
     use crate::{
         face::{
@@ -238,6 +236,7 @@ mod tests {
             rest::Rest,
         },
         gateway::{Gateway, Snapshot},
+        policy::Policies,
         route::RouteTable,
         seal::Secret,
     };
@@ -272,7 +271,7 @@ mod tests {
     /// An endpoint without tools, one of several.
     fn replica(own: Option<PeerAddress>) -> (Mcp, Gateway) {
         let table = RouteTable::new(Vec::new()).unwrap();
-        let gateway = Gateway::new(Snapshot::new(table, HashMap::new(), None));
+        let gateway = Gateway::new(Snapshot::new(table, Policies::default(), None));
         let secret = Secret::new(b"the same for all");
         let settings = McpSettings { secret, peer: own, ..McpSettings::default() };
         (Mcp::new(gateway.clone(), settings, Door::new(&DoorSettings::default())), gateway)

@@ -1,14 +1,14 @@
 //! Gives a reply again that was given before.
 //!
 //! `word` reads what an upstream says of how long its reply may be kept, a `page` is a reply that is; [`Store`] keeps replies of all routes, to a number
-//! of bytes; `away` keeps them where other replicas find them; [`Cache`] is the layer.
+//! of bytes; `away` keeps them where other replicas find them; [`Cache`] is what the calls of one route have in common.
 
 mod away;
 mod page;
 mod store;
 mod word;
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, future::Future, sync::Arc, time::Duration};
 
 use http::{HeaderName, StatusCode, header};
 use tokio::time::{Instant, timeout_at};
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     reply::Reply,
-    upstream::{Answers, Ask, Kept, UpstreamError},
+    upstream::{Ask, Kept, UpstreamError},
 };
 
 pub(super) use away::Away;
@@ -57,33 +57,19 @@ pub enum Forbidden {
     Kept,
 }
 
-/// Gives kept replies to requests of the same words.
+/// The cached responses of one route. Gives them to requests of the same words.
 ///
 /// Only good replies are kept (200, 203, 204). An old one with an `ETag` or a `Last-Modified` is asked about, and given
 /// again when it has not changed.
 #[derive(Debug)]
-pub struct Cache<S> {
-    inner: S,
-    shared: Arc<Shared>,
-}
-
-/// What the calls of one route have in common.
-#[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct Cache {
     pub(super) settings: CacheSettings,
     pub(super) whom: Whom,
     pub(super) store: Store,
     pub(super) away: Option<Away>,
-    /// What [`Coalesce`](super::Coalesce) is asking for, where it is on.
+    /// What is being asked for, where calls for the same share a request.
     pub(super) flights: Option<Arc<Flights>>,
     pub(super) counts: RouteCounts,
-}
-
-impl<S> Cache<S> {
-    /// Puts the layer round what asks.
-    pub(super) fn new(inner: S, shared: Arc<Shared>) -> Self {
-        Self { inner, shared }
-    }
 }
 
 /// The part of a caller's time after which an old reply is better than none.
@@ -119,7 +105,35 @@ impl CacheSettings {
     }
 }
 
-impl Shared {
+impl Cache {
+    /// A cached response, or the one that `send` brings.
+    pub(super) async fn get_or_fetch<'a, F>(
+        self: &Arc<Self>,
+        ask: &'a Ask,
+        send: impl FnOnce(Cow<'a, Ask>) -> F,
+    ) -> Result<Reply, UpstreamError>
+    where
+        F: Future<Output = Result<Reply, UpstreamError>>,
+    {
+        let is_conditional = ask
+            .request
+            .headers()
+            .is_some_and(|headers| CONDITIONS.iter().any(|name| headers.contains_key(name)));
+        if is_conditional {
+            return send(Cow::Borrowed(ask)).await;
+        }
+        let (key, told) = (Arc::new(Key::of(self.whom, ask)), Told(ask.kept.as_ref()));
+        let mut page = self.store.get(&key);
+        if let Some(page) = self.good(page.clone()) {
+            return Ok(self.give(&key, &page, &told));
+        }
+        page = self.newer(&key, page).await;
+        if let Some(page) = self.good(page.clone()) {
+            return Ok(self.give(&key, &page, &told));
+        }
+        self.fetch(ask, key, page, send).await
+    }
+
     /// Keeps a reply, where it may be; and says how it is forgotten.
     fn keep(self: &Arc<Self>, key: &Arc<Key>, page: Page, ask: &Told<'_>) -> Option<Arc<Page>> {
         if !self.settings.keeps(&page.reply, &page.word) {
@@ -180,20 +194,23 @@ impl Shared {
     }
 
     /// Asks for what is not there, or is old. It may have come since `old` was looked for.
-    async fn fetch<S: Answers>(
+    async fn fetch<'a, F>(
         self: &Arc<Self>,
-        inner: &S,
-        ask: &Ask,
+        ask: &'a Ask,
         key: Arc<Key>,
         old: Option<Arc<Page>>,
-    ) -> Result<Reply, UpstreamError> {
+        send: impl FnOnce(Cow<'a, Ask>) -> F,
+    ) -> Result<Reply, UpstreamError>
+    where
+        F: Future<Output = Result<Reply, UpstreamError>>,
+    {
         let told = Told(ask.kept.as_ref());
         let about_old = old.as_ref().and_then(|old| {
             let mut ask = ask.clone();
             let asks = old.ask_whether_it_is_good(ask.request.headers_mut()?);
             asks.then_some(ask)
         });
-        let asked_for = about_old.as_ref().unwrap_or(ask);
+        let is_about_old = about_old.is_some();
         // Held until the reply is kept.
         let _flight = self.flights.as_ref().map(|flights| match &about_old {
             None => flights.flight(&key),
@@ -205,7 +222,7 @@ impl Shared {
         self.counts.fetched.add();
         let spare = old.as_ref().filter(|old| old.is_better_than_nothing(self.settings));
         let due = ask.due.at;
-        let asked = inner.answer(asked_for);
+        let asked = send(about_old.map_or(Cow::Borrowed(ask), Cow::Owned));
         let result = match spare {
             None => asked.await,
             Some(old) => {
@@ -221,7 +238,7 @@ impl Shared {
         };
         let reply = result?;
         match old {
-            Some(old) if about_old.is_some() && reply.status == StatusCode::NOT_MODIFIED => {
+            Some(old) if is_about_old && reply.status == StatusCode::NOT_MODIFIED => {
                 self.counts.still_good.add();
                 let renewed = old.renewed(reply.headers);
                 let answer = renewed.told();
@@ -256,34 +273,11 @@ impl Shared {
 struct Told<'a>(Option<&'a Kept>);
 
 impl Told<'_> {
-    fn until_forgotten(&self, shared: &Arc<Shared>, key: &Arc<Key>, page: &Arc<Page>) {
+    fn until_forgotten(&self, shared: &Arc<Cache>, key: &Arc<Key>, page: &Arc<Page>) {
         if let Some(kept) = self.0 {
             let (shared, key, page) = (shared.clone(), key.clone(), page.clone());
             kept.until_forgotten(move || shared.forget(&key, &page));
         }
-    }
-}
-
-impl<S: Answers> Answers for Cache<S> {
-    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        let is_conditional = ask
-            .request
-            .headers()
-            .is_some_and(|headers| CONDITIONS.iter().any(|name| headers.contains_key(name)));
-        if is_conditional {
-            return self.inner.answer(ask).await;
-        }
-        let shared = &self.shared;
-        let (key, told) = (Arc::new(Key::of(shared.whom, ask)), Told(ask.kept.as_ref()));
-        let mut page = shared.store.get(&key);
-        if let Some(page) = shared.good(page.clone()) {
-            return Ok(shared.give(&key, &page, &told));
-        }
-        page = shared.newer(&key, page).await;
-        if let Some(page) = shared.good(page.clone()) {
-            return Ok(shared.give(&key, &page, &told));
-        }
-        shared.fetch(&self.inner, ask, key, page).await
     }
 }
 

@@ -7,9 +7,9 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::{
     policy::{
-        Coalesce, Count, Sharing,
+        Count, Sharing,
         coalesce::Flights,
-        mock::{Script, ask, call, failed, name, status},
+        mock::{Inside, Script, answering_after, ask, failed, name, status},
     },
     shared_state::{Memory, SharedStore},
     upstream::Kept,
@@ -31,13 +31,23 @@ fn with(code: u16, headers: &[(&str, &str)]) -> Result<Reply, UpstreamError> {
 }
 
 /// What calls of a route share that keeps its replies for itself.
-fn alone(settings: CacheSettings) -> Shared {
+fn alone(settings: CacheSettings) -> Cache {
     let (store, counts) = (Store::new(1 << 20), RouteCounts::default());
-    Shared { settings, whom: Whom::new(), store, away: None, flights: None, counts }
+    Cache { settings, whom: Whom::new(), store, away: None, flights: None, counts }
 }
 
-fn cache(script: &Script, settings: CacheSettings) -> Cache<Script> {
-    Cache::new(script.clone(), Arc::new(alone(settings)))
+/// A cache before an upstream.
+struct Cached {
+    cache: Arc<Cache>,
+    upstream: Script,
+}
+
+fn cache(script: &Script, settings: CacheSettings) -> Cached {
+    Cached { cache: Arc::new(alone(settings)), upstream: script.clone() }
+}
+
+async fn call(cached: &Cached, ask: Ask) -> Result<Reply, UpstreamError> {
+    cached.cache.get_or_fetch(&ask, |ask| async move { cached.upstream.answer(&ask).await }).await
 }
 
 const UPSTREAM: CacheSettings = CacheSettings {
@@ -72,7 +82,7 @@ async fn a_reply_is_given_again_for_its_time_and_says_how_old_it_is() {
     assert_eq!(one().await, (Some(9 * SECOND), Some("9".parse().unwrap())));
     tokio::time::advance(SECOND).await;
     assert_eq!(one().await, (None, None));
-    let counts = &service.shared.counts;
+    let counts = &service.cache.counts;
     assert_eq!((script.asked(), counts.kept.get(), counts.fetched.get()), (2, 1, 2));
 }
 
@@ -132,7 +142,7 @@ async fn an_old_reply_is_asked_about_and_given_again_when_it_is_still_good() {
     assert_eq!(script.asked(), 2, "good for as long as was said last");
     tokio::time::advance(SECOND).await;
     assert!(one().await.headers.contains_key("x-second"));
-    assert_eq!(service.shared.counts.still_good.get(), 1);
+    assert_eq!(service.cache.counts.still_good.get(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,7 +155,7 @@ async fn an_old_reply_is_better_than_an_error_where_that_is_said() {
     tokio::time::advance(20 * SECOND).await;
     assert_eq!(one().await.unwrap(), 200, "instead of no connection");
     assert_eq!(one().await.unwrap(), 200, "instead of 503");
-    assert_eq!(service.shared.counts.old.get(), 2);
+    assert_eq!(service.cache.counts.old.get(), 2);
     assert_eq!(one().await.unwrap(), 404, "which is an answer");
     one().await.unwrap_err();
     let words = good(&[("cache-control", "max-age=1, stale-if-error=9")]);
@@ -155,12 +165,12 @@ async fn an_old_reply_is_better_than_an_error_where_that_is_said() {
 #[tokio::test(start_paused = true)]
 async fn an_old_reply_is_better_than_none_in_time() {
     let settings = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
-    let inside = crate::policy::mock::Inside::default();
+    let inside = Inside::default();
     let shared = Arc::new(alone(settings));
     let key = Arc::new(Key::of(shared.whom, &ask(SECOND)));
     shared.store.put(&key, Arc::new(Page::new(good(&[("x-first", "1")]).unwrap())));
     tokio::time::advance(20 * SECOND).await;
-    let slow = Cache::new(crate::policy::mock::answering_after(60 * SECOND, &inside), shared);
+    let slow = Cached { cache: shared, upstream: answering_after(60 * SECOND, &inside) };
     let begun = Instant::now();
     assert!(call(&slow, ask(10 * SECOND)).await.unwrap().headers.contains_key("x-first"));
     assert_eq!((begun.elapsed(), inside.count()), (9 * SECOND, 0));
@@ -218,13 +228,14 @@ async fn what_is_kept_does_not_keep_what_it_was_read_with() {
     let kept = call(&service, ask(SECOND)).await.unwrap();
     let is_part = |bytes: &[u8]| read.as_ptr_range().contains(&bytes.as_ptr());
     assert!(!is_part(&kept.body) && !is_part(kept.headers["x-a"].as_bytes()));
-    assert!(service.shared.store.bytes() < 2_000);
+    assert!(service.cache.store.bytes() < 2_000);
 }
 
 /// The cache of one replica of an upstream of this identity.
-fn replica(script: &Script, settings: CacheSettings, memory: &Memory, identity: &str) -> Cache<Script> {
+fn replica(script: &Script, settings: CacheSettings, memory: &Memory, identity: &str) -> Cached {
     let sharing = Sharing { store: SharedStore::in_memory(memory), identity: identity.into() };
-    Cache::new(script.clone(), Arc::new(Shared { away: Some(Away::new(sharing)), ..alone(settings) }))
+    let cache = Arc::new(Cache { away: Some(Away::new(sharing)), ..alone(settings) });
+    Cached { cache, upstream: script.clone() }
 }
 
 fn asking(path: &'static str, headers: &[(&str, &str)]) -> Ask {
@@ -243,7 +254,7 @@ async fn what_comes_while_the_store_is_asked_is_not_asked_for_again() {
     let one = replica(&script, TEN, &Memory::default(), "same");
     let (first, second) = tokio::join!(call(&one, ask(SECOND)), call(&one, ask(SECOND)));
     assert_eq!((first.unwrap().status, second.unwrap().status), (StatusCode::OK, StatusCode::OK));
-    let counts = &one.shared.counts;
+    let counts = &one.cache.counts;
     assert_eq!((script.asked(), counts.kept.get(), counts.kept_by_others.get()), (1, 1, 0));
 }
 
@@ -253,12 +264,17 @@ async fn of_calls_for_the_same_on_many_threads_one_asks() {
         let script = Script::new((0..8).map(|_| good(&[])));
         let alone = alone(TEN);
         let flights = Arc::new(Flights::new(name(), alone.whom, Count::default()));
-        let shared = Shared { flights: Some(flights.clone()), ..alone };
-        let service = Arc::new(Cache::new(Coalesce::new(script.clone(), flights), Arc::new(shared)));
+        let cache = Arc::new(Cache { flights: Some(flights.clone()), ..alone });
         let mut calls = JoinSet::new();
         for _ in 0..8 {
-            let service = service.clone();
-            calls.spawn(async move { call(&*service, ask(SECOND)).await.unwrap().status });
+            let (cache, flights, script) = (cache.clone(), flights.clone(), script.clone());
+            calls.spawn(async move {
+                let join =
+                    async |ask: Ask| flights.join(&ask, |ask| async move { script.answer(&ask).await }).await;
+                let ask = ask(SECOND);
+                let reply = cache.get_or_fetch(&ask, |ask| join(ask.into_owned())).await;
+                reply.unwrap().status
+            });
         }
         assert_eq!(calls.join_all().await, [StatusCode::OK; 8]);
         assert_eq!(script.asked(), 1, "round {round}");
@@ -287,7 +303,7 @@ async fn replicas_give_what_another_has_kept_and_how_old_it_is() {
     tokio::time::advance(SECOND).await;
     call(&other, ask(SECOND)).await.unwrap();
     assert_eq!(script.asked(), 2, "without the store each asks for itself");
-    let counts = &other.shared.counts;
+    let counts = &other.cache.counts;
     assert_eq!((counts.kept.get(), counts.kept_by_others.get(), counts.fetched.get()), (2, 1, 1));
 }
 

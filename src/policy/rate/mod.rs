@@ -2,19 +2,17 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use tokio::time::{Instant, sleep};
-use tower::Layer;
 
-use super::Count;
+use super::{Count, Sharing};
 use crate::{
-    reply::Reply,
     route::UpstreamName,
     shared_state::{SharedStore, Unreachable},
-    upstream::{Answers, Ask, Caller, UpstreamError, Whose},
+    upstream::{Caller, UpstreamError, Whose},
 };
 
 /// How many calls in how long.
@@ -48,7 +46,7 @@ pub enum WithoutStore {
 /// (the "generic cell rate algorithm"). So that point is all there is to remember, one for all or one for each caller,
 /// and a point that has passed is no different from none.
 #[derive(Debug)]
-pub struct Rate {
+pub(super) struct Rate {
     upstream: UpstreamName,
     whose: Whose,
     settings: RateSettings,
@@ -85,22 +83,33 @@ struct Used {
 impl Rate {
     /// How many callers are told apart. Those beyond share what one of them may ask, until others have been silent for
     /// long enough to be forgotten: whoever comes under ever other addresses gains nothing by it.
-    pub const CALLERS_LIMIT: usize = 65_536;
+    pub(super) const CALLERS_LIMIT: usize = 65_536;
     /// How often it is looked for callers to forget, at most.
     const SWEEP_EVERY: Duration = Duration::from_secs(1);
     /// How often it is looked whether the store is back, by who has begun and would be lost.
     const UNCOUNTED_PAUSE: Duration = Duration::from_secs(1);
 
     /// A limit of which nothing is used. `turned_away` counts those who come too often.
-    pub fn new(upstream: UpstreamName, whose: Whose, settings: RateSettings, turned_away: Count) -> Self {
+    pub(super) fn new(
+        upstream: UpstreamName,
+        whose: Whose,
+        settings: RateSettings,
+        turned_away: Count,
+    ) -> Self {
         let now = Instant::now();
         let used = Mutex::new(Used { all: now, each: HashMap::new(), swept: now });
         Self { upstream, whose, settings, used, turned_away, counted: None }
     }
 
-    /// The same, counted together with other replicas; `of` is what it is the limit of.
-    #[must_use]
-    pub fn counted_in(self, store: SharedStore, of: &str) -> Self {
+    /// The same, counted together with other replicas, where there are any; `of` is what it is the limit of.
+    pub(super) fn shared_by(self, sharing: Option<&Sharing>, of: &str) -> Self {
+        match sharing {
+            Some(sharing) => self.counted_in(sharing.store.clone(), of),
+            None => self,
+        }
+    }
+
+    fn counted_in(self, store: SharedStore, of: &str) -> Self {
         let RateSettings { count, per, burst, without_store: _ } = self.settings;
         // Another limit begins anew: points of the old one may be far ahead.
         let of = format!("{} {of} {count} {} {burst}", self.whose.as_word(), per.as_micros());
@@ -159,14 +168,21 @@ impl Rate {
         *point = now + slack + wait;
     }
 
-    /// Uses some of it.
+    /// Uses some of it, now or as soon as there is some.
     ///
     /// # Errors
     ///
-    /// [`UpstreamError::TooOften`] when nothing is left; that is counted. [`UpstreamError::Uncounted`] when that can't
-    /// be told.
-    pub(super) async fn enter(&self, caller: &Caller) -> Result<(), UpstreamError> {
-        self.take_of_all(caller).await.map_err(|stopped| self.turned_away(stopped))
+    /// [`UpstreamError::TooOften`] when nothing is left and the call does not wait; that is counted.
+    /// [`UpstreamError::Uncounted`] when that can't be told.
+    pub(super) async fn admit(&self, caller: &Caller, over: Over) -> Result<(), UpstreamError> {
+        loop {
+            let Err(stopped) = self.take_of_all(caller).await else { return Ok(()) };
+            match (over, stopped) {
+                (Over::TurnedAway, stopped) => return Err(self.turned_away(stopped)),
+                (Over::Waits, Stopped::For(wait)) => sleep(wait).await,
+                (Over::Waits, Stopped::Uncounted) => sleep(Self::UNCOUNTED_PAUSE).await,
+            }
+        }
     }
 
     fn turned_away(&self, stopped: Stopped) -> UpstreamError {
@@ -175,17 +191,6 @@ impl Rate {
         match stopped {
             Stopped::For(rest) => UpstreamError::TooOften { upstream, whose: self.whose, count, per, rest },
             Stopped::Uncounted => UpstreamError::Uncounted { upstream },
-        }
-    }
-
-    /// Uses some of it, as soon as there is some.
-    async fn wait(&self, caller: &Caller) {
-        while let Err(stopped) = self.take_of_all(caller).await {
-            sleep(match stopped {
-                Stopped::For(wait) => wait,
-                Stopped::Uncounted => Self::UNCOUNTED_PAUSE,
-            })
-            .await;
         }
     }
 }
@@ -222,51 +227,11 @@ impl Used {
 
 /// What is done with a call that is over a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Over {
+pub(super) enum Over {
     /// It is turned away, and told when to come again.
     TurnedAway,
     /// It waits, to its deadline: for what has begun, and would be lost.
     Waits,
-}
-
-/// Lets calls through as a [`Rate`] has them.
-#[derive(Debug)]
-pub struct RateLimit<S> {
-    inner: S,
-    rate: Arc<Rate>,
-    over: Over,
-}
-
-/// Puts [`RateLimit`] round what asks.
-#[derive(Debug, Clone)]
-pub struct RateLimitLayer {
-    rate: Arc<Rate>,
-    over: Over,
-}
-
-impl RateLimitLayer {
-    /// A layer of calls that are held against `rate`.
-    pub fn new(rate: Arc<Rate>, over: Over) -> Self {
-        Self { rate, over }
-    }
-}
-
-impl<S> Layer<S> for RateLimitLayer {
-    type Service = RateLimit<S>;
-
-    fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit { inner, rate: self.rate.clone(), over: self.over }
-    }
-}
-
-impl<S: Answers> Answers for RateLimit<S> {
-    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        match self.over {
-            Over::TurnedAway => self.rate.enter(&ask.caller).await?,
-            Over::Waits => self.rate.wait(&ask.caller).await,
-        }
-        self.inner.answer(ask).await
-    }
 }
 
 #[cfg(test)]

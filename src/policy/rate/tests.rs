@@ -3,10 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::*;
-use crate::{
-    policy::mock::{Inside, answering_after, ask, call, name},
-    shared_state::Memory,
-};
+use crate::{policy::mock::name, shared_state::Memory};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TEN_A_SECOND: RateSettings =
@@ -74,27 +71,25 @@ async fn callers_beyond_the_limit_share_until_others_are_forgotten() {
 async fn who_comes_too_often_is_told_when_to_come_again() {
     let counted = Count::default();
     let settings = RateSettings { count: 1, per: 60 * SECOND, burst: 1, ..TEN_A_SECOND };
-    let rate = Arc::new(Rate::new(name(), Whose::CallerOfRoute, settings, counted.clone()));
-    let inside = Inside::default();
-    let service = RateLimitLayer::new(rate, Over::TurnedAway).layer(answering_after(SECOND, &inside));
-    call(&service, ask(SECOND)).await.unwrap();
-    let error = call(&service, ask(SECOND)).await.unwrap_err();
+    let rate = Rate::new(name(), Whose::CallerOfRoute, settings, counted.clone());
+    let one = || rate.admit(&Caller::Only, Over::TurnedAway);
+    one().await.unwrap();
+    tokio::time::advance(SECOND).await;
+    let error = one().await.unwrap_err();
     let told = matches!(error, UpstreamError::TooOften { rest, whose: Whose::CallerOfRoute, .. } if rest == 59 * SECOND);
     assert!(told, "{error}");
     assert_eq!(counted.get(), 1);
     tokio::time::advance(59 * SECOND).await;
-    call(&service, ask(SECOND)).await.unwrap();
+    one().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_has_begun_waits_for_its_turn() {
     let settings = RateSettings { count: 1, burst: 1, ..TEN_A_SECOND };
-    let rate = Arc::new(rate(Whose::Upstream, settings));
-    let service =
-        RateLimitLayer::new(rate, Over::Waits).layer(answering_after(Duration::ZERO, &Inside::default()));
+    let rate = rate(Whose::Upstream, settings);
+    let one = || rate.admit(&Caller::Only, Over::Waits);
     let begun = Instant::now();
-    let (first, second, third) =
-        tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)), call(&service, ask(SECOND)));
+    let (first, second, third) = tokio::join!(one(), one(), one());
     assert!(first.is_ok() && second.is_ok() && third.is_ok());
     assert_eq!(begun.elapsed(), 2 * SECOND);
 }
@@ -163,18 +158,16 @@ async fn a_limit_that_can_not_be_counted_is_told_of_as_that() {
     let (memory, counted) = (Memory::default(), Count::default());
     let settings = RateSettings { without_store: WithoutStore::Refuse, ..TEN_A_SECOND };
     let rate = Rate::new(name(), Whose::Route, settings, counted.clone());
-    let rate = Arc::new(rate.counted_in(SharedStore::in_memory(&memory), "old"));
-    let layer =
-        |over| RateLimitLayer::new(rate.clone(), over).layer(answering_after(SECOND, &Inside::default()));
+    let rate = rate.counted_in(SharedStore::in_memory(&memory), "old");
     memory.leave();
-    let error = call(&layer(Over::TurnedAway), ask(SECOND)).await.unwrap_err();
+    let error = rate.admit(&Caller::Only, Over::TurnedAway).await.unwrap_err();
     assert!(matches!(error, UpstreamError::Uncounted { .. }), "{error}");
     assert_eq!(counted.get(), 1);
     // What has begun waits for the store.
-    let waits = layer(Over::Waits);
-    let (done, ()) = tokio::join!(call(&waits, ask(60 * SECOND)), async {
+    let waits = tokio::time::timeout(60 * SECOND, rate.admit(&Caller::Only, Over::Waits));
+    let (done, ()) = tokio::join!(waits, async {
         sleep(5 * SECOND).await;
         memory.come_back();
     });
-    done.unwrap();
+    done.unwrap().unwrap();
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::{
-    Answers, Ask, UpstreamError,
+    Ask, UpstreamError,
     error::Withheld,
     http::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT},
     program::{Finished, Program, Run, run},
@@ -47,10 +47,8 @@ impl CgiUpstream {
     pub fn name(&self) -> &UpstreamName {
         &self.settings.name
     }
-}
 
-impl Answers for CgiUpstream {
-    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+    pub(super) async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let upstream = || self.name().clone();
         let UpstreamRequest::Http(request) = &ask.request else {
             let source = "it takes HTTP, and was asked otherwise".into();

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::{
-    Address, Answers, Ask, CredentialError, HttpSettings, Meanwhile, Protocol, Tried, UpstreamError,
+    Address, Ask, CredentialError, HttpSettings, Meanwhile, Protocol, Tried, UpstreamError,
     auth::{Auth, Credential},
     body::{self, BodyError},
     exchange::ReplyBody,
@@ -334,9 +334,9 @@ impl Veils {
     }
 }
 
-impl Answers for HttpUpstream {
+impl HttpUpstream {
     /// Asks one address, and another when nothing could be sent to that one.
-    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+    pub async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let Ask { request, reply_limit_bytes, due, meanwhile, tried, repeatable, ticket, .. } = ask;
         let UpstreamRequest::Http(request) = request else {
             return Err(UpstreamError::of_another_kind(self.name()));

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::{Answers, Ask, Happened, Meanwhile, Tried, UpstreamError, error::ConnectTimedOut};
+use super::{Ask, Happened, Meanwhile, Tried, UpstreamError, error::ConnectTimedOut};
 use crate::route::UpstreamName;
 
 pub use crate::tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};

@@ -32,7 +32,7 @@ use self::{
     message::{Response, RpcError},
 };
 use super::{
-    Answers, Ask, Cause, Meanwhile, UpstreamError, buffer::BodyAccount, error::Withheld, http::HttpSettings,
+    Ask, Cause, Meanwhile, UpstreamError, buffer::BodyAccount, error::Withheld, http::HttpSettings,
     program::Program,
 };
 use crate::{
@@ -252,8 +252,8 @@ impl McpUpstream {
     }
 }
 
-impl Answers for McpUpstream {
-    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+impl McpUpstream {
+    pub(super) async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let Ask { request, reply_limit_bytes, .. } = ask;
         let UpstreamRequest::Tool(ToolRequest { tool, arguments, effect: _, headers }) = request else {
             return Err(UpstreamError::of_another_kind(&self.name));

@@ -18,7 +18,7 @@ mod tasks;
 mod telling;
 mod wire;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -28,20 +28,25 @@ use glossator::{
         mcp::{Mcp, McpSettings},
     },
     gateway::{Gateway, Snapshot},
-    policy::Guarded,
-    reply::Reply,
+    policy::{PolicySettings, UpstreamPolicies},
     route::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, Offer, PathTemplate, Route, RouteTable, Traces,
-        UpstreamName, UpstreamRequest,
+        UpstreamName,
     },
     rule::{Otherwise, OutputSchema, TranslationLimits, Translator, Wrap},
     tool::{ErrorFormat, ToolDefinition},
-    upstream::{Answers, Ask, UpstreamError},
+    upstream::{
+        Upstream, UpstreamSettings,
+        http::{Address, HttpSettings},
+    },
 };
 use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
 use http_body_util::BodyExt;
+use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
+
+use crate::support::policies;
 
 pub(crate) const OLDER: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 pub(crate) const NEWEST: &str = "2026-07-28";
@@ -192,11 +197,12 @@ impl Endpoint {
 
     pub(crate) fn with(settings: McpSettings, door: DoorSettings) -> Self {
         let (events, silent) = mpsc::unbounded_channel();
-        let upstream: UpstreamName = "legacy".parse().unwrap();
-        let guarded = Guarded::new(Legacy(events));
-        let routes = routes(&upstream).into_iter().map(Arc::new).collect();
-        let table = RouteTable::new(routes).unwrap();
-        let gateway = Gateway::new(Snapshot::new(table, HashMap::from([(upstream, guarded)]), None));
+        let settings_of = |address| HttpSettings::new("legacy".parse().unwrap(), address);
+        let upstream = Upstream::new(UpstreamSettings::Http(Box::new(settings_of(legacy(events)))));
+        let routes = routes(upstream.name());
+        let policies = policies(UpstreamPolicies::new(upstream, PolicySettings::default(), None), &routes);
+        let table = RouteTable::new(routes.into_iter().map(Arc::new).collect()).unwrap();
+        let gateway = Gateway::new(Snapshot::new(table, policies, None));
         Self { mcp: Mcp::new(gateway.clone(), settings, Door::new(&door)), gateway, silent }
     }
 
@@ -212,29 +218,39 @@ impl Endpoint {
     }
 }
 
-/// The played server, and who hears of `/silent`.
-struct Legacy(mpsc::UnboundedSender<Silent>);
-
-impl Answers for Legacy {
-    async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        legacy(ask, self.0.clone()).await
-    }
+/// Starts a legacy server that answers by path, and says what happens to `/silent`.
+fn legacy(silent: mpsc::UnboundedSender<Silent>) -> Address {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let silent = silent.clone();
+            let service = hyper::service::service_fn(move |request| answer(request, silent.clone()));
+            let connection =
+                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            tokio::spawn(connection);
+        }
+    });
+    address
 }
 
-async fn legacy(ask: &Ask, silent: mpsc::UnboundedSender<Silent>) -> Result<Reply, UpstreamError> {
+async fn answer(
+    request: Request<hyper::body::Incoming>,
+    silent: mpsc::UnboundedSender<Silent>,
+) -> Result<http::Response<Body>, Infallible> {
     struct Gone(mpsc::UnboundedSender<Silent>);
     impl Drop for Gone {
         fn drop(&mut self) {
             let _ = self.0.send(Silent::Given);
         }
     }
-    let reply = |status: u16, media_type: &'static str, body: String| {
-        let mut headers = HeaderMap::new();
-        headers.insert("content-type", http::HeaderValue::from_static(media_type));
-        Ok(Reply::new(StatusCode::from_u16(status).unwrap(), headers, body.into()))
+    let reply = |status: u16, media_type: &str, body: String| {
+        let response = http::Response::builder().status(status).header("content-type", media_type);
+        Ok(response.body(Body::from(body)).unwrap())
     };
-    let UpstreamRequest::Http(request) = &ask.request else { panic!("{:?}", ask.request) };
-    let path = request.path_and_query.path();
+    let path = request.uri().path();
     match path {
         "/array" => reply(200, "application/json", "[1, 2.50]".into()),
         "/down" => reply(500, "text/plain", "panic at /srv/app.py:7, password=hunter2".into()),

@@ -25,7 +25,7 @@ pub(crate) use loaded::Loaded;
 #[cfg(unix)]
 pub(crate) use piped::Piped;
 pub(crate) use program::Program;
-pub(crate) use proxy::{Proxy, RouteExt, Setup, http_of, route};
+pub(crate) use proxy::{Proxy, RouteExt, Setup, http_of, policies, route};
 pub(crate) use scripted::{Asked, Gate, Scripted, State, Step, reply};
 
 /// Fails a test that would otherwise hang. No test passes because of it.

@@ -1,6 +1,6 @@
 //! The program itself, in this process, before one upstream.
 
-use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use glossator::{
     config::ListenerSettings,
@@ -11,7 +11,10 @@ use glossator::{
     },
     gateway::{Gateway, Snapshot},
     observe::{Meters, Tracing},
-    policy::{Guards, PassthroughSettings, PolicySettings},
+    policy::{
+        PassthroughSettings, Policies, PolicySettings, RoutePolicies, RoutePolicySettings, Store,
+        UpstreamPolicies,
+    },
     route::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, Offer, PathTemplate, RequestTemplate, RestEndpoint,
         Route, RouteTable, Traces,
@@ -141,6 +144,18 @@ impl RouteExt for Route {
     }
 }
 
+/// The policies of routes that leave them at their defaults, before one upstream.
+pub(crate) fn policies(upstream: Arc<UpstreamPolicies>, routes: &[Route]) -> Policies {
+    let name = upstream.name().clone();
+    let store = Store::new(0);
+    let of_route = |route: &Route| {
+        let (tool, settings) = (&route.definition.name, RoutePolicySettings::default());
+        (tool.clone(), RoutePolicies::new(upstream.clone(), tool, settings, &store))
+    };
+    let routes = routes.iter().map(of_route).collect();
+    Policies { upstreams: [(name, upstream)].into(), routes, store: None }
+}
+
 /// The running program.
 #[derive(Debug)]
 pub(crate) struct Proxy {
@@ -152,11 +167,11 @@ pub(crate) struct Proxy {
 impl Proxy {
     async fn start(setup: Setup) -> Self {
         let upstream = HttpUpstream::new(setup.upstream);
-        let guards = Guards::new(Upstream::Http(upstream.clone()), setup.policy);
-        let upstreams = HashMap::from([(upstream.name().clone(), guards.for_what_follows())]);
+        let upstream = UpstreamPolicies::new(Upstream::Http(upstream), setup.policy, None);
+        let passthrough = upstream.passthrough(setup.patience).filter(|_| setup.passthrough);
+        let policies = policies(upstream, &setup.routes);
         let table = RouteTable::new(setup.routes.into_iter().map(Arc::new).collect()).unwrap();
-        let passthrough = guards.passthrough(setup.patience).filter(|_| setup.passthrough);
-        let gateway = Gateway::new(Snapshot::new(table, upstreams, passthrough));
+        let gateway = Gateway::new(Snapshot::new(table, policies, passthrough));
         let door = Door::new(&setup.door);
         let rest = Rest::new(gateway.clone(), door.clone());
         let mcp = Mcp::new(gateway, McpSettings::default(), door);

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     reply::Reply,
     route::{HttpRequest, Under},
-    upstream::{Answers, Due},
+    upstream::Due,
 };
 
 /// How much of an answer is read.

@@ -19,7 +19,7 @@ use super::*;
 use crate::{
     observe::Ticket,
     route::{HttpRequest, Under},
-    upstream::{Answers, Ask, Due, http::HttpUpstream},
+    upstream::{Ask, Due, http::HttpUpstream},
 };
 
 /// A server that answers with its own name, and tells how many connections to it are open.

@@ -1,0 +1,406 @@
+//! The policies round every call of an upstream, in the order in which they are applied.
+//!
+//! [`RoutePolicies::call`] is the stack of a route's calls, [`UpstreamPolicies::follow_up`] the one of requests that
+//! follow from a call (polling an asynchronous operation) or that no client asked for (reading a watched resource). Each
+//! line is a policy, and its comment says why it stands there.
+//!
+//! Dropping the future of a call ends its request and gives back what it held.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+};
+
+use tokio::time::timeout_at;
+
+use super::{
+    Budget, Cache, CircuitBreaker, Count, Flights, Gate, Hedge, Over, Passthrough, PassthroughSettings,
+    PolicySettings, Rate, Retry, RouteCounts, RoutePolicySettings, SameAtOnce, Store, UpstreamCounts,
+    cache::Away,
+    key::Whom,
+    measured::Attempt,
+    spans::Whereto,
+    view::{self, BreakerView, UpstreamView},
+};
+use crate::{
+    reply::Reply,
+    route::UpstreamName,
+    shared_state::SharedStore,
+    tool::ToolName,
+    upstream::{Ask, Due, Upstream, UpstreamError, Whose, http::HttpUpstream},
+};
+
+/// The state that several replicas have in common, of one upstream.
+#[derive(Debug, Clone)]
+pub struct Sharing {
+    /// Where it is.
+    pub store: SharedStore,
+    /// Identifies the configuration of the upstream: replies of one are never given for another.
+    pub identity: Arc<str>,
+}
+
+/// The policies of all upstreams and routes.
+#[derive(Debug, Clone, Default)]
+pub struct Policies {
+    /// Those of each upstream.
+    pub upstreams: BTreeMap<UpstreamName, Arc<UpstreamPolicies>>,
+    /// Those of each route.
+    pub routes: HashMap<ToolName, Arc<RoutePolicies>>,
+    /// The cached responses of all routes; none where nothing can be cached.
+    pub store: Option<Store>,
+}
+
+/// An upstream and the policies that everything sent to it has in common.
+#[derive(Debug)]
+pub struct UpstreamPolicies {
+    pub(super) upstream: Upstream,
+    pub(super) settings: PolicySettings,
+    sharing: Option<Sharing>,
+    pub(super) counts: UpstreamCounts,
+    address: Whereto,
+    whom: Whom,
+    rate_per_client: Option<Rate>,
+    budget: Arc<Budget>,
+    retry: Retry,
+    breaker: Arc<CircuitBreaker>,
+    pub(super) rate: Option<Rate>,
+    pub(super) gate: Gate,
+}
+
+/// The policies that all calls of one route have in common, within those of its upstream.
+#[derive(Debug)]
+pub struct RoutePolicies {
+    upstream: Arc<UpstreamPolicies>,
+    settings: RoutePolicySettings,
+    counts: RouteCounts,
+    rate_per_client: Option<Rate>,
+    cache: Option<Arc<Cache>>,
+    flights: Option<Arc<Flights>>,
+    rate: Option<Rate>,
+    hedge: Option<Hedge>,
+    retry: Retry,
+    breaker: Arc<CircuitBreaker>,
+}
+
+impl RoutePolicies {
+    /// A call of the route.
+    ///
+    /// # Errors
+    ///
+    /// [`UpstreamError`], where there is no response.
+    pub async fn call(self: &Arc<Self>, ask: &Ask) -> Result<Reply, UpstreamError> {
+        let upstream = &self.upstream;
+        // The promise to the client. It holds for everything within, waiting in the queue included.
+        upstream
+            .within_deadline(
+                ask,
+                Box::pin(async {
+                    // Clients that call too often are rejected before anything is done for them, even where it would cost
+                    // the upstream nothing.
+                    admit(upstream.rate_per_client.as_ref(), ask, Over::TurnedAway).await?;
+                    admit(self.rate_per_client.as_ref(), ask, Over::TurnedAway).await?;
+                    // Inside of what each client may call; round everything that protects the upstream, which a cached
+                    // response spares.
+                    match &self.cache {
+                        Some(cache) => Box::pin(cache.get_or_fetch(ask, |ask| self.coalesced(ask))).await,
+                        None => self.coalesced(Cow::Borrowed(ask)).await,
+                    }
+                }),
+            )
+            .await
+    }
+
+    /// One request for all calls that ask for the same at the same time. Inside of the cache, which spares most of them,
+    /// and of the deadline, so that each call has its own; round the rate of the route, as there is one request.
+    async fn coalesced(self: &Arc<Self>, ask: Cow<'_, Ask>) -> Result<Reply, UpstreamError> {
+        match &self.flights {
+            Some(flights) => {
+                let route = self.clone();
+                Box::pin(flights.join(&ask, |ask| async move { route.send(&ask).await })).await
+            }
+            None => self.send(&ask).await,
+        }
+    }
+
+    /// A request of the route, with its retries.
+    async fn send(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+        // All clients together. Inside of the cache: it counts calls for which the upstream is asked.
+        admit(self.rate.as_ref(), ask, Over::TurnedAway).await?;
+        // Retries happen within the deadline. Round all that follows, so that each attempt is judged, queued and timed as
+        // a call of its own, and holds no slot while it waits for the next.
+        let first = self.retry.run(ask, || self.attempt(ask));
+        match &self.hedge {
+            // A slow request is sent once more. Round the retries, so that the second request has none.
+            Some(hedge) => {
+                let second = |ask| async move { self.attempt(&ask).await };
+                Box::pin(hedge.race(ask, first, second)).await
+            }
+            None => first.await,
+        }
+    }
+
+    /// One attempt.
+    async fn attempt(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+        // The circuit breaker of the route, for responses 502, 503 and 504. Outside of the upstream's, whose rejections
+        // tell nothing about the route.
+        let probe = self.breaker.enter(ask)?;
+        let result = self.upstream.attempt(ask, Over::TurnedAway).await;
+        probe.record(&result);
+        result
+    }
+}
+
+impl UpstreamPolicies {
+    /// A request that follows from a call, or that no client asked for: it waits where a call would be rejected, and has
+    /// the policies of its upstream only.
+    ///
+    /// # Errors
+    ///
+    /// [`UpstreamError`], where there is no response.
+    pub async fn follow_up(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+        let call = Box::pin(self.retry.run(ask, || self.attempt(ask, Over::Waits)));
+        self.within_deadline(ask, call).await
+    }
+
+    /// One attempt, with the policies that protect the upstream.
+    async fn attempt(&self, ask: &Ask, over: Over) -> Result<Reply, UpstreamError> {
+        // Rejects everything while the upstream is not there. Round the queue, so that nobody waits in vain, and round
+        // the rate, so that nothing of it is used.
+        let probe = self.breaker.enter(ask)?;
+        let result = async {
+            // Inside of the retries, as each attempt is a request; round the queue, as it holds no slot.
+            admit(self.rate.as_ref(), ask, over).await?;
+            // Inside of the deadline, so that a call that gives up leaves the queue; round the request, so that a slot is
+            // held exactly as long as a connection is. What has begun is not rejected for what else its client does.
+            let client = matches!(over, Over::TurnedAway).then_some(&ask.caller);
+            let _slot = self.gate.enter(client).await?;
+            // The time of the attempt, without that in the queue.
+            self.within_attempt(ask).await
+        }
+        .await;
+        probe.record(&result);
+        result
+    }
+
+    /// A request to the upstream, counted and traced, within the time of an attempt.
+    async fn within_attempt(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+        let due = self.settings.attempt_timeout.map(Due::after);
+        // The upstream learns of the earlier end, so that what it gives up then is put down to it.
+        let sooner = due.filter(|due| due.at < ask.due.at).map(|due| Ask { due, ..ask.clone() });
+        let ask = sooner.as_ref().unwrap_or(ask);
+        let request = pin!(async {
+            // Innermost: each request that really goes out, and what came of it.
+            let (attempt, traced) = Attempt::begin(&self.counts.attempts, ask, &self.address);
+            attempt.end(self.upstream.answer(traced.as_ref().unwrap_or(ask)).await)
+        });
+        let Some(due) = due else { return request.await };
+        timeout_at(due.at, request).await.unwrap_or_else(|_| {
+            self.counts.attempts_late.add();
+            Err(UpstreamError::AttemptDeadline { upstream: self.upstream.name().clone(), after: due.after })
+        })
+    }
+
+    /// The reply to a call, in its time. The call is boxed, so that it is not a part of all futures up to the connection of
+    /// its client.
+    async fn within_deadline(
+        &self,
+        ask: &Ask,
+        call: Pin<Box<impl Future<Output = Result<Reply, UpstreamError>>>>,
+    ) -> Result<Reply, UpstreamError> {
+        timeout_at(ask.due.at, call).await.unwrap_or_else(|_| {
+            self.counts.late.add();
+            Err(UpstreamError::Deadline { upstream: self.upstream.name().clone(), after: ask.due.after })
+        })
+    }
+}
+
+/// Applies a rate limit, where there is one.
+async fn admit(rate: Option<&Rate>, ask: &Ask, over: Over) -> Result<(), UpstreamError> {
+    match rate {
+        Some(rate) => rate.admit(&ask.caller, over).await,
+        None => Ok(()),
+    }
+}
+
+impl UpstreamPolicies {
+    /// Policies of which nothing is used yet. `sharing` is the state of several replicas, where there are others.
+    pub fn new(upstream: Upstream, settings: PolicySettings, sharing: Option<Sharing>) -> Arc<Self> {
+        let counts = UpstreamCounts::default();
+        let name = upstream.name();
+        let rate = |whose, settings: Option<_>, count: &Count| {
+            let rate = Rate::new(name.clone(), whose, settings?, count.clone());
+            Some(rate.shared_by(sharing.as_ref(), name.as_str()))
+        };
+        let budget = Arc::<Budget>::default();
+        let breaker =
+            CircuitBreaker::new(name.clone(), settings.breaker, counts.opened.clone(), counts.rested.clone());
+        let breaker = Arc::new(breaker);
+        if let Some(http) = upstream.http() {
+            let breaker = Arc::downgrade(&breaker);
+            http.when_healthy(move || {
+                if let Some(breaker) = breaker.upgrade() {
+                    breaker.proved_healthy();
+                }
+            });
+        }
+        Arc::new(Self {
+            rate_per_client: rate(Whose::CallerOfUpstream, settings.caller_rate, &counts.caller_too_often),
+            whom: Whom::new(),
+            retry: Retry::new(name.clone(), settings.retry, budget.clone(), counts.again.clone()),
+            budget,
+            breaker,
+            rate: rate(Whose::Upstream, settings.rate, &counts.too_often),
+            gate: Gate::new(name.clone(), settings, counts.busy.clone()),
+            address: Whereto::of(&upstream),
+            upstream,
+            settings,
+            sharing,
+            counts,
+        })
+    }
+
+    /// The name of the upstream.
+    pub fn name(&self) -> &UpstreamName {
+        self.upstream.name()
+    }
+
+    /// How often each policy did something.
+    pub fn counts(&self) -> &UpstreamCounts {
+        &self.counts
+    }
+
+    /// The state of the upstream, as far as its policies know.
+    pub fn view(&self) -> UpstreamView {
+        let (in_flight, waiting) = self.gate.taken();
+        UpstreamView {
+            kind: view::kind_of(&self.upstream),
+            breaker: self.breaker.view(),
+            in_flight,
+            in_flight_limit: self.settings.in_flight_limit,
+            waiting,
+            waiting_limit: self.settings.waiting_limit,
+            addresses: self.upstream.http().map(HttpUpstream::addresses).unwrap_or_default(),
+        }
+    }
+
+    /// The policies of requests that are proxied unmodified; `None` where the upstream does not speak HTTP.
+    pub fn passthrough(self: &Arc<Self>, settings: PassthroughSettings) -> Option<Passthrough> {
+        Some(Passthrough::new(self.clone(), self.upstream.http()?.clone(), settings))
+    }
+}
+
+impl RoutePolicies {
+    /// The policies of the route with this tool, of which nothing is used yet; responses are cached in `store`.
+    pub fn new(
+        upstream: Arc<UpstreamPolicies>,
+        tool: &ToolName,
+        settings: RoutePolicySettings,
+        store: &Store,
+    ) -> Arc<Self> {
+        let (counts, name, whom) = (RouteCounts::default(), upstream.upstream.name(), upstream.whom);
+        let rate = |whose, settings: Option<_>, count: &Count| {
+            let rate = Rate::new(name.clone(), whose, settings?, count.clone());
+            Some(rate.shared_by(upstream.sharing.as_ref(), tool.as_str()))
+        };
+        let flights = (settings.same_at_once == SameAtOnce::AskedOnce)
+            .then(|| Arc::new(Flights::new(name.clone(), whom, counts.joined.clone())));
+        let cache = settings.cache.map(|settings| {
+            let away = upstream.sharing.clone().map(Away::new);
+            let (store, flights, counts) = (store.clone(), flights.clone(), counts.clone());
+            Arc::new(Cache { settings, whom, store, away, flights, counts })
+        });
+        let breaker = settings.breaker.over(upstream.settings.breaker);
+        let breaker =
+            CircuitBreaker::new(name.clone(), breaker, counts.opened.clone(), counts.rested.clone());
+        let breaker = Arc::new(breaker.of_route(tool.clone()));
+        let (budget, again) = (upstream.budget.clone(), upstream.counts.again.clone());
+        let retry = settings.retry.over(upstream.settings.retry);
+        let hedge = settings.hedge.map(|settings| {
+            let breakers = [upstream.breaker.clone(), breaker.clone()];
+            Hedge::new(settings, budget.clone(), breakers, counts.clone())
+        });
+        Arc::new(Self {
+            rate_per_client: rate(Whose::CallerOfRoute, settings.caller_rate, &counts.caller_too_often),
+            cache,
+            flights,
+            rate: rate(Whose::Route, settings.rate, &counts.too_often),
+            hedge,
+            retry: Retry::new(name.clone(), retry, budget, again),
+            breaker,
+            counts,
+            settings,
+            upstream,
+        })
+    }
+
+    /// The settings that these policies are of.
+    pub fn settings(&self) -> &RoutePolicySettings {
+        &self.settings
+    }
+
+    /// Whether a response may be a cached one.
+    pub fn caches(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// How often each policy did something.
+    pub fn counts(&self) -> &RouteCounts {
+        &self.counts
+    }
+
+    /// The state of the route's circuit breaker.
+    pub fn breaker(&self) -> BreakerView {
+        self.breaker.view()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::{
+        policy::mock::{Inside, answering_after, ask, name},
+        upstream::{UpstreamSettings, http::HttpSettings},
+    };
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn before(address: &str, settings: PolicySettings) -> Arc<UpstreamPolicies> {
+        let upstream = HttpSettings::new(name(), format!("http://{address}").parse().unwrap());
+        UpstreamPolicies::new(Upstream::new(UpstreamSettings::Http(Box::new(upstream))), settings, None)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_past_its_deadline_is_dropped() {
+        let policies = before("127.0.0.1:9", PolicySettings::default());
+        let inside = Inside::default();
+        let (ask, slow) = (ask(2 * SECOND), answering_after(3 * SECOND, &inside));
+        let error = policies.within_deadline(&ask, Box::pin(slow.answer(&ask))).await.unwrap_err();
+        assert!(matches!(error, UpstreamError::Deadline { after, .. } if after == 2 * SECOND), "{error}");
+        assert_eq!(policies.counts.late.get(), 1);
+        assert_eq!(inside.count(), 0, "the call went on behind its caller's back");
+        let quick = answering_after(SECOND, &inside);
+        let ask = Ask { due: Due::after(2 * SECOND), ..ask };
+        policies.within_deadline(&ask, Box::pin(quick.answer(&ask))).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_attempt_ends_before_its_call_does() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let settings =
+            PolicySettings { attempt_timeout: Some(Duration::from_millis(50)), ..PolicySettings::default() };
+        let policies = before(&silent.local_addr().unwrap().to_string(), settings);
+        let once = Ask { repeatable: false, ..ask(60 * SECOND) };
+        let error = policies.follow_up(&once).await.unwrap_err();
+        assert!(matches!(error, UpstreamError::AttemptDeadline { .. }), "{error}");
+        assert_eq!((policies.counts.attempts_late.get(), policies.counts.late.get()), (1, 0));
+        assert_eq!(policies.counts.attempts.read().collect::<Vec<_>>(), [("dropped", 1)]);
+        assert_eq!(policies.gate.taken(), (0, 0));
+    }
+}
