@@ -50,8 +50,11 @@ use tower_http::{
 use self::{metrics::ProcessMetrics, playground::Workers};
 use crate::{
     config::AdminSettings,
-    face::door::{BodyError, Door, DoorSettings, PagesHere, Refused},
-    gateway::Gateway,
+    face::{
+        Arrival,
+        door::{BodyError, Door, DoorSettings, PagesHere, Refused},
+    },
+    gateway::{Face, Gateway},
     observe::{History, Meters},
     seal::Secret,
 };
@@ -219,7 +222,8 @@ impl Api {
         if access == Access::Probe {
             return Ok(self.door.names_one_host(head)?);
         }
-        if self.door.admit(head)?.has_link() && access != Access::Page {
+        let mut arrival = Arrival::take(head, Face::Rest);
+        if self.door.admit(head, &mut arrival)?.has_link() && access != Access::Page {
             return Err(Refused::Page.into());
         }
         if access != Access::Page && !self.has_token(&head.headers) {

@@ -55,11 +55,6 @@ impl RequestId {
             .unwrap_or_else(Self::next)
     }
 
-    /// The id of a request that came in: what `serve` put beside it, else of its headers.
-    pub fn of_request(parts: &http::request::Parts) -> Self {
-        parts.extensions.get::<Self>().cloned().unwrap_or_else(|| Self::of_headers(&parts.headers))
-    }
-
     /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,6 +1,6 @@
 //! One request that is being answered: counted, and told of in traces by the semantic conventions for HTTP servers.
 
-use std::time::Instant;
+use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use axum::body::Body;
 use http::{HeaderValue, Method, Request, Response, Version, header, uri::Authority};
@@ -26,16 +26,16 @@ pub(super) struct Asked<'a> {
 impl<'a> Asked<'a> {
     /// Begins with a request, and leaves its span in it.
     pub(super) fn of(request: &mut Request<Body>, (meters, tracing): &'a (Meters, Tracing)) -> Self {
-        let is_tls = Arrival::of(request.extensions()).is_tls;
-        let scheme = if is_tls { "https" } else { "http" };
+        let connection = Arc::clone(&Arrival::of(request).connection);
+        let scheme = if connection.is_tls { "https" } else { "http" };
         let mut span = Span::default();
         if tracing.is_on() {
             let parent = TraceContext::of_headers(request.headers());
             span = tracing.begin(SpanKind::Server, method_word(request.method()), parent.as_ref());
             if span.is_recorded() {
-                tell(&span, request, scheme);
+                tell(&span, request, scheme, connection.peer);
             }
-            request.extensions_mut().insert(span.clone());
+            Arrival::of(request).span = span.clone();
         }
         Self { meters, span, method: request.method().clone(), scheme, begun: Instant::now() }
     }
@@ -52,7 +52,7 @@ impl<'a> Asked<'a> {
 }
 
 /// The query is left out: arguments may be in it.
-fn tell(span: &Span, request: &Request<Body>, scheme: &'static str) {
+fn tell(span: &Span, request: &Request<Body>, scheme: &'static str, peer: Option<SocketAddr>) {
     span.text("http.request.method", method_word(request.method()));
     span.text("url.scheme", scheme);
     span.text("url.path", request.uri().path().to_owned());
@@ -66,7 +66,7 @@ fn tell(span: &Span, request: &Request<Body>, scheme: &'static str) {
     if let Some(agent) = text(header::USER_AGENT) {
         span.text("user_agent.original", agent.chars().take(USER_AGENT_LIMIT).collect::<String>());
     }
-    if let Some(peer) = Arrival::of(request.extensions()).peer {
+    if let Some(peer) = peer {
         span.text("network.peer.address", peer.ip().to_canonical().to_string());
     }
     let version = match request.version() {

@@ -42,7 +42,7 @@ use super::{
 };
 use crate::{
     config::ListenerSettings,
-    face::{Arrival, Ending, ends_unclearly, refuse_unclear_end},
+    face::{self, Arrival, Ending, ends_unclearly, refuse_unclear_end},
     observe::{Chain, RequestId},
     tls::{ClientCertificate, ServerTls},
     wire::others_first,
@@ -111,8 +111,8 @@ impl Serving {
         let Some(tls) = self.tls.as_ref().map(|tls| tls.load_full()) else {
             let stream = TokioIo::new(LineEnds::new(stream));
             let stream = Patient::new(stream, patient, activity.clone(), false);
-            let arrival = self.arrival(peer, None);
-            return self.http1(stream, arrival, activity).await;
+            let connection = self.connection(peer, None);
+            return self.http1(stream, connection, activity).await;
         };
         // All of it boxed: a connection without TLS has no room for it.
         Box::pin(self.serve_tls(tls, stream, peer, activity)).await
@@ -137,29 +137,29 @@ impl Serving {
             () = drained(&mut self.phases, FIRST_REQUEST_TIMEOUT) => return,
         };
         let is_h2 = ServerTls::agreed_on_h2(&stream);
-        let mut arrival = self.arrival(peer, tls.shown_by(&stream).map(Arc::new));
-        arrival.is_tls = true;
+        let mut connection = self.connection(peer, tls.shown_by(&stream).map(Arc::new));
+        connection.is_tls = true;
         // Over HTTP/1.1 the HTTP library watches the head of the one request, and nobody else asks when bytes came.
         if is_h2 {
             let stream = Patient::new(TokioIo::new(stream), patient, activity.clone(), true);
-            self.http2(stream, arrival, activity).await
+            self.http2(stream, connection, activity).await
         } else {
             let stream = TokioIo::new(LineEnds::new(stream));
             let stream = Patient::new(stream, patient, activity.clone(), false);
-            self.http1(stream, arrival, activity).await
+            self.http1(stream, connection, activity).await
         }
     }
 
-    fn arrival(&self, peer: SocketAddr, certificate: Option<Arc<ClientCertificate>>) -> Arrival {
-        Arrival { peer: Some(peer), is_tls: false, certificate, ending: Some(self.ending.clone()) }
+    fn connection(&self, peer: SocketAddr, certificate: Option<Arc<ClientCertificate>>) -> face::Connection {
+        face::Connection { peer: Some(peer), is_tls: false, certificate, ending: self.ending.clone() }
     }
 
-    async fn http1<S>(mut self, stream: S, arrival: Arrival, activity: Activity)
+    async fn http1<S>(mut self, stream: S, from: face::Connection, activity: Activity)
     where
         S: Read + Write + Unpin + Send + 'static,
     {
-        let (asked, arrival) = (Arc::new(AtomicBool::new(false)), Arc::new(arrival));
-        let peer = arrival.peer;
+        let (asked, from) = (Arc::new(AtomicBool::new(false)), Arc::new(from));
+        let peer = from.peer;
         let service = service_fn({
             let asked = asked.clone();
             let (answerer, phases) = (self.answerer.clone(), self.phases.clone());
@@ -168,7 +168,8 @@ impl Serving {
                 activity.asked();
                 let mut request = request.map(|body| whole_or_asking(body, &activity));
                 name_host(&mut request);
-                request.extensions_mut().insert(Arc::clone(&arrival));
+                let arrival = Arrival::new(Arc::clone(&from), request.headers());
+                request.extensions_mut().insert(arrival);
                 let answering = if ends_unclearly(request.headers()) {
                     Err(refuse_unclear_end(request))
                 } else {
@@ -229,19 +230,20 @@ impl Serving {
         }
     }
 
-    async fn http2<S>(mut self, stream: S, arrival: Arrival, activity: Activity)
+    async fn http2<S>(mut self, stream: S, from: face::Connection, activity: Activity)
     where
         S: Read + Write + Unpin + Send + 'static,
     {
-        let arrival = Arc::new(arrival);
-        let peer = arrival.peer;
+        let from = Arc::new(from);
+        let peer = from.peer;
         let service = service_fn({
             let (answerer, activity) = (self.answerer.clone(), activity.clone());
             move |request: Request<Incoming>| {
                 let (open, activity) = (activity.request(), activity.clone());
                 let mut request = request.map(|body| whole_or_asking(body, &activity));
                 name_host(&mut request);
-                request.extensions_mut().insert(Arc::clone(&arrival));
+                let arrival = Arrival::new(Arc::clone(&from), request.headers());
+                request.extensions_mut().insert(arrival);
                 let answering = answer(&answerer, request);
                 async move {
                     let answer = counted(answering.await, &activity, Way::InParts);
@@ -327,8 +329,7 @@ pub(super) fn answer(
     answerer: &Answerer,
     mut request: Request<Body>,
 ) -> impl Future<Output = Response<Body>> + use<> {
-    let request_id = RequestId::of_headers(request.headers());
-    request.extensions_mut().insert(request_id.clone());
+    let request_id = Arrival::of(&mut request).request_id.clone();
     let answering = answerer.answer(request);
     async move {
         let mut response = answering.await;

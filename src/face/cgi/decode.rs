@@ -18,14 +18,13 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use super::Input;
 use crate::{
-    face::{Arrival, Ending},
-    gateway::Face,
+    face::{Arrival, Connection, Ending},
     upstream::http::remove_hop_by_hop,
 };
 
-/// The path under which a web server has us (`SCRIPT_NAME`), without a slash at its end; the request's extensions hold
-/// it, and what is told of endpoints begins with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The path under which a web server has us (`SCRIPT_NAME`), without a slash at its end: what is told of endpoints begins
+/// with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mount(Box<str>);
 
 impl Mount {
@@ -103,14 +102,12 @@ pub fn request(variables: &[(OsString, OsString)], input: Input) -> Result<Reque
     variables.add_headers(request.headers_mut())?;
     *request.body_mut() = Body::new(input.of_length(variables.length(request.headers())?));
     remove_hop_by_hop(request.headers_mut());
-    let extensions = request.extensions_mut();
-    extensions.insert(Face::Cgi);
-    if let Some(mount) = variables.mount() {
-        extensions.insert(mount);
-    }
     // Nothing changes while one request is served, so no stream of changes may hold the process.
-    let (peer, is_tls, ending) = (variables.peer(), variables.is_tls(), Some(Ending::at_once()));
-    extensions.insert(Arc::new(Arrival { peer, is_tls, ending, ..Arrival::default() }));
+    let (peer, is_tls, ending) = (variables.peer(), variables.is_tls(), Ending::at_once());
+    let connection = Connection { peer, is_tls, ending, ..Connection::default() };
+    let mount = Some(variables.mount().unwrap_or_default());
+    let arrival = Arrival { mount, ..Arrival::new(Arc::new(connection), request.headers()) };
+    request.extensions_mut().insert(arrival);
     Ok(request)
 }
 
@@ -301,10 +298,10 @@ mod tests {
                 "mcp-protocol-version: 2026-07-28",
             ]
         );
-        let arrival = Arrival::of(&head.extensions);
-        assert_eq!(arrival.peer.unwrap().ip().to_string(), "192.0.2.7");
-        assert!(arrival.is_tls);
-        assert_eq!(head.extensions.get::<Mount>().unwrap().as_str(), "/cgi-bin/tools");
+        let arrival = head.extensions.get::<Arrival>().unwrap();
+        assert_eq!(arrival.connection.peer.unwrap().ip().to_string(), "192.0.2.7");
+        assert!(arrival.connection.is_tls);
+        assert_eq!(arrival.mount.as_ref().unwrap().as_str(), "/cgi-bin/tools");
     }
 
     #[test]

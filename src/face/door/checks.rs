@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, request::Parts, uri::Authority};
 
 use super::{DoorSettings, LOOPBACK, Page, PagesHere};
-use crate::face::{Network, Reason};
+use crate::face::{Network, context::Reason};
 
 /// Whose page sends a request, seen from where it goes, as browsers say it beside or without an `Origin` (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

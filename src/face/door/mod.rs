@@ -25,11 +25,13 @@ pub use self::{
     checks::{Quoted, Refused},
     page::Page,
 };
-use super::{Arrival, ClientAddress, Network, Reason, guard::Guard, proxies};
-use crate::{
-    observe::{MeterSource, Reading, Words},
-    upstream::Caller,
+use super::{
+    Network,
+    authenticate::Guard,
+    context::{Arrival, Reason},
+    proxies,
 };
+use crate::observe::{MeterSource, Reading, Words};
 
 const REFUSED_HOST: &str = "host";
 const REFUSED_ORIGIN: &str = "origin";
@@ -212,13 +214,13 @@ impl Door {
         self.checks.store(Arc::new(Checks::new(settings)));
     }
 
-    /// Lets a request in that may come in, and says who sends it: calls learn it from its extensions.
+    /// Lets a request in that may come in, and notes the address of its client.
     ///
     /// # Errors
     ///
     /// [`Refused`], to be answered with its [status](Refused::status).
-    pub fn admit(&self, head: &mut Parts) -> Result<Page, Refused> {
-        let admitted = self.try_admit(head);
+    pub fn admit(&self, head: &mut Parts, arrival: &mut Arrival) -> Result<Page, Refused> {
+        let admitted = self.try_admit(head, arrival);
         if let Err(refused) = &admitted {
             self.refused.add(match refused {
                 Refused::Host { .. } | Refused::Hosts | Refused::NoHost { .. } => REFUSED_HOST,
@@ -247,11 +249,11 @@ impl Door {
         named.map(|_| ())
     }
 
-    fn try_admit(&self, head: &mut Parts) -> Result<Page, Refused> {
+    fn try_admit(&self, head: &mut Parts, arrival: &mut Arrival) -> Result<Page, Refused> {
         let checks = self.checks.load();
         let host = checks.check_host(head)?;
         let page = checks.check_origin(&head.headers, host.as_ref())?;
-        let peer = Arrival::of(&head.extensions).peer;
+        let peer = arrival.connection.peer;
         let is_trusted = peer.is_some_and(|peer| proxies::is_trusted(peer.ip(), &checks.trusted_proxies));
         let is_left_out = |name: &&HeaderName| {
             let name = name.as_str();
@@ -261,8 +263,7 @@ impl Door {
         left_out.iter().for_each(|name| drop(head.headers.remove(name)));
         if let Some(peer) = peer {
             let address = proxies::address_of_client(peer.ip(), &head.headers, &checks.trusted_proxies);
-            head.extensions.insert(Caller::at(address));
-            head.extensions.insert(ClientAddress(address));
+            arrival.address = Some(address);
         }
         Ok(page)
     }

@@ -162,7 +162,7 @@ impl About {
 
 /// Tools, and of the rest what there is something of; and that it is told when a list changes, to whoever listens.
 fn capabilities(snapshot: &Snapshot, client: &Client<'_>, revision: Revision) -> ServerCapabilities {
-    let seen = snapshot.seen_by(&client.carrier.caller());
+    let seen = snapshot.seen_by(client.carrier.caller());
     let mut capabilities = ServerCapabilities::default();
     let mut tools = ToolsCapability::default();
     tools.list_changed = Some(true);

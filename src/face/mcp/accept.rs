@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, StatusCode, header};
 
-use crate::face::{Reason, accept::media_ranges};
+use crate::face::{accept::media_ranges, context::Reason};
 
 /// The form in which a client wants its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header, request::Parts};
+use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value};
 
 use super::{
@@ -13,10 +13,7 @@ use super::{
     revision::{Era, Revision, UnknownId},
     stream,
 };
-use crate::{
-    face::{Reason, log_rejection},
-    gateway::Face,
-};
+use crate::face::context::{LoggedRequest, Reason};
 
 /// A JSON-RPC message on its way out.
 #[derive(Debug)]
@@ -78,9 +75,14 @@ impl Answer {
     }
 
     /// A JSON-RPC error, and its line in the log.
-    pub(super) fn error(head: &Parts, id: Option<Id<'_>>, revision: Revision, refusal: &Refusal) -> Self {
+    pub(super) fn error(
+        request: LoggedRequest<'_>,
+        id: Option<Id<'_>>,
+        revision: Revision,
+        refusal: &Refusal,
+    ) -> Self {
         let answer = Self::unlogged_error(id, revision, refusal);
-        log_rejection(head, Face::Mcp, answer.status, refusal);
+        request.rejected(answer.status, refusal);
         answer
     }
 
@@ -156,8 +158,12 @@ impl Answer {
 
 /// A request that is turned away before its message is read: a JSON-RPC error without an id, as both
 /// specifications allow.
-pub(super) fn turned_away(head: &Parts, status: StatusCode, reason: &dyn Reason) -> Response<Body> {
-    log_rejection(head, Face::Mcp, status, reason);
+pub(super) fn turned_away(
+    request: LoggedRequest<'_>,
+    status: StatusCode,
+    reason: &dyn Reason,
+) -> Response<Body> {
+    request.rejected(status, reason);
     let refusal = Refusal::NotAMessage(reason.to_string().into());
     let mut answer = Answer::unlogged_error(None, Revision::R2026_07_28, &refusal);
     answer.status = status;

@@ -1,8 +1,8 @@
 //! How a message came, and what stands beside it.
 
-use std::time::SystemTime;
+use std::{future::Future, sync::LazyLock, time::SystemTime};
 
-use http::request::Parts;
+use http::{HeaderMap, request::Parts};
 use serde_json::{Map, Value};
 
 use super::{
@@ -13,49 +13,75 @@ use super::{
     session::Session,
 };
 use crate::{
-    face::{Arrival, caller_of, came_by, guard::Guard, span_of},
-    gateway::Face,
-    observe::{RequestId, Span},
+    face::context::{LoggedRequest, RequestContext},
     seal::Seal,
     upstream::Caller,
 };
 
-/// What brought a message.
+/// What brought a message, and who sends it.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Carrier<'a> {
-    /// An HTTP request of its own, with its head.
-    Http(&'a Parts),
-    /// A line of a pipe. The head is what HTTP would have beside it: what was agreed on at the handshake.
-    Pipe(&'a Parts),
+pub(super) struct Carrier<'a> {
+    pub(super) context: &'a RequestContext,
+    transport: Transport<'a>,
 }
 
+#[derive(Debug, Clone, Copy)]
+enum Transport<'a> {
+    /// An HTTP request of its own, with its head.
+    Http(&'a Parts),
+    /// A line of a pipe, after what was agreed on at the handshake, if there was one.
+    Stdio(Option<&'a Handshake>),
+}
+
+/// What a client at a pipe said at its handshake: what each of its requests would carry in its headers over HTTP.
+#[derive(Debug)]
+pub(super) struct Handshake {
+    pub(super) revision: Revision,
+    /// The id of its session.
+    pub(super) session: String,
+}
+
+/// The session of a pipe, by which requests in flight are found; no session over HTTP has such an id.
+const STDIO_SESSION: &str = "stdio";
+
 impl<'a> Carrier<'a> {
-    /// The way in, as the log names it.
-    pub(super) fn face(self) -> Face {
-        match self {
-            Self::Http(head) | Self::Pipe(head) => came_by(head, Face::Mcp),
-        }
+    pub(super) fn http(context: &'a RequestContext, head: &'a Parts) -> Self {
+        Self { context, transport: Transport::Http(head) }
+    }
+
+    pub(super) fn stdio(context: &'a RequestContext, handshake: Option<&'a Handshake>) -> Self {
+        Self { context, transport: Transport::Stdio(handshake) }
     }
 
     /// Who sent the message.
-    pub(super) fn caller(self) -> Caller {
-        caller_of(self.head())
+    pub(super) fn caller(self) -> &'a Caller {
+        self.context.caller()
     }
 
     /// Whose sessions, tasks and questions those of the sender are.
     pub(super) fn owner(self) -> Option<&'a str> {
-        self.head().extensions.get().and_then(Caller::owner)
+        self.caller().owner()
     }
 
-    /// What is told of the request that it came with, where traces are on.
-    pub(super) fn span(self) -> Span {
-        span_of(self.head())
+    pub(super) fn is_stdio(self) -> bool {
+        self.head().is_none()
     }
 
-    /// What the message is named in the log and in errors.
-    pub(super) fn request_id(self) -> RequestId {
-        match self {
-            Self::Http(head) | Self::Pipe(head) => RequestId::of_request(head),
+    /// The headers of the HTTP request, which a route may forward; a pipe has none.
+    pub(super) fn headers(self) -> &'a HeaderMap {
+        static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
+        self.head().map_or(&NONE, |head| &head.headers)
+    }
+
+    /// The request, for the log.
+    pub(super) fn logged(self) -> LoggedRequest<'a> {
+        self.context.logged(self.head())
+    }
+
+    fn head(self) -> Option<&'a Parts> {
+        match self.transport {
+            Transport::Http(head) => Some(head),
+            Transport::Stdio(_) => None,
         }
     }
 
@@ -65,9 +91,13 @@ impl<'a> Carrier<'a> {
     ///
     /// When it names one that is not spoken here.
     pub(super) fn revision(self) -> Result<Revision, Refusal> {
-        match self {
-            Self::Http(head) => header::sole(&head.headers, &PROTOCOL_VERSION).and_then(Revision::of_header),
-            Self::Pipe(head) => Ok(said(head)?.unwrap_or(Revision::R2026_07_28)),
+        match self.transport {
+            Transport::Http(head) => {
+                header::sole(&head.headers, &PROTOCOL_VERSION).and_then(Revision::of_header)
+            }
+            Transport::Stdio(handshake) => {
+                Ok(handshake.map_or(Revision::R2026_07_28, |handshake| handshake.revision))
+            }
         }
     }
 
@@ -77,9 +107,11 @@ impl<'a> Carrier<'a> {
     ///
     /// As [`Revision::of_request`].
     pub(super) fn revision_of(self, request: &Request<'_>) -> Result<Revision, Refusal> {
-        match self {
-            Self::Http(head) => Revision::of_request(&head.headers, request),
-            Self::Pipe(head) => Revision::of_line(said(head)?, request),
+        match self.transport {
+            Transport::Http(head) => Revision::of_request(&head.headers, request),
+            Transport::Stdio(handshake) => {
+                Revision::of_line(handshake.map(|handshake| handshake.revision), request)
+            }
         }
     }
 
@@ -89,10 +121,7 @@ impl<'a> Carrier<'a> {
     ///
     /// [`Refusal::Headers`] when the two differ.
     pub(super) fn check_method(self, method: &str) -> Result<(), Refusal> {
-        match self {
-            Self::Http(head) => header::check_method(&head.headers, method),
-            Self::Pipe(_) => Ok(()),
-        }
+        self.head().map_or(Ok(()), |head| header::check_method(&head.headers, method))
     }
 
     /// The same for a notification, whose method need not be repeated.
@@ -101,9 +130,9 @@ impl<'a> Carrier<'a> {
     ///
     /// [`Refusal::Headers`] when the two differ.
     pub(super) fn check_notification(self, notification: &[u8]) -> Result<(), Refusal> {
-        match (self, decode::notified(notification)) {
-            (Self::Http(head), Some(method)) => header::check_method_if_any(&head.headers, &method),
-            (Self::Http(_), None) | (Self::Pipe(_), _) => Ok(()),
+        match (self.head(), decode::notified(notification)) {
+            (Some(head), Some(method)) => header::check_method_if_any(&head.headers, &method),
+            (Some(_), None) | (None, _) => Ok(()),
         }
     }
 
@@ -113,10 +142,7 @@ impl<'a> Carrier<'a> {
     ///
     /// [`Refusal::Headers`] when the two differ.
     pub(super) fn check_name(self, name: &str) -> Result<(), Refusal> {
-        match self {
-            Self::Http(head) => header::check_name(&head.headers, name),
-            Self::Pipe(_) => Ok(()),
-        }
+        self.head().map_or(Ok(()), |head| header::check_name(&head.headers, name))
     }
 
     /// The same for arguments that an input schema marks.
@@ -129,10 +155,7 @@ impl<'a> Carrier<'a> {
         schema: &Map<String, Value>,
         arguments: &Map<String, Value>,
     ) -> Result<(), Refusal> {
-        match self {
-            Self::Http(head) => header::check_arguments(&head.headers, schema, arguments),
-            Self::Pipe(_) => Ok(()),
-        }
+        self.head().map_or(Ok(()), |head| header::check_arguments(&head.headers, schema, arguments))
     }
 
     /// What the client of a request is capable of, as far as it has said so.
@@ -142,11 +165,10 @@ impl<'a> Carrier<'a> {
         revision: Revision,
         seal: &Seal,
     ) -> Map<String, Value> {
-        match (revision.era(), self) {
-            (Era::PerRequest, _) => request.params.meta.capabilities(),
-            (Era::Handshake, Self::Http(head) | Self::Pipe(head)) => {
-                let id = header::sole(&head.headers, &SESSION_ID).ok().flatten();
-                let session = id.and_then(|id| Session::open(seal, id, SystemTime::now()).ok());
+        match revision.era() {
+            Era::PerRequest => request.params.meta.capabilities(),
+            Era::Handshake => {
+                let session = self.session().and_then(|id| Session::open(seal, id, SystemTime::now()).ok());
                 session.map(|session| session.capabilities).unwrap_or_default()
             }
         }
@@ -154,8 +176,9 @@ impl<'a> Carrier<'a> {
 
     /// The id of the session that a message of the older era is of.
     pub(super) fn session(self) -> Option<&'a str> {
-        match self {
-            Self::Http(head) | Self::Pipe(head) => header::sole(&head.headers, &SESSION_ID).ok().flatten(),
+        match self.transport {
+            Transport::Http(head) => header::sole(&head.headers, &SESSION_ID).ok().flatten(),
+            Transport::Stdio(handshake) => handshake.map(|handshake| handshake.session.as_str()),
         }
     }
 
@@ -165,64 +188,36 @@ impl<'a> Carrier<'a> {
     ///
     /// [`Refusal::Headers`] when there are two.
     pub(super) fn session_to_check(self) -> Result<Option<&'a str>, Refusal> {
-        match self {
-            Self::Http(head) => header::sole(&head.headers, &SESSION_ID),
-            Self::Pipe(_) => Ok(None),
-        }
+        self.head().map_or(Ok(None), |head| header::sole(&head.headers, &SESSION_ID))
     }
 
     /// Ready when what the message came by is about to end.
-    pub(super) async fn ending(self) {
-        match Arrival::of(&self.head().extensions).ending.clone() {
-            Some(ending) => ending.come().await,
-            None => std::future::pending().await,
-        }
+    pub(super) fn ending(self) -> impl Future<Output = ()> + 'a {
+        self.context.arrival.connection.ending.come()
     }
 
-    /// Ready when the message is to be answered with an error, since the server ends.
-    pub(super) async fn overdue(self) {
-        crate::face::overdue(&self.head().extensions).await;
-    }
-
-    /// Ready when who sent the message may not have a stream open any more. At a pipe nobody is asked.
-    pub(super) async fn fallen(self, guard: &Guard) {
-        match self {
-            Self::Http(head) => guard.standing(head).over().await,
-            Self::Pipe(_) => std::future::pending().await,
-        }
-    }
-
-    /// The session whose later messages can end this one: that of a request of the older era over HTTP. A pipe ends its
-    /// requests itself, and in the newer era a client that leaves does.
+    /// The session whose later messages can end this one: that of a request of the older era over HTTP, and a pipe. In the
+    /// newer era a client over HTTP ends its request when it leaves.
     pub(super) fn cancelling_session(self) -> Option<&'a str> {
-        match self {
+        match self.transport {
             // A request of the newer era has no session, whatever its headers name: it would take the place of another's.
-            Self::Http(_) => self.session().filter(|_| {
+            Transport::Http(_) => self.session().filter(|_| {
                 self.revision().is_ok_and(|revision| match revision.era() {
                     Era::Handshake => true,
                     Era::PerRequest => false,
                 })
             }),
-            Self::Pipe(_) => None,
+            Transport::Stdio(_) => Some(STDIO_SESSION),
         }
     }
-
-    /// The head of the HTTP request, whose headers a route may forward.
-    pub(super) fn head(self) -> &'a Parts {
-        match self {
-            Self::Http(head) | Self::Pipe(head) => head,
-        }
-    }
-}
-
-/// What was agreed on at the handshake of a pipe, if there was one.
-fn said(head: &Parts) -> Result<Option<Revision>, Refusal> {
-    header::sole(&head.headers, &PROTOCOL_VERSION)?.map(str::parse).transpose()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::face::{authenticate::Identity, context::Arrival};
 
     #[test]
     fn a_request_of_the_newer_era_takes_no_place_in_a_session() {
@@ -232,7 +227,9 @@ mod tests {
                 request = request.header(&PROTOCOL_VERSION, revision);
             }
             let (head, ()) = request.body(()).unwrap().into_parts();
-            Carrier::Http(&head).cancelling_session().map(str::to_owned)
+            let arrival = Arrival::new(Arc::default(), &head.headers);
+            let context = RequestContext { arrival, identity: Identity::local() };
+            Carrier::http(&context, &head).cancelling_session().map(str::to_owned)
         };
         assert_eq!(session_of(Some("2025-11-25")).as_deref(), Some("a-session"));
         assert_eq!(session_of(None).as_deref(), Some("a-session"), "who does not say it speaks 2025-03-26");

@@ -12,7 +12,7 @@ use super::{
     carrier::Carrier, decode::Request, questions::Questions, refusal::Refusal, revision::Revision, telling,
 };
 use crate::{
-    face::address_of,
+    face::context::Arrival,
     gateway::{Call, Message},
     observe::RequestId,
     route::Scopes,
@@ -58,17 +58,15 @@ impl Client<'_> {
 
     /// A call with these arguments, made for the request.
     pub(super) fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
-        let headers = &self.carrier.head().headers;
-        let (face, caller) = (self.carrier.face(), self.carrier.caller());
-        let call = Call::new(arguments, headers, self.request_id.clone(), face, caller);
+        let Arrival { request_id, span, address, api, .. } = &self.carrier.context.arrival;
+        let caller = self.carrier.caller().clone();
+        let call = Call::new(arguments, self.carrier.headers(), request_id.clone(), *api, caller);
         let message = Message {
             method: &self.request.method,
             id: self.request.id.as_json(),
             session: self.carrier.session(),
         };
-        let span = self.carrier.span();
-        let trace = telling::trace(self);
-        let address = address_of(self.carrier.head());
+        let (address, span, trace) = (*address, span.clone(), telling::trace(self));
         Call { address, trace, protocol: self.revision.as_str(), span, message: Some(message), ..call }
     }
 }

@@ -178,6 +178,14 @@ fn any_message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
     }
 }
 
+/// Whether a client waits for an answer to this.
+pub(super) fn wants_answer(body: &[u8]) -> bool {
+    match message(body) {
+        Ok(Message::Request(_)) | Err(_) => true,
+        Ok(Message::Notification | Message::Response { .. }) => false,
+    }
+}
+
 /// What a notification tells of; `None` when that is no text.
 pub(super) fn notified(notification: &[u8]) -> Option<Cow<'_, str>> {
     envelope(notification).ok()?.method.and_then(text)

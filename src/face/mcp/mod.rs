@@ -68,10 +68,17 @@ use self::{
     refusal::Refusal,
     revision::{Era, Revision},
     stream::Answering,
-    vouched::Vouched,
 };
-use super::{Arrival, Ending, Shutdown, door::Door};
-use crate::{gateway::Gateway, observe::MeterSource};
+use super::{
+    Shutdown,
+    authenticate::Identity,
+    context::{Arrival, LoggedRequest, RequestContext},
+    door::Door,
+};
+use crate::{
+    gateway::{Face, Gateway},
+    observe::MeterSource,
+};
 
 pub use peer::PeerAddress;
 pub use resumable::ResumeSettings;
@@ -115,108 +122,116 @@ impl Mcp {
     /// Dropping the future, or the body of the response, ends the call, and with it the request to the upstream.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        let page = match self.door.admit(&mut head) {
+        let mut arrival = Arrival::take(&mut head, Face::Mcp);
+        let page = match self.door.admit(&mut head, &mut arrival) {
             Ok(page) => page,
-            Err(refused) => return answer::turned_away(&head, refused.status(), &refused),
+            Err(refused) => return answer::turned_away(arrival.logged(&head), refused.status(), &refused),
         };
-        let body = match self.identify(&mut head, body).await {
-            Ok(body) => body,
-            Err(mut response) => {
-                page.let_read(response.headers_mut());
-                return response;
+        // A browser's question about a request is nobody's.
+        let mut response = if head.method == http::Method::OPTIONS {
+            page.options(&head.headers, METHODS)
+        } else {
+            match self.identify(&mut head, &arrival, body).await {
+                Ok((identity, body)) => {
+                    let context = RequestContext { arrival, identity };
+                    match head.method {
+                        http::Method::POST => self.post(context, head, body).await,
+                        http::Method::GET => Box::pin(self.get(Carrier::http(&context, &head))).await,
+                        http::Method::DELETE => self.delete(Carrier::http(&context, &head)),
+                        _ => answer::wrong_method(METHODS),
+                    }
+                }
+                Err(response) => *response,
             }
-        };
-        let mut response = match head.method {
-            http::Method::POST => self.post(head, body).await,
-            http::Method::GET => Box::pin(self.get(&head)).await,
-            http::Method::DELETE => self.delete(&head),
-            http::Method::OPTIONS => page.options(&head.headers, METHODS),
-            _ => answer::wrong_method(METHODS),
         };
         page.let_read(response.headers_mut());
         response
     }
 
-    /// Finds out who sends a request. A browser's question about one is nobody's.
-    async fn identify(&self, head: &mut Parts, body: Body) -> Result<Body, Response<Body>> {
-        if head.method == http::Method::OPTIONS {
-            return Ok(body);
-        }
-        let peers = self.protocol.questions.peers();
-        match peers.and_then(|peers| peers.vouched(head)) {
-            Some(vouched) => Box::pin(self.identify_handed_on(vouched, head, body)).await,
-            None => self.ask_who(head).await.map(|()| body),
-        }
-    }
-
-    /// The same where another replica says it, of this body.
-    async fn identify_handed_on(
+    /// Finds out who sends a request, by its own credential or by the word of another replica: that holds for one body,
+    /// which is read then.
+    async fn identify(
         &self,
-        vouched: Vouched,
         head: &mut Parts,
+        arrival: &Arrival,
         body: Body,
-    ) -> Result<Body, Response<Body>> {
-        let body = self.read(head, body).await?;
-        match vouched.sender_of(head, &body) {
-            Some(caller) => self.door.guard.let_in(head, caller),
-            None => self.ask_who(head).await?,
+    ) -> Result<(Identity, RequestBody), Box<Response<Body>>> {
+        let guard = &self.door.guard;
+        let (mut forwarded, mut body) = (None, RequestBody::Unread(body));
+        if let Some(vouched) = self.protocol.questions.peers().and_then(|peers| peers.vouched(head)) {
+            let whole = Box::pin(self.read(arrival.logged(head), head, body)).await?;
+            forwarded = vouched.sender_of(head, &whole);
+            body = RequestBody::Whole(whole);
         }
-        Ok(Body::from(body))
+        if let Some(caller) = forwarded {
+            return Ok((guard.identify_forwarded(head, arrival, caller), body));
+        }
+        match guard.identify(head, arrival).await {
+            Ok(identity) => Ok((identity, body)),
+            Err(turned_away) => {
+                let status = turned_away.status();
+                let mut response = answer::turned_away(arrival.logged(head), status, &turned_away);
+                turned_away.challenge(response.headers_mut());
+                Err(Box::new(response))
+            }
+        }
     }
 
-    async fn read(&self, head: &Parts, body: Body) -> Result<Bytes, Response<Body>> {
+    async fn read(
+        &self,
+        request: LoggedRequest<'_>,
+        head: &Parts,
+        body: RequestBody,
+    ) -> Result<Bytes, Box<Response<Body>>> {
+        let body = match body {
+            RequestBody::Whole(body) => return Ok(body),
+            RequestBody::Unread(body) => body,
+        };
         self.door.read(&head.headers, body).await.map_err(|error| {
-            let mut response = answer::turned_away(head, error.status(), &error);
+            let mut response = answer::turned_away(request, error.status(), &error);
             error.tell(response.headers_mut());
-            response
-        })
-    }
-
-    async fn ask_who(&self, head: &mut Parts) -> Result<(), Response<Body>> {
-        self.door.guard.identify(head).await.map_err(|turned_away| {
-            let mut response = answer::turned_away(head, turned_away.status(), &turned_away);
-            turned_away.challenge(response.headers_mut());
-            response
+            Box::new(response)
         })
     }
 
     /// Opens a stream of what changes, for a session of the older era. Who asks for no stream is a person with a
     /// browser; who names no session has none to tell.
-    async fn get(&self, head: &Parts) -> Response<Body> {
+    async fn get(&self, carrier: Carrier<'_>) -> Response<Body> {
+        let headers = carrier.headers();
         let refuse = |refusal: Refusal| {
             let status = Revision::R2025_11_25.status(&refusal);
-            answer::turned_away(head, status, &refusal)
+            answer::turned_away(carrier.logged(), status, &refusal)
         };
-        let carrier = Carrier::Http(head);
         let session = match (carrier.revision().map(Revision::era), carrier.session_to_check()) {
-            (Ok(Era::Handshake), Ok(Some(session))) if accept::takes_stream(&head.headers) => session,
+            (Ok(Era::Handshake), Ok(Some(session))) if accept::takes_stream(headers) => session,
             (Ok(_), Ok(_)) => return answer::wrong_method(METHODS_WITHOUT_STREAM),
             (Err(refusal), _) | (_, Err(refusal)) => return refuse(refusal),
         };
-        let ending = Arrival::of(&head.extensions).ending.clone();
-        match ending.as_ref().map_or(Shutdown::Serving, Ending::now) {
+        let ending = carrier.context.arrival.connection.ending.clone();
+        match ending.now() {
             Shutdown::Serving => {}
             Shutdown::OneRequest => return answer::wrong_method(METHODS_WITHOUT_STREAM),
             // Not "there are no streams": a client would never try again.
             Shutdown::Begun | Shutdown::Overdue => {
-                return answer::turned_away(head, StatusCode::SERVICE_UNAVAILABLE, &Refusal::ShuttingDown);
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                return answer::turned_away(carrier.logged(), status, &Refusal::ShuttingDown);
             }
         }
         let protocol = Arc::clone(&self.protocol);
         if let Err(refusal) = protocol.sessions.check(Some(session), carrier.owner()) {
             return refuse(refusal);
         }
-        match header::sole(&head.headers, &LAST_EVENT_ID) {
+        match header::sole(headers, &LAST_EVENT_ID) {
             Ok(None) => {}
             Ok(Some(id)) => {
                 return protocol
-                    .resumed(head, session, id)
+                    .resumed(carrier, session, id)
                     .await
                     .unwrap_or_else(|| refuse(Refusal::NotAMessage(GONE.into())));
             }
             Err(refusal) => return refuse(refusal),
         }
-        let (place, closed) = match protocol.streams.place_of(session, &carrier.caller()) {
+        let (place, closed) = match protocol.streams.place_of(session, carrier.caller()) {
             Ok(found) => found,
             Err(refusal) => return refuse(refusal),
         };
@@ -224,19 +239,13 @@ impl Mcp {
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         protocol.read_subscriptions(session).await;
         let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
-        let (standing, caller) = (self.door.guard.standing(head), carrier.caller());
+        let (revoked, caller) = (self.door.guard.revoked(carrier.context), carrier.caller().clone());
         let telling = async move {
-            let ending = async {
-                match ending {
-                    Some(ending) => ending.come().await,
-                    None => std::future::pending().await,
-                }
-            };
             let audience = subscriptions::Audience { gateway: &protocol.gateway, caller };
             tokio::select! {
                 () = subscriptions::tell_session(listener, &outbox, &audience, &place, subscribed, closed) => {}
-                () = standing.over() => {}
-                () = ending => {}
+                () = revoked => {}
+                () = ending.come() => {}
             }
             None
         };
@@ -244,9 +253,8 @@ impl Mcp {
     }
 
     /// Ends a session of the older era.
-    fn delete(&self, head: &Parts) -> Response<Body> {
+    fn delete(&self, carrier: Carrier<'_>) -> Response<Body> {
         let protocol = &self.protocol;
-        let carrier = Carrier::Http(head);
         let ended = carrier.session_to_check().and_then(|id| match id {
             Some(id) => protocol.sessions.end(id, carrier.owner()).map(|()| id),
             None => {
@@ -263,33 +271,34 @@ impl Mcp {
             }
             Err(refusal) => {
                 let status = Revision::R2025_11_25.status(&refusal);
-                answer::turned_away(head, status, &refusal)
+                answer::turned_away(carrier.logged(), status, &refusal)
             }
         }
     }
 
-    async fn post(&self, head: Parts, body: Body) -> Response<Body> {
+    async fn post(&self, context: RequestContext, head: Parts, body: RequestBody) -> Response<Body> {
+        let carrier = Carrier::http(&context, &head);
         let form = match accept::form(&head.headers) {
             Ok(form) => form,
-            Err(unfit) => return answer::turned_away(&head, unfit.status(), &unfit),
+            Err(unfit) => return answer::turned_away(carrier.logged(), unfit.status(), &unfit),
         };
-        let body = match self.read(&head, body).await {
+        let body = match self.read(carrier.logged(), &head, body).await {
             Ok(body) => body,
-            Err(turned_away) => return turned_away,
+            Err(turned_away) => return *turned_away,
         };
         let protocol = Arc::clone(&self.protocol);
         let resumables = Arc::clone(&protocol.resumables);
-        let session = resumables.are_kept().then(|| older_session(&head)).flatten();
+        let session = resumables.are_kept().then(|| older_session(carrier)).flatten();
         let questions = Arc::clone(&protocol.questions);
         let (outbox, mailbox) = match form {
             Form::Json => (Outbox::closed(questions), None),
             Form::Either | Form::EventStream => {
                 let (outbox, mailbox) = Outbox::new(questions);
-                (outbox.of(Carrier::Http(&head).caller()), Some(mailbox))
+                (outbox.of(carrier.caller().clone()), Some(mailbox))
             }
         };
         let mut answering: Answering =
-            Box::pin(async move { protocol.take(Carrier::Http(&head), &body, &outbox).await });
+            Box::pin(async move { protocol.take(Carrier::http(&context, &head), &body, &outbox).await });
         let Some(mut mailbox) = mailbox else { return answered(answering.await, form) };
         tokio::select! {
             biased;
@@ -313,9 +322,14 @@ impl Mcp {
     }
 }
 
+/// The body of a request, read by now where another replica has forwarded it.
+enum RequestBody {
+    Unread(Body),
+    Whole(Bytes),
+}
+
 /// The session of a request of the older era, and its revision.
-fn older_session(head: &Parts) -> Option<(String, Revision)> {
-    let carrier = Carrier::Http(head);
+fn older_session(carrier: Carrier<'_>) -> Option<(String, Revision)> {
     let session = carrier.session()?;
     let revision = carrier.revision().ok().filter(|revision| revision.era() == Era::Handshake)?;
     Some((session.to_owned(), revision))

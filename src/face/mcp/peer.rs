@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::{
+    carrier::Carrier,
     header::{PROTOCOL_VERSION, SESSION_ID},
     vouched::{self, CALLER, Vouched},
 };
@@ -28,7 +29,7 @@ use crate::{
     seal::{Purpose, Seal, random_id},
     tls::ClientTls,
     upstream::{
-        Ask, Caller, Due,
+        Ask, Due,
         http::{Address, HttpSettings, HttpUpstream, Protocol, remove_hop_by_hop},
     },
 };
@@ -112,21 +113,22 @@ impl Peers {
     }
 
     /// Hands an answer on to the replica that asked; whether that took it.
-    pub(super) async fn hand_on(&self, id: &str, head: &Parts, body: &[u8]) -> bool {
+    pub(super) async fn hand_on(&self, id: &str, carrier: Carrier<'_>, body: &[u8]) -> bool {
         let Some(giver) = self.giver(id) else { return false };
-        let carried =
-            CARRIED.into_iter().filter_map(|name| Some((name.clone(), head.headers.get(name)?.clone())));
-        let reply = self.send(giver, head, carried.collect(), body, REPLY_LIMIT_BYTES).await;
+        let headers = carrier.headers();
+        let carried = CARRIED.into_iter().filter_map(|name| Some((name.clone(), headers.get(name)?.clone())));
+        let reply = self.send(giver, carrier, carried.collect(), body, REPLY_LIMIT_BYTES).await;
         reply.is_some_and(|reply| reply.status == StatusCode::ACCEPTED)
     }
 
     /// Lets the replica that has the stream of this name give what is left of it. `None` where that is this one, or it
     /// does not.
-    pub(super) async fn resume(&self, name: &str, head: &Parts) -> Option<Response<Body>> {
+    pub(super) async fn resume(&self, name: &str, carrier: Carrier<'_>) -> Option<Response<Body>> {
         let giver = self.giver(name)?;
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = Uri::from_static(vouched::PATH);
-        *request.headers_mut() = self.handed_on(head, request.method(), head.headers.clone(), b"")?;
+        let headers = carrier.headers().clone();
+        *request.headers_mut() = self.handed_on(carrier, request.method(), headers, b"")?;
         let written = giver.written.clone();
         let due = Due::after(PATIENCE).at;
         match timeout(PATIENCE, self.upstream(giver).stream(request, due)).await {
@@ -145,25 +147,25 @@ impl Peers {
 
     /// Hands a request on to the replica of this address, and gives its answer. `None` where that is this one, or it
     /// does not answer.
-    pub(super) async fn pass(&self, address: &str, head: &Parts, body: &[u8]) -> Option<Reply> {
+    pub(super) async fn pass(&self, address: &str, carrier: Carrier<'_>, body: &[u8]) -> Option<Reply> {
         let peer = PeerAddress::parse(address).filter(|peer| Some(peer) != self.own.as_ref())?;
-        let mut headers = head.headers.clone();
+        let mut headers = carrier.headers().clone();
         remove_hop_by_hop(&mut headers);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        self.send(peer, head, headers, body, RESULT_LIMIT_BYTES).await
+        self.send(peer, carrier, headers, body, RESULT_LIMIT_BYTES).await
     }
 
     /// Sends a message to another replica, unless it was sent on before.
     async fn send(
         &self,
         peer: PeerAddress,
-        head: &Parts,
+        carrier: Carrier<'_>,
         headers: HeaderMap,
         body: &[u8],
         reply_limit_bytes: usize,
     ) -> Option<Reply> {
         let method = Method::POST;
-        let headers = self.handed_on(head, &method, headers, body)?;
+        let headers = self.handed_on(carrier, &method, headers, body)?;
         let request = HttpRequest {
             under: Under::Address,
             method,
@@ -190,17 +192,17 @@ impl Peers {
     /// The headers of what is handed on; `None` where it was before.
     fn handed_on(
         &self,
-        head: &Parts,
+        carrier: Carrier<'_>,
         method: &Method,
         mut headers: HeaderMap,
         body: &[u8],
     ) -> Option<HeaderMap> {
-        if head.headers.contains_key(HANDED_ON) {
+        if carrier.headers().contains_key(HANDED_ON) {
             return None;
         }
         headers.insert(HANDED_ON, HeaderValue::from_static("1"));
         headers.remove(CALLER);
-        if let Some(client) = head.extensions.get().and_then(Caller::client) {
+        if let Some(client) = carrier.caller().client() {
             let told = vouched::vouch(&self.seal, client, method, &headers, body)?;
             headers.insert(CALLER, told);
         }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use axum::body::Body;
 use futures_util::future::join_all;
-use http::{Response, request::Parts};
+use http::Response;
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::value::RawValue;
 
@@ -34,7 +34,7 @@ use super::{
     tasks::{self, AskingTasks},
 };
 use crate::{
-    face::guard::{self, Guard},
+    face::{authenticate::Guard, context::Arrival},
     gateway::Gateway,
     seal::Seal,
 };
@@ -86,6 +86,14 @@ impl Protocol {
         }
     }
 
+    /// Ready when the sender of a message may not have a stream open any more. At a pipe there is nobody else.
+    pub(super) async fn revoked(&self, carrier: Carrier<'_>) {
+        match carrier.is_stdio() {
+            true => std::future::pending().await,
+            false => self.guard.revoked(carrier.context).await,
+        }
+    }
+
     /// Answers a message with a JSON-RPC error, and counts it. `method` is that of the message, where it could
     /// be read.
     pub(super) fn refuse(
@@ -97,7 +105,7 @@ impl Protocol {
         refusal: &Refusal,
     ) -> Answer {
         self.errors.count(method, refusal, revision);
-        Answer::error(carrier.head(), id, revision, refusal)
+        Answer::error(carrier.logged(), id, revision, refusal)
     }
 
     /// Takes what a client sent: one message, or a batch where its revision has them. `None` where there is nothing to
@@ -180,18 +188,23 @@ impl Protocol {
             (Message::Request(request), _) => {
                 unreachable!("requests are taken elsewhere: {}", request.method)
             }
-            (Message::Notification, Era::Handshake) => {
+            (Message::Notification, era) => {
                 if let (Some(session), Some(id)) = (carrier.cancelling_session(), decode::cancelled(body)) {
                     self.in_flight.cancel(session, id.as_json());
+                    return None;
                 }
-                None
-            }
-            (Message::Notification, Era::PerRequest) => {
-                carrier.check_notification(body).err().and_then(|refusal| refuse(None, &refusal))
+                match era {
+                    Era::Handshake => None,
+                    Era::PerRequest => {
+                        carrier.check_notification(body).err().and_then(|refusal| refuse(None, &refusal))
+                    }
+                }
             }
             (Message::Response { id, answered }, _) => match self.answered(carrier, id, answered) {
                 true => None,
                 false if self.hand_on(carrier, id, body).await => None,
+                // At a pipe it can only be one that comes too late, which is nothing to answer.
+                false if carrier.is_stdio() => None,
                 false => refuse(
                     None,
                     &Refusal::NotAMessage(
@@ -213,12 +226,17 @@ impl Protocol {
     }
 
     /// What is left of a stream after the event of this id, wherever it is.
-    pub(super) async fn resumed(&self, head: &Parts, session: &str, id: &str) -> Option<Response<Body>> {
+    pub(super) async fn resumed(
+        &self,
+        carrier: Carrier<'_>,
+        session: &str,
+        id: &str,
+    ) -> Option<Response<Body>> {
         if let Some(response) = self.resumables.resume(session, id) {
             return Some(response);
         }
         let (name, _) = id.rsplit_once('.')?;
-        self.questions.peers()?.resume(name, head).await
+        self.questions.peers()?.resume(name, carrier).await
     }
 
     /// Hands a client's answer to the call that waits for it; whether one does.
@@ -234,11 +252,8 @@ impl Protocol {
 
     /// Hands a client's answer on to the replica that asked; whether one took it.
     async fn hand_on(&self, carrier: Carrier<'_>, id: Id<'_>, body: &[u8]) -> bool {
-        let (Carrier::Http(head), Some(id), Some(peers)) = (carrier, id.as_text(), self.questions.peers())
-        else {
-            return false;
-        };
-        peers.hand_on(&id, head, body).await
+        let (Some(id), Some(peers)) = (id.as_text(), self.questions.peers()) else { return false };
+        peers.hand_on(&id, carrier, body).await
     }
 
     async fn request(&self, carrier: Carrier<'_>, request: &Request<'_>, outbox: &Outbox) -> Answer {
@@ -248,7 +263,7 @@ impl Protocol {
             match refusal {
                 Refusal::Forbidden { needed } => {
                     let known = || self.gateway.snapshot().needed_scopes();
-                    answer.challenging(guard::challenge_for(carrier.head(), needed, known))
+                    answer.challenging(carrier.context.identity.challenge_for(needed, known))
                 }
                 _ => answer,
             }
@@ -258,13 +273,11 @@ impl Protocol {
             // Such an error has the same status in every revision.
             Err(refusal) => return refuse(Revision::R2026_07_28, &refusal),
         };
-        let request_id = carrier.request_id();
+        let Arrival { request_id, connection, .. } = &carrier.context.arrival;
+        let request_id = request_id.clone();
         let client = Client { revision, request, carrier, request_id, outbox, seal: &self.seal };
-        let result = tokio::select! {
-            biased;
-            result = self.result(&client) => result,
-            () = carrier.overdue() => Err(Refusal::ShuttingDown),
-        };
+        let result = connection.ending.unless_overdue(self.result(&client)).await;
+        let result = result.unwrap_or(Err(Refusal::ShuttingDown));
         result.unwrap_or_else(|refusal| refuse(revision, &refusal))
     }
 
@@ -317,7 +330,7 @@ impl Protocol {
                     about.initialize(&self.gateway.snapshot(), client, out)
                 })?;
                 let negotiated = Revision::negotiated(&params.protocol_version()?);
-                let session = Session::new(negotiated, params.capabilities()).of(&client.carrier.caller());
+                let session = Session::new(negotiated, params.capabilities()).of(client.carrier.caller());
                 Ok(answer.opening(session.seal(&self.seal, SystemTime::now())))
             }
             Method::SetLevel => {
@@ -334,7 +347,7 @@ impl Protocol {
             }),
             Method::ListTools => {
                 let snapshot = self.gateway.snapshot();
-                let seen = snapshot.seen_by(&client.carrier.caller());
+                let seen = snapshot.seen_by(client.carrier.caller());
                 Answer::result(id, revision, |out| about.list_tools(&snapshot, &seen.catalog, client, out))
             }
             Method::CallTool => call::call_tool(self, client).await,

@@ -15,7 +15,7 @@ use super::{
     tasks,
 };
 use crate::{
-    face::Reason,
+    face::context::Reason,
     gateway::{PromptError, REQUEST_ID_META},
     observe::{MeterSource, Reading},
     route::{Ability, Missing, Scopes},

@@ -16,7 +16,7 @@ use crate::{
 /// `resources/list`.
 pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let snapshot = protocol.gateway.snapshot();
-    let seen = snapshot.seen_by(&client.carrier.caller());
+    let seen = snapshot.seen_by(client.carrier.caller());
     Answer::result(client.request.id, client.revision, |out| {
         protocol.about.list("resources", &seen.resources, client, out)
     })
@@ -25,7 +25,7 @@ pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, R
 /// `resources/templates/list`.
 pub(super) fn list_templates(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let snapshot = protocol.gateway.snapshot();
-    let seen = snapshot.seen_by(&client.carrier.caller());
+    let seen = snapshot.seen_by(client.carrier.caller());
     Answer::result(client.request.id, client.revision, |out| {
         protocol.about.list("resourceTemplates", &seen.resource_templates, client, out)
     })

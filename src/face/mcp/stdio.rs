@@ -5,30 +5,26 @@
 //! connection. One of the newer era says so in every request, and needs no handshake.
 
 use std::{
-    collections::HashMap,
     future::{Future, poll_fn},
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::Poll,
     time::{Duration, SystemTime},
 };
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use http::{HeaderValue, request::Parts};
-use serde_json::Value;
 use tokio::{
     sync::{mpsc, watch},
-    task::{AbortHandle, JoinSet},
+    task::JoinSet,
     time::timeout,
 };
 
 use super::{
     Mcp,
-    answer::Answer,
-    carrier::Carrier,
+    carrier::{Carrier, Handshake},
     client::Outbox,
     decode::{self, Message},
-    header::{PROTOCOL_VERSION, SESSION_ID},
     protocol::Protocol,
     refusal::Refusal,
     revision::Revision,
@@ -36,9 +32,10 @@ use super::{
     subscriptions,
 };
 use crate::{
-    face::{Arrival, Ending, Shutdown},
-    gateway::Face,
-    observe::RequestId,
+    face::{
+        authenticate::Identity,
+        context::{Arrival, Connection, Ending, RequestContext, Shutdown},
+    },
     upstream::Caller,
 };
 
@@ -108,7 +105,7 @@ impl Mcp {
                 }
             }
         }
-        conversation.ending.send_replace(Shutdown::Begun);
+        conversation.shutdown.send_replace(Shutdown::Begun);
         let all_answered = async { while conversation.running.join_next().await.is_some() {} };
         let ended = tokio::select! {
             biased;
@@ -127,98 +124,63 @@ impl Mcp {
 struct Conversation {
     protocol: Arc<Protocol>,
     out: mpsc::Sender<Bytes>,
-    said: Arc<Said>,
+    /// The latest handshake.
+    handshake: Arc<ArcSwapOption<Handshake>>,
+    connection: Arc<Connection>,
     /// Told when the client says nothing more: what would never end by itself ends then.
-    ending: watch::Sender<Shutdown>,
+    shutdown: watch::Sender<Shutdown>,
     running: JoinSet<()>,
-    /// The requests in flight that have an id, by that.
-    cancellable: HashMap<String, AbortHandle>,
-    /// What tells a client of the older era of changes, and the session that it is told for.
+    /// What tells a client of the older era of changes, and the handshake that it is told for.
     telling: JoinSet<()>,
-    told_for: Option<HeaderValue>,
-}
-
-/// What a client said at its handshake: what each of its requests would carry in its headers over HTTP.
-#[derive(Debug, Default)]
-struct Said(Mutex<Option<Handshake>>);
-
-#[derive(Debug, Clone)]
-struct Handshake {
-    revision: HeaderValue,
-    session: HeaderValue,
+    told_for: Option<Arc<Handshake>>,
 }
 
 impl Conversation {
     fn new(protocol: Arc<Protocol>, out: mpsc::Sender<Bytes>) -> Self {
-        let (said, running) = (Arc::default(), JoinSet::new());
-        let (ending, _) = watch::channel(Shutdown::Serving);
+        let (shutdown, ending) = watch::channel(Shutdown::Serving);
+        let connection = Connection { ending: Ending::new(ending), ..Connection::default() };
         Self {
             protocol,
             out,
-            said,
-            ending,
-            running,
-            cancellable: HashMap::new(),
+            handshake: Arc::default(),
+            connection: Arc::new(connection),
+            shutdown,
+            running: JoinSet::new(),
             telling: JoinSet::new(),
             told_for: None,
         }
     }
 
     async fn take(&mut self, message: Vec<u8>) {
-        self.cancellable.retain(|_, running| !running.is_finished());
-        let (id, wants_answer) = match decode::message(&message) {
-            Ok(Message::Request(request)) => (Some(key(request.id.as_json())), true),
-            Ok(Message::Notification) => {
-                if let Some(id) = decode::cancelled(&message) {
-                    self.cancel(&key(id.as_json()));
-                    return;
-                }
-                (None, false)
-            }
-            // An answer that comes too late is no request: it gets none itself.
-            Ok(Message::Response { .. }) => (None, false),
-            Err(_) => (None, true),
-        };
-        if self.running.len() >= IN_FLIGHT_LIMIT && wants_answer {
+        if self.running.len() >= IN_FLIGHT_LIMIT && decode::wants_answer(&message) {
             return self.refuse(Some(&message), Refusal::TooManyRequests { limit: IN_FLIGHT_LIMIT }).await;
         }
-        let mut answering = Box::pin(answer(
-            Arc::clone(&self.protocol),
-            self.head(),
-            message,
-            self.out.clone(),
-            Arc::clone(&self.said),
-            wants_answer,
-        ));
+        let (protocol, context) = (Arc::clone(&self.protocol), self.context());
+        let (out, handshake) = (self.out.clone(), Arc::clone(&self.handshake));
+        let mut answering = Box::pin(answer(protocol, context, message, out, handshake));
         // The beginning of it in the order of the lines: what is said after a handshake finds it done.
         if poll_fn(|context| Poll::Ready(answering.as_mut().poll(context))).await.is_pending() {
-            let running = self.running.spawn(answering);
-            if let Some(id) = id {
-                self.cancellable.insert(id, running);
-            }
+            self.running.spawn(answering);
         }
     }
 
-    /// What stands beside a message.
-    fn head(&self) -> Parts {
-        let mut head = self.said.head();
-        let ending = Some(Ending::new(self.ending.subscribe()));
-        head.extensions.insert(Arc::new(Arrival { ending, ..Arrival::default() }));
-        head
+    /// A message of the client, which is who started us.
+    fn context(&self) -> RequestContext {
+        RequestContext { arrival: Arrival::of_pipe(&self.connection), identity: Identity::local() }
     }
 
     /// From its handshake on, a client of the older era is told what changes without asking for it: over HTTP it opens a
     /// stream, and here is one.
     fn tell_changes(&mut self) {
-        let session = self.said.session();
-        if session == self.told_for {
+        let handshake = self.handshake.load_full();
+        if handshake.as_ref().map(Arc::as_ptr) == self.told_for.as_ref().map(Arc::as_ptr) {
             return;
         }
         self.telling.abort_all();
-        self.told_for.clone_from(&session);
-        let Some(session) = session else { return };
+        self.told_for.clone_from(&handshake);
+        let Some(handshake) = handshake else { return };
         let (protocol, out) = (Arc::clone(&self.protocol), self.out.clone());
-        let Ok(session) = session.to_str() else { return };
+        let session = handshake.session.as_str();
         let Ok((place, closed)) = protocol.streams.place_of(session, &Caller::Only) else { return };
         // From now on: what changes after the next answer is not missed.
         let listener = protocol.gateway.changes().listen();
@@ -241,17 +203,10 @@ impl Conversation {
         });
     }
 
-    /// Ends a request whose client does not wait for it any more; it is told nothing more of it.
-    fn cancel(&mut self, id: &str) {
-        if let Some(running) = self.cancellable.remove(id) {
-            running.abort();
-        }
-    }
-
     /// Answers a request that nothing is done for.
     async fn refuse(&self, request: Option<&[u8]>, refusal: Refusal) {
-        let head = self.head();
-        let carrier = Carrier::Pipe(&head);
+        let (context, handshake) = (self.context(), self.handshake.load_full());
+        let carrier = Carrier::stdio(&context, handshake.as_deref());
         let (id, method) = match request.map(decode::message) {
             Some(Ok(Message::Request(request))) => (Some(request.id), Some(request.method)),
             Some(Ok(Message::Notification | Message::Response { .. }) | Err(_)) | None => (None, None),
@@ -263,53 +218,17 @@ impl Conversation {
     }
 }
 
-/// Two writings of one id are the same id.
-fn key(id: &str) -> String {
-    serde_json::from_str::<Value>(id).map_or_else(|_| id.to_owned(), |id| id.to_string())
-}
-
-impl Said {
-    /// What stands beside a message.
-    fn head(&self) -> Parts {
-        let (mut head, ()) = http::Request::new(()).into_parts();
-        head.extensions.insert(RequestId::next());
-        head.extensions.insert(Face::Stdio);
-        head.extensions.insert(Caller::Only);
-        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(Handshake { revision, session }) = said {
-            head.headers.insert(PROTOCOL_VERSION, revision);
-            head.headers.insert(SESSION_ID, session);
-        }
-        head
-    }
-
-    /// The session of the latest handshake.
-    fn session(&self) -> Option<HeaderValue> {
-        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        said.as_ref().map(|said| said.session.clone())
-    }
-
-    /// Keeps what a handshake was answered with.
-    fn keep(&self, protocol: &Protocol, answer: &Answer) {
-        let Some(id) = answer.session() else { return };
-        let Ok(session) = Session::open(&protocol.seal, id, SystemTime::now()) else { return };
-        if let (Ok(revision), Ok(session)) = (session.revision.parse(), id.parse()) {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Handshake { revision, session });
-        }
-    }
-}
-
 /// Answers one message, what it has to say before that included.
 async fn answer(
     protocol: Arc<Protocol>,
-    head: Parts,
+    context: RequestContext,
     message: Vec<u8>,
     out: mpsc::Sender<Bytes>,
-    said: Arc<Said>,
-    wants_answer: bool,
+    handshake: Arc<ArcSwapOption<Handshake>>,
 ) {
     let (outbox, mut mailbox) = Outbox::new(Arc::clone(&protocol.questions));
-    let mut answering = pin!(protocol.take(Carrier::Pipe(&head), &message, &outbox));
+    let said = handshake.load_full();
+    let mut answering = pin!(protocol.take(Carrier::stdio(&context, said.as_deref()), &message, &outbox));
     let answer = loop {
         tokio::select! {
             biased;
@@ -321,17 +240,22 @@ async fn answer(
             }
         }
     };
+    // There is nothing to say, or the client waits no more.
+    let Some(answer) = answer else { return };
     // What was told before the result goes before it.
     while let Ok(told) = mailbox.try_recv() {
         if out.send(in_one_line(told.into())).await.is_err() {
             return;
         }
     }
-    if let Some(answer) = answer.filter(|_| wants_answer) {
-        said.keep(&protocol, &answer);
-        // Nobody reads any more: the conversation is about to end.
-        let _ = out.send(in_one_line(answer.into_body())).await;
+    if let Some(session) = answer.session()
+        && let Ok(opened) = Session::open(&protocol.seal, session, SystemTime::now())
+        && let Ok(revision) = opened.revision.parse()
+    {
+        handshake.store(Some(Arc::new(Handshake { revision, session: session.to_owned() })));
     }
+    // Nobody reads any more: the conversation is about to end.
+    let _ = out.send(in_one_line(answer.into_body())).await;
 }
 
 /// JSON with its line breaks as spaces: an upstream's own may stand in a result, and inside of a string JSON has none.

@@ -62,10 +62,10 @@ pub(super) struct Audience<'a> {
 /// `subscriptions/listen`: tells what was asked for until the client leaves, or the server ends.
 pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let asked = client.request.params.notifications()?;
-    let _place = protocol.streams.place(&client.carrier.caller())?;
+    let _place = protocol.streams.place(client.carrier.caller())?;
     // From before the acknowledgement on: whoever has it misses nothing.
     let listener = protocol.gateway.changes().listen();
-    let audience = Audience { gateway: &protocol.gateway, caller: client.carrier.caller() };
+    let audience = Audience { gateway: &protocol.gateway, caller: client.carrier.caller().clone() };
     let wanted = Wanted::of(asked, &audience);
     let meta = json!({ SUBSCRIPTION_ID: client.request.id.to_value() });
     let acknowledged = json!({ "_meta": meta, "notifications": wanted.to_json() });
@@ -76,7 +76,7 @@ pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<A
     let wanted_of = || Some(&wanted);
     tokio::select! {
         _ = tell(listener, client.outbox, &audience, Some(&meta), wanted_of) => {}
-        () = client.carrier.fallen(&protocol.guard) => {}
+        () = protocol.revoked(client.carrier) => {}
         () = client.carrier.ending() => {}
     }
     let mut result_meta = protocol.about.result_meta(client.revision).clone();

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     face::{
-        Reason,
+        context::Reason,
         door::{BodyError, Door},
     },
     route::Route,

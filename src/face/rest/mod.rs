@@ -31,14 +31,13 @@ use http::{Method, Request, Response, StatusCode, header, request::Parts};
 use serde_json::json;
 
 use super::{
-    Arrival, MCP_PATHS, Reason, SHUTTING_DOWN, address_of, caller_of, came_by, cgi,
-    door::{Door, Refused},
-    guard::{self, TurnedAway},
-    log_rejection, span_of,
+    MCP_PATHS, SHUTTING_DOWN,
+    context::{Arrival, LoggedRequest, Reason, RequestContext},
+    door::{Door, Page, Refused},
 };
 use crate::{
     gateway::{Call, Face, Gateway, Snapshot, View},
-    observe::{RequestId, method_word},
+    observe::method_word,
     policy,
     route::{EndpointMatch, Route, Scopes},
 };
@@ -89,139 +88,134 @@ impl Rest {
 
     /// Answers one request. Dropping the future cancels what was asked of an upstream.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
-        let (mut parts, body) = request.into_parts();
-        let ending = Arrival::of(&parts.extensions).ending.clone();
-        let Some(ending) = ending else { return self.respond(&mut parts, body).await };
-        tokio::select! {
-            biased;
-            response = self.respond(&mut parts, body) => response,
-            () = ending.overdue() => {
-                let why = Told("shutting down", SHUTTING_DOWN.to_owned());
-                refuse(&parts, StatusCode::SERVICE_UNAVAILABLE, &why)
-            }
-        }
-    }
-
-    async fn respond(&self, parts: &mut Parts, body: Body) -> Response<Body> {
+        let (mut head, body) = request.into_parts();
+        let mut arrival = Arrival::take(&mut head, Face::Rest);
         let snapshot = self.gateway.snapshot();
-        let request_id = RequestId::of_request(parts);
-        let place = self.find(&snapshot, parts);
+        let place = self.find(&snapshot, &head);
         if matches!(place, Place::Health) {
-            return match self.door.names_one_host(parts) {
+            return match self.door.names_one_host(&head) {
                 Ok(()) => answer::value(StatusCode::OK, &json!({ "status": "ok" })),
-                Err(refused) => refuse(parts, refused.status(), &refused),
+                Err(refused) => refuse(arrival.logged(&head), refused.status(), &refused),
             };
         }
-        let page = match self.door.admit(parts) {
+        let page = match self.door.admit(&mut head, &mut arrival) {
             Ok(page) => page,
-            Err(refused) => {
-                return refuse(parts, refused.status(), &refused);
-            }
+            Err(refused) => return refuse(arrival.logged(&head), refused.status(), &refused),
         };
-        if parts.method == Method::OPTIONS && self.door.guard.is_shown_nothing(parts) {
+        if head.method == Method::OPTIONS && self.door.guard.is_shown_nothing(&head, &arrival) {
             // A browser's question before a request, which never says who asks: every path is answered alike,
             // or the answer would tell which tools there are.
-            let mut response = page.options(&parts.headers, METHODS);
+            let mut response = page.options(&head.headers, METHODS);
             page.let_read(response.headers_mut());
             return response;
         }
         if page.has_link() && matches!(place, Place::Tool { .. }) {
-            return refuse(parts, Refused::Page.status(), &Refused::Page);
+            return refuse(arrival.logged(&head), Refused::Page.status(), &Refused::Page);
         }
-        if let Some(turned_away) = self.turn_away(&place, parts).await {
-            let mut response = refuse(parts, turned_away.status(), &turned_away);
-            turned_away.challenge(response.headers_mut());
+        if let Place::Metadata(metadata) = &place {
+            // Who asks for it has no token yet.
+            let mut response = answer::value(StatusCode::OK, metadata);
             page.let_read(response.headers_mut());
             return response;
         }
-        let place = as_seen(&snapshot, place, parts);
-        if let Place::Passthrough(upstream) = place {
-            return match allowed(&snapshot, parts, &snapshot.passthrough_scopes) {
-                Ok(()) => {
-                    let guard = &self.door.guard;
-                    Box::pin(passthrough::hand_through(upstream, guard, &request_id, take(parts), body)).await
-                }
-                Err(forbidden) => *forbidden,
-            };
+        let ending = arrival.connection.ending.clone();
+        let overdue = || Told("shutting down", SHUTTING_DOWN.to_owned());
+        let identity = match ending.unless_overdue(self.door.guard.identify(&mut head, &arrival)).await {
+            Some(Ok(identity)) => identity,
+            Some(Err(turned_away)) => {
+                let mut response = refuse(arrival.logged(&head), turned_away.status(), &turned_away);
+                turned_away.challenge(response.headers_mut());
+                page.let_read(response.headers_mut());
+                return response;
+            }
+            None => return refuse(arrival.logged(&head), StatusCode::SERVICE_UNAVAILABLE, &overdue()),
+        };
+        let context = RequestContext { arrival, identity };
+        let responding = self.respond(&snapshot, place, page, &context, &mut head, body);
+        match ending.unless_overdue(responding).await {
+            Some(response) => response,
+            None => refuse(context.logged(Some(&head)), StatusCode::SERVICE_UNAVAILABLE, &overdue()),
         }
-        let mut response = match place {
-            Place::WrongMethod(allowed) if parts.method == Method::OPTIONS => {
-                page.options(&parts.headers, &answer::listed(&allowed))
+    }
+
+    /// Answers a request whose sender is known.
+    async fn respond(
+        &self,
+        snapshot: &Snapshot,
+        place: Place<'_>,
+        page: Page,
+        context: &RequestContext,
+        head: &mut Parts,
+        body: Body,
+    ) -> Response<Body> {
+        let mut response = match as_seen(snapshot, place, context, head) {
+            Place::Passthrough(upstream) => {
+                return match allowed(snapshot, context, head, &snapshot.passthrough_scopes) {
+                    Ok(()) => {
+                        let guard = &self.door.guard;
+                        Box::pin(passthrough::hand_through(upstream, guard, context, take(head), body)).await
+                    }
+                    Err(forbidden) => *forbidden,
+                };
             }
-            Place::Tool { route, in_path } => {
-                self.call(&snapshot, route, in_path, request_id, parts, body).await
+            Place::WrongMethod(allowed) if head.method == Method::OPTIONS => {
+                page.options(&head.headers, &answer::listed(&allowed))
             }
-            place => self.answer(&snapshot, place, parts),
+            Place::Tool { route, in_path } => self.call(snapshot, route, in_path, context, head, body).await,
+            place => self.answer(snapshot, place, context, head),
         };
         page.let_read(response.headers_mut());
         response
     }
 
-    /// Finds out who sends a request, where that matters; what is open to all was told by then, or asks for a token
-    /// to be had.
-    async fn turn_away(&self, place: &Place<'_>, parts: &mut Parts) -> Option<TurnedAway> {
-        let is_open = match place {
-            Place::Metadata(_) => true,
-            Place::WrongMethod(_)
-            | Place::Manifest
-            | Place::OpenApi
-            | Place::Health
-            | Place::Status
-            | Place::Tool { .. }
-            | Place::UnknownTool(_)
-            | Place::Passthrough(_)
-            | Place::Nothing => false,
-        };
-        if is_open { None } else { self.door.guard.identify(parts).await.err() }
-    }
-
     /// What is there without asking an upstream.
-    fn answer(&self, snapshot: &Snapshot, place: Place<'_>, parts: &Parts) -> Response<Body> {
+    fn answer(
+        &self,
+        snapshot: &Snapshot,
+        place: Place<'_>,
+        context: &RequestContext,
+        head: &Parts,
+    ) -> Response<Body> {
+        let (caller, mount) = (context.caller(), context.arrival.mount());
         match place {
             Place::Manifest => {
-                let seen = snapshot.seen_by(&caller_of(parts));
-                answer::manifest(&parts.headers, (snapshot, &seen), mount(parts))
+                let seen = snapshot.seen_by(caller);
+                answer::manifest(&head.headers, (snapshot, &seen), mount)
             }
             Place::OpenApi => {
-                let caller = caller_of(parts);
-                answer::json(
-                    StatusCode::OK,
-                    match mount(parts) {
-                        "" => {
-                            let write = || openapi::of(snapshot, &caller, "");
-                            snapshot.seen_by(&caller).written_once(write).clone()
-                        }
-                        mount => openapi::of(snapshot, &caller, mount),
-                    },
-                )
+                let written = match mount {
+                    "" => {
+                        let write = || openapi::of(snapshot, caller, "");
+                        snapshot.seen_by(caller).written_once(write).clone()
+                    }
+                    mount => openapi::of(snapshot, caller, mount),
+                };
+                answer::json(StatusCode::OK, written)
             }
-            Place::Metadata(metadata) => answer::value(StatusCode::OK, &metadata),
-            Place::Status => {
-                let seen = snapshot.seen_by(&caller_of(parts));
-                answer::value(StatusCode::OK, &self.status(&seen))
-            }
-            Place::WrongMethod(allowed) => answer::wrong_method(&parts.method, &allowed),
+            Place::Status => answer::value(StatusCode::OK, &self.status(&snapshot.seen_by(caller))),
+            Place::WrongMethod(allowed) => answer::wrong_method(&head.method, &allowed),
             Place::UnknownTool(name) => match snapshot.not_ready(&name) {
                 Some(result) => {
                     let why = Told("tool is not listed yet", "the tool is not listed yet".to_owned());
-                    log_rejection(parts, Face::Rest, StatusCode::SERVICE_UNAVAILABLE, &why);
+                    context.logged(Some(head)).rejected(StatusCode::SERVICE_UNAVAILABLE, &why);
                     answer::not_ready(&result)
                 }
-                None => refuse(
-                    parts,
-                    StatusCode::NOT_FOUND,
-                    &Told("unknown tool", format!("unknown tool `{name}`; `GET /tools` lists all tools")),
-                ),
+                None => {
+                    let message = format!("unknown tool `{name}`; `GET /tools` lists all tools");
+                    let why = Told("unknown tool", message);
+                    refuse(context.logged(Some(head)), StatusCode::NOT_FOUND, &why)
+                }
             },
             // All but the first were answered before.
-            Place::Nothing | Place::Health | Place::Passthrough(_) | Place::Tool { .. } => refuse(
-                parts,
-                StatusCode::NOT_FOUND,
-                &Told(
-                    "unknown path",
-                    "nothing is at this path; `GET /tools` lists all tools with their endpoints".to_owned(),
-                ),
-            ),
+            Place::Nothing
+            | Place::Health
+            | Place::Metadata(_)
+            | Place::Passthrough(_)
+            | Place::Tool { .. } => {
+                let message = "nothing is at this path; `GET /tools` lists all tools with their endpoints";
+                let why = Told("unknown path", message.to_owned());
+                refuse(context.logged(Some(head)), StatusCode::NOT_FOUND, &why)
+            }
         }
     }
 
@@ -230,31 +224,30 @@ impl Rest {
         snapshot: &Snapshot,
         route: &Arc<Route>,
         in_path: Vec<(String, String)>,
-        request_id: RequestId,
-        parts: &Parts,
+        context: &RequestContext,
+        head: &Parts,
         body: Body,
     ) -> Response<Body> {
-        if let Err(forbidden) = allowed(snapshot, parts, &route.scopes) {
+        if let Err(forbidden) = allowed(snapshot, context, head, &route.scopes) {
             return *forbidden;
         }
-        let face = came_by(parts, Face::Rest);
         // What was made of the body is held until the call is answered, so the body counts until then.
-        let (arguments, _body) = match decode::arguments(&self.door, route, in_path, parts, body).await {
+        let (arguments, _body) = match decode::arguments(&self.door, route, in_path, head, body).await {
             Ok(read) => read,
             Err(error) => {
-                log_rejection(parts, Face::Rest, error.status(), &error);
+                context.logged(Some(head)).rejected(error.status(), &error);
                 return answer::unread(&error);
             }
         };
-        let manner = answer::Manner::of(route, &parts.headers);
-        let span = span_of(parts);
+        let manner = answer::Manner::of(route, &head.headers);
+        let Arrival { request_id, span, address, api, .. } = &context.arrival;
         if span.is_recorded() {
-            let path = endpoint_of(route, parts);
-            span.rename(|| format!("{} {path}", method_word(&parts.method)));
+            let path = endpoint_of(route, head);
+            span.rename(|| format!("{} {path}", method_word(&head.method)));
             span.text("http.route", path);
         }
-        let call = Call::new(arguments, &parts.headers, request_id, face, caller_of(parts));
-        let call = Call { address: address_of(parts), span, ..call };
+        let call = Call::new(arguments, &head.headers, request_id.clone(), *api, context.caller().clone());
+        let call = Call { address: *address, span: span.clone(), ..call };
         answer::result(&snapshot.call(route, call).await, manner)
     }
 
@@ -280,22 +273,27 @@ impl Rest {
 }
 
 /// Takes a head away, and leaves what the log says of it.
-fn take(parts: &mut Parts) -> Parts {
+fn take(head: &mut Parts) -> Parts {
     let (mut left, ()) = Request::new(()).into_parts();
-    left.method.clone_from(&parts.method);
-    left.uri.clone_from(&parts.uri);
-    left.extensions.clone_from(&parts.extensions);
-    std::mem::replace(parts, left)
+    left.method.clone_from(&head.method);
+    left.uri.clone_from(&head.uri);
+    std::mem::replace(head, left)
 }
 
-/// Whether the caller of a request is allowed what needs these.
-fn allowed(snapshot: &Snapshot, parts: &Parts, needed: &Scopes) -> Result<(), Box<Response<Body>>> {
-    if needed.is_empty() || caller_of(parts).may(needed) {
+/// Whether the client of a request is allowed what needs these.
+fn allowed(
+    snapshot: &Snapshot,
+    context: &RequestContext,
+    head: &Parts,
+    needed: &Scopes,
+) -> Result<(), Box<Response<Body>>> {
+    if context.caller().may(needed) {
         return Ok(());
     }
     let message = format!("the caller is not allowed this: it needs `{needed}`");
-    let mut response = refuse(parts, StatusCode::FORBIDDEN, &Told("scope is missing", message));
-    if let Some(challenge) = guard::challenge_for(parts, needed, || snapshot.needed_scopes()) {
+    let why = Told("scope is missing", message);
+    let mut response = refuse(context.logged(Some(head)), StatusCode::FORBIDDEN, &why);
+    if let Some(challenge) = context.identity.challenge_for(needed, || snapshot.needed_scopes()) {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     }
     Err(Box::new(response))
@@ -311,8 +309,8 @@ fn endpoint_of(route: &Route, parts: &Parts) -> String {
 }
 
 /// An error of the face itself, and its line in the log.
-fn refuse(parts: &Parts, status: StatusCode, why: &dyn Reason) -> Response<Body> {
-    log_rejection(parts, Face::Rest, status, why);
+fn refuse(request: LoggedRequest<'_>, status: StatusCode, why: &dyn Reason) -> Response<Body> {
+    request.rejected(status, why);
     answer::error(status, &why.to_string())
 }
 
@@ -377,9 +375,14 @@ fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Place<'a> {
 
 /// What stands there for the caller of a request: methods by which it may call something. Where there are
 /// none, the path is one that no tool has.
-fn as_seen<'a>(snapshot: &'a Snapshot, place: Place<'a>, parts: &Parts) -> Place<'a> {
+fn as_seen<'a>(
+    snapshot: &'a Snapshot,
+    place: Place<'a>,
+    context: &RequestContext,
+    head: &Parts,
+) -> Place<'a> {
     let Place::WrongMethod(mut allowed) = place else { return place };
-    let (path, caller) = (parts.uri.path(), caller_of(parts));
+    let (path, caller) = (head.uri.path(), context.caller());
     allowed.retain(|method| {
         let called_by = if method == Method::HEAD { &Method::GET } else { method };
         match snapshot.table.by_endpoint(called_by, path) {
@@ -388,9 +391,4 @@ fn as_seen<'a>(snapshot: &'a Snapshot, place: Place<'a>, parts: &Parts) -> Place
         }
     });
     if allowed.is_empty() { without_tool(snapshot, path) } else { Place::WrongMethod(allowed) }
-}
-
-/// What comes before every path of ours where a web server has us below a path of its own; mostly nothing.
-fn mount(parts: &Parts) -> &str {
-    parts.extensions.get::<cgi::Mount>().map_or("", cgi::Mount::as_str)
 }

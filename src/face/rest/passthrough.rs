@@ -24,10 +24,10 @@ use tracing::{info, warn};
 use super::{Told, answer, refuse};
 use crate::{
     face::{
-        Arrival, HandedThrough, address_of, caller_of,
+        HandedThrough,
+        authenticate::{Guard, RevocableBody},
+        context::{Arrival, RequestContext},
         door::{BodyError, is_coded},
-        guard::Guard,
-        span_of,
     },
     observe::{Chain, Foreign, RequestId, Span, SpanKind, method_word},
     policy::Passthrough,
@@ -45,21 +45,21 @@ const VIA: HeaderValue = HeaderValue::from_static("1.1 glossator");
 pub(super) async fn hand_through(
     upstream: &Passthrough,
     guard: &Guard,
-    request_id: &RequestId,
+    context: &RequestContext,
     mut parts: Parts,
     body: Body,
 ) -> Response<Body> {
     if let Some((status, message)) = unfit(&parts) {
-        return refuse(&parts, status, &Told("can't be handed through", message));
+        return refuse(context.logged(Some(&parts)), status, &Told("can't be handed through", message));
     }
-    let caller = caller_of(&parts);
+    let (caller, request_id) = (context.caller(), &context.arrival.request_id);
     let mut line = Line {
         begun: Instant::now(),
         request_id: request_id.clone(),
         upstream: upstream.name().clone(),
         method: method_word(&parts.method),
         path: Foreign(parts.uri.path()).to_string(),
-        client: address_of(&parts),
+        client: context.arrival.address,
         caller: caller.clone(),
         status: None,
         rejected_by: None,
@@ -67,16 +67,15 @@ pub(super) async fn hand_through(
     };
     // First, or a client that names them in `Connection` would have ours removed too.
     remove_hop_by_hop(&mut parts.headers);
-    tell_who_asks(&mut parts);
-    let standing = guard.standing(&parts);
-    let span = span_of(&parts).child(SpanKind::Client, "passthrough");
+    tell_who_asks(&mut parts, &context.arrival);
+    let span = context.arrival.span.child(SpanKind::Client, "passthrough");
     tell_of_trace(&span, &mut parts, upstream);
-    let (response, status) = match upstream.stream(Request::from_parts(parts, body), &caller).await {
+    let (response, status) = match upstream.stream(Request::from_parts(parts, body), caller).await {
         Ok(reply) => {
             let mut response = reply.map(|body| match body.size_hint().exact() {
                 Some(_) => Body::new(body),
                 // It may stay open for as long as it likes.
-                None => standing.bound(Body::new(body)),
+                None => Body::new(RevocableBody::new(Body::new(body), guard.revoked(context))),
             });
             response.headers_mut().append(header::VIA, VIA);
             HandedThrough::mark(&mut response);
@@ -209,10 +208,9 @@ fn unfit(parts: &Parts) -> Option<(StatusCode, String)> {
     Some((StatusCode::NOT_IMPLEMENTED, message))
 }
 
-fn tell_who_asks(parts: &mut Parts) {
-    let arrival = Arrival::of(&parts.extensions);
-    let peer = arrival.peer.map(|peer| peer.ip().to_canonical().to_string());
-    // `serve` tells by which scheme the request came.
+fn tell_who_asks(parts: &mut Parts, arrival: &Arrival) {
+    let connection = &arrival.connection;
+    let peer = connection.peer.map(|peer| peer.ip().to_canonical().to_string());
     let headers = &mut parts.headers;
     if let Some(peer) = peer {
         let before = joined(headers, &FORWARDED_FOR);
@@ -227,8 +225,8 @@ fn tell_who_asks(parts: &mut Parts) {
         headers.insert(FORWARDED_HOST, host);
     }
     if !headers.contains_key(FORWARDED_PROTO) {
-        headers
-            .insert(FORWARDED_PROTO, HeaderValue::from_static(if arrival.is_tls { "https" } else { "http" }));
+        let scheme = if connection.is_tls { "https" } else { "http" };
+        headers.insert(FORWARDED_PROTO, HeaderValue::from_static(scheme));
     }
     headers.append(header::VIA, VIA);
 }

@@ -207,7 +207,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/tokens.rs::a_good_token_is_taken_and_goes_no_further",
             "tests/it/clients.rs::what_is_handed_through_has_scopes_of_its_own",
             "tests/it/log.rs::a_call_names_its_client_and_nothing_that_it_has_shown",
-            "src/face/guard.rs::what_was_shown_to_us_goes_no_further",
+            "src/face/authenticate.rs::what_was_shown_to_us_goes_no_further",
         ],
     ),
     (

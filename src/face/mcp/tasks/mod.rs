@@ -202,7 +202,7 @@ pub(super) async fn cancel(protocol: &Protocol, client: &Client<'_>) -> Result<A
 async fn hand_on(protocol: &Protocol, client: &Client<'_>, address: Option<&str>) -> Result<Answer, Refusal> {
     let peers = protocol.questions.peers();
     if let (Some(peers), Some(address)) = (peers, address)
-        && let Some(reply) = peers.pass(address, client.carrier.head(), client.request.message).await
+        && let Some(reply) = peers.pass(address, client.carrier, client.request.message).await
     {
         return Ok(Answer::of_peer(reply.status, reply.body));
     }
