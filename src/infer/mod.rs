@@ -1,18 +1,16 @@
 //! A route proposed from recorded replies.
 //!
-//! In reading order: `samples` tells successes from failures; `candidates` names, for each kind of text, the extractors
-//! that might read it; `trial` runs them, the real ones; `score` says how much of every sample each explains; `types`
-//! looks at what was found and names fields or a schema; `failures` finds the rule for errors that come with a success
-//! status; `write` puts the route into words, with what speaks for each part in comments.
+//! In reading order: `samples` tells successes from failures, and finds the rules for errors that come with a success
+//! status; `candidates` names, for each kind of text, the extractors that might read it; `trial` runs them, the real
+//! ones, and says how much of every sample each explains; `types` looks at what was found and names fields or a schema;
+//! `write` puts the route into words, with what speaks for each part in comments.
 //!
 //! What is proposed has been tried: the file loads without an error, every success among the samples is a success by
 //! it, every failure an error, and the examples in it hold. Where a proposal does not, the next plainer one is taken;
 //! the last, the whole text, always holds.
 
 mod candidates;
-mod failures;
 mod samples;
-mod score;
 mod trial;
 mod types;
 mod write;
@@ -96,7 +94,7 @@ impl Sure {
 pub fn propose(samples: &[Sample], naming: &Naming) -> Proposal {
     let sorted = samples::sort(&samples[..samples.len().min(SAMPLE_LIMIT)]);
     let ranked = ranked(&sorted);
-    let errors = failures::rule(&sorted);
+    let errors = samples::error_rules(&sorted);
     // From the fullest to the plainest: types, no types; the best reader, the second, the whole text.
     for errors in [errors.as_ref(), None] {
         for (index, reader) in ranked.iter().enumerate() {
@@ -146,7 +144,7 @@ fn ranked(sorted: &samples::Sorted<'_>) -> Vec<Reader> {
                 return None;
             }
             let explained =
-                if candidate.reads_all { 1.0 } else { score::explained(&candidate, &values, &sorted.texts) };
+                if candidate.reads_all { 1.0 } else { trial::explained(&candidate, &values, &sorted.texts) };
             Some(Reader { candidate, values, explained })
         })
         .collect();
@@ -156,6 +154,6 @@ fn ranked(sorted: &samples::Sorted<'_>) -> Vec<Reader> {
     {
         last.candidate.why = format!("the whole text, since `{name}` does not read every sample: {why}");
     }
-    score::rank(&mut readers);
+    trial::rank(&mut readers);
     readers
 }

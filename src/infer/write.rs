@@ -9,8 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Finding, Naming, Proposal, Reader, Sample, Sure,
-    failures::ErrorRule,
-    samples::{Fallback, Sorted},
+    samples::{ErrorRule, Fallback, Sorted},
     trial,
     types::{Field, Shape},
 };
@@ -157,9 +156,7 @@ impl Draft<'_> {
         let sure = match (candidate.is_last_resort, candidate.is_strict, explained) {
             (true, ..) => Sure::Guess,
             // Its form is met, and most of what the samples say is not in it.
-            (false, true, share) if !candidate.reads_all && share < super::score::LEAST_EXPLAINED => {
-                Sure::Guess
-            }
+            (false, true, share) if !candidate.reads_all && share < trial::LEAST_EXPLAINED => Sure::Guess,
             (false, true, _) if samples > 1 => Sure::Sure,
             (false, true, _) => Sure::Likely,
             (false, false, share) if share >= 0.9 && samples > 1 => Sure::Sure,

@@ -1,14 +1,10 @@
 //! What might read the samples, from the stricter form to the laxer. One file a kind; each looks at the texts of all
 //! successes and names an extractor with its options, or several.
 
-mod columns;
-mod delimited;
 mod documents;
 mod lines;
-mod pairs;
-mod repeated;
-mod whole;
-mod wording;
+mod patterns;
+mod tables;
 
 use serde_json::{Map, Value, json};
 
@@ -91,12 +87,12 @@ pub(super) fn all(sorted: &Sorted<'_>) -> Vec<Candidate> {
 fn of_lines(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let mut found = Vec::new();
     found.extend(lines::metrics(texts));
-    found.extend(delimited::candidates(texts, media_type));
-    found.extend(pairs::candidates(texts));
-    found.extend(columns::candidates(texts));
+    found.extend(tables::delimited(texts, media_type));
+    found.extend(lines::pairs(texts));
+    found.extend(tables::columns(texts));
     found.extend(lines::form(texts, media_type));
-    found.extend(whole::candidate(texts));
-    found.extend(repeated::candidates(texts));
+    found.extend(patterns::report(texts));
+    found.extend(patterns::repeated_lines(texts));
     found
 }
 

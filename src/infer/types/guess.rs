@@ -1,12 +1,12 @@
-//! What the texts of one field are.
+//! What the texts of one field are; numbers as people write them among them: `12 %`, `$ 1,024.00`, `5 °C`.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::{Map, json};
 
-use super::{numbers, times};
-use crate::infer::Sure;
+use super::times;
+use crate::{infer::Sure, rule::NumberForm};
 
 /// Which types fields may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,7 @@ fn number(name: &str, texts: &[&str], words: Words) -> Option<Guess> {
     if count == 0 || !texts.iter().all(|text| is_number(text)) {
         return None;
     }
-    let counted: Option<Vec<u64>> = texts.iter().map(|text| numbers::as_count(text)).collect();
+    let counted: Option<Vec<u64>> = texts.iter().map(|text| as_count(text)).collect();
     if words == Words::All
         && let Some(time) = counted.and_then(|numbers| times::unix(name, &numbers))
     {
@@ -140,7 +140,7 @@ fn rich(name: &str, texts: &[&str]) -> Option<Guess> {
     times::date_or_time(texts)
         .or_else(|| times::duration(name, texts))
         .or_else(|| times::size(name, texts))
-        .or_else(|| numbers::guess(texts))
+        .or_else(|| marked_number(texts))
 }
 
 /// Texts, and how many different ones where they are few.
@@ -167,9 +167,136 @@ fn listed(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
+/// What stands before money.
+const BEFORE: [&str; 9] = ["$", "€", "£", "¥", "USD", "EUR", "GBP", "NOK", "kr"];
+/// What stands behind a number often enough that one sample tells.
+const BEHIND: [&str; 55] = [
+    "%", "°", "°C", "°F", "K", "°K", "mm", "cm", "m", "km", "m/s", "km/h", "kn", "kt", "mph", "hPa", "kPa",
+    "Pa", "mbar", "bar", "V", "mV", "kV", "A", "mA", "W", "kW", "MW", "kWh", "Wh", "Hz", "kHz", "MHz", "GHz",
+    "rpm", "RPM", "dB", "dBm", "lx", "ppm", "kg", "g", "mg", "l", "L", "ml", "EUR", "USD", "GBP", "NOK",
+    "SEK", "DKK", "CHF", "€", "kr",
+];
+/// A longer suffix is a word of its own, and no unit.
+const LONGEST_SUFFIX: usize = 12;
+
+/// What is round the digits of a text: what stands before, the number, what stands behind.
+fn parts(text: &str) -> Option<(&str, &str, &str)> {
+    let is_digit = |c: char| c.is_ascii_digit();
+    let first = text.find(is_digit)?;
+    let last = text.rfind(is_digit)? + 1;
+    let before = &text[..first];
+    // A sign and a point belong to the number.
+    let number_start = before.trim_end_matches(['-', '+', '.']).len();
+    Some((before[..number_start].trim(), &text[number_start..last], text[last..].trim()))
+}
+
+/// What the texts are when all are numbers with the same marks round them; `None` when they are not, or are bare.
+fn marked_number(texts: &[&str]) -> Option<Guess> {
+    let split: Vec<_> = texts.iter().map(|text| parts(text)).collect::<Option<_>>()?;
+    let &(before, _, behind) = split.first()?;
+    let same = split.iter().all(|part| part.0 == before && part.2 == behind);
+    let before_is_known = before.is_empty() || BEFORE.contains(&before);
+    let behind_is_known = behind.is_empty() || BEHIND.contains(&behind);
+    let may_be_unit = behind.chars().count() <= LONGEST_SUFFIX
+        && split.len() >= 2
+        && !behind.contains(|c: char| c.is_whitespace() || c.is_ascii_digit() || ".,:;-_".contains(c))
+        && behind.contains(char::is_alphabetic);
+    if !same || !before_is_known || !(behind_is_known || may_be_unit) {
+        return None;
+    }
+    let numbers: Vec<&str> = split.iter().map(|part| part.1).collect();
+    let marks = marks(&numbers)?;
+    if before.is_empty() && behind.is_empty() && marks.is_plain() {
+        return None;
+    }
+    let mut options = Map::new();
+    for (name, text) in [("prefix", before), ("suffix", behind)] {
+        if !text.is_empty() {
+            options.insert(name.into(), text.into());
+        }
+    }
+    if marks.decimal != '.' {
+        options.insert("decimal".into(), marks.decimal.to_string().into());
+    }
+    if let Some(separator) = marks.thousands {
+        options.insert("thousands".into(), separator.to_string().into());
+    }
+    let unit = [before, behind].into_iter().filter(|unit| !unit.is_empty()).collect::<Vec<_>>().join(" ");
+    // The number alone does not say what it counts.
+    if !unit.is_empty() {
+        let spoken = if unit == "%" { "percent" } else { &unit };
+        options.insert("description".into(), json!(format!("In {spoken}.")));
+    }
+    let mut sure = sureness(texts.len());
+    if !behind_is_known {
+        sure = sure.min(Sure::Likely);
+    }
+    let mut why = format!("{0} of {0} are numbers", texts.len());
+    if !unit.is_empty() {
+        why += &format!(" with `{unit}`");
+    }
+    if !marks.is_certain {
+        // `1,024` may be a little more than one.
+        sure = sure.min(if numbers.len() >= 3 { Sure::Likely } else { Sure::Guess });
+        why += &format!("; `{}` stands between thousands, or else before a fraction", marks.mark());
+    }
+    let whole = marks.plain.iter().all(|number| is_whole(number)) && numbers.len() >= LEAST_WHOLE;
+    let kind = if whole && unit.is_empty() { "integer" } else { "number" };
+    Some(Guess { kind: kind.to_owned(), options, sure, why })
+}
+
+/// How numbers are written.
+struct Marks {
+    decimal: char,
+    thousands: Option<char>,
+    /// Whether the texts can't be read another way.
+    is_certain: bool,
+    /// The numbers as programs write them.
+    plain: Vec<String>,
+}
+
+impl Marks {
+    fn is_plain(&self) -> bool {
+        self.decimal == '.' && self.thousands.is_none()
+    }
+
+    fn mark(&self) -> char {
+        self.thousands.unwrap_or(self.decimal)
+    }
+}
+
+/// The plainest way to read all of the numbers.
+fn marks(numbers: &[&str]) -> Option<Marks> {
+    const WAYS: [(char, Option<char>); 7] = [
+        ('.', None),
+        ('.', Some(',')),
+        (',', None),
+        (',', Some('.')),
+        ('.', Some(' ')),
+        (',', Some(' ')),
+        ('.', Some('\'')),
+    ];
+    let read = |(decimal, thousands): (char, Option<char>)| -> Option<Vec<String>> {
+        let form = NumberForm { decimal, thousands, ..NumberForm::default() };
+        let plain = |number: &&str| Some(form.plain(number)?.into_owned()).filter(|plain| is_number(plain));
+        numbers.iter().map(plain).collect()
+    };
+    let mut ways = WAYS.into_iter().filter_map(|way| Some((way, read(way)?)));
+    let ((decimal, thousands), plain) = ways.next()?;
+    // Another way with a different meaning: `1,024`. A point is a fraction to every program.
+    let is_certain = thousands.is_none() || ways.all(|(_, other)| other == plain);
+    Some(Marks { decimal, thousands, is_certain, plain })
+}
+
+/// Whether a number has only digits: a count, or seconds since 1970.
+fn as_count(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[track_caller]
     fn check(texts: &[&str], kind: &str, sure: Sure) {
@@ -198,5 +325,58 @@ mod tests {
         let guess = guess("load", &["12 %", "-", "N/A", "n/a"], Words::All);
         assert_eq!(guess.kind, "number");
         assert_eq!(guess.options["null"], json!(["-", "N/A"]));
+    }
+
+    #[track_caller]
+    fn check_marked(texts: &[&str], expected: Option<(&str, Value, Sure)>) {
+        let found = marked_number(texts).map(|guess| (guess.kind, Value::Object(guess.options), guess.sure));
+        let expected = expected.map(|(kind, options, sure)| (kind.to_owned(), options, sure));
+        assert_eq!(found, expected, "{texts:?}");
+    }
+
+    #[test]
+    fn marks_round_numbers_are_options() {
+        let percent = json!({ "suffix": "%", "description": "In percent." });
+        check_marked(&["12 %"], Some(("number", percent.clone(), Sure::Guess)));
+        check_marked(&["0%", "34%", "1%", "2%", "-3.5%"], Some(("number", percent, Sure::Sure)));
+        let celsius = json!({ "suffix": "°C", "decimal": ",", "description": "In °C." });
+        check_marked(&["5,5 °C", "-1 °C"], Some(("number", celsius, Sure::Likely)));
+        let dollars = json!({ "prefix": "$", "thousands": ",", "description": "In $." });
+        check_marked(&["$ 1,024.00", "$ 5.00"], Some(("number", dollars, Sure::Likely)));
+        check_marked(
+            &["7 apples", "8 apples"],
+            Some(("number", json!({ "suffix": "apples", "description": "In apples." }), Sure::Likely)),
+        );
+    }
+
+    #[test]
+    fn what_may_mean_two_things_is_less_sure() {
+        let commas = json!({ "thousands": "," });
+        check_marked(&["1,024"], Some(("number", commas.clone(), Sure::Guess)));
+        check_marked(&["1,024", "2,048", "17"], Some(("integer", commas.clone(), Sure::Likely)));
+        check_marked(&["1,024,000", "5", "6", "7", "8"], Some(("integer", commas, Sure::Sure)));
+        check_marked(
+            &["1.234,5", "1"],
+            Some(("number", json!({ "decimal": ",", "thousands": "." }), Sure::Likely)),
+        );
+    }
+
+    #[test]
+    fn codes_and_bare_numbers_are_left_alone() {
+        for texts in [
+            &["5", "6"][..],
+            &["1.2.3"],
+            &["7 apples"],
+            &["A5", "A6"],
+            &["0123 m"],
+            &["5 m", "6 kg"],
+            &["10.0.0.1", "10.0.0.2"],
+            &["12:30", "12:40"],
+            &["2026-11-21"],
+            &["x"],
+            &[],
+        ] {
+            check_marked(texts, None);
+        }
     }
 }
