@@ -1,22 +1,19 @@
 //! Routes from the description of an API.
 //!
-//! In reading order: `document` follows its references; `schema` puts its schemas into words that clients read;
-//! `parameters` are what a call takes and where each lands, `operation` one route of it all; `write` the file, with what
+//! Here: the document, and what its references lead to. `operation` makes one route of an operation: what a call takes,
+//! and where each of it lands; `schema` puts schemas into words that clients read; `write` makes the file, with what
 //! could not be put into a route told beside it.
 //!
 //! What is written loads without an error: a route that does not is written without its output schema, and left out
 //! when that does not help.
 
-mod document;
 mod operation;
-mod parameters;
 mod schema;
 mod write;
 
-use serde_json::Value;
-
-use document::Document;
 use operation::Operation;
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value};
 
 /// How many routes one document gives.
 pub const ROUTE_LIMIT: usize = 500;
@@ -98,4 +95,63 @@ pub fn openapi(document: Value, wishes: &Wishes) -> Result<Imported, ImportError
         return Err(ImportError::TooMany { found: operations.len() });
     }
     write::file(&document, operations, wishes, remarks)
+}
+
+/// How many references may lead to each other.
+const REFERENCE_LIMIT: usize = 16;
+
+/// An OpenAPI 3 document.
+struct Document {
+    root: Value,
+}
+
+impl Document {
+    fn new(root: Value) -> Result<Self, ImportError> {
+        let found = match (root.get("openapi"), root.get("swagger")) {
+            (Some(Value::String(version)), _) if version.starts_with("3.") => return Ok(Self { root }),
+            (Some(version), _) => format!("`openapi: {version}`"),
+            (None, Some(version)) => {
+                format!("`swagger: {version}`, which is older; converters to version 3 exist")
+            }
+            (None, None) => "neither `openapi` nor `swagger` in it".to_owned(),
+        };
+        Err(ImportError::Version { found })
+    }
+
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.root.get(name)
+    }
+
+    /// A value, or what it refers to; in words why that is not there.
+    fn resolved<'d>(&'d self, mut value: &'d Value) -> Result<&'d Value, String> {
+        for _ in 0..REFERENCE_LIMIT {
+            let Some(reference) = reference_of(value) else { return Ok(value) };
+            let Some(pointer) = reference.strip_prefix('#') else {
+                return Err(format!("`{reference}` refers to another document, which is not read"));
+            };
+            let pointer = percent_decode_str(pointer).decode_utf8_lossy();
+            value = self.root.pointer(&pointer).ok_or_else(|| format!("`{reference}` refers to nothing"))?;
+        }
+        Err(format!("more than {REFERENCE_LIMIT} references lead to each other"))
+    }
+
+    /// A text of `info`.
+    fn info(&self, name: &str) -> Option<&str> {
+        self.root.get("info")?.get(name)?.as_str()
+    }
+}
+
+/// What a value refers to, where it is nothing but a reference.
+fn reference_of(value: &Value) -> Option<&str> {
+    value.get("$ref")?.as_str()
+}
+
+/// The members of an object; none of anything else.
+fn members(value: Option<&Value>) -> impl Iterator<Item = (&String, &Value)> {
+    value.and_then(Value::as_object).into_iter().flat_map(Map::iter)
+}
+
+/// The items of a list; none of anything else.
+fn items(value: Option<&Value>) -> impl Iterator<Item = &Value> {
+    value.and_then(Value::as_array).into_iter().flatten()
 }

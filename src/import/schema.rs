@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::document::{Document, items, members, reference_of};
+use super::{Document, items, members, reference_of};
 
 /// How deep a schema is followed; what lies deeper may be anything. The later ones are for schemas that are too large
 /// otherwise.

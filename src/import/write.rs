@@ -5,10 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::{
-    ImportError, Imported, Remark, Wishes,
-    document::{Document, items, members},
-    operation::Operation,
-    schema::shortened,
+    Document, ImportError, Imported, Remark, Wishes, items, members, operation::Operation, schema::shortened,
 };
 use crate::config::{self, Sources, yaml};
 
