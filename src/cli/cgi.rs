@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::{
     ConfigArgument, Failure, STACK_BYTES,
+    output::Screen,
     run::{DISCOVERY_PATIENCE, LogOverrides, start_log},
-    screen::Screen,
 };
 use crate::{
     config::{self, Environment, Origin, Sources},

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     ConfigArgument, Failure, Output,
-    screen::{Paint, Screen},
+    output::{Paint, Screen},
 };
 use crate::config::{Loaded, Problem, listed};
 

@@ -10,8 +10,8 @@ use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 
 use super::{
-    ConfigArgument, Failure, Output, recordings,
-    screen::{Paint, Screen},
+    ConfigArgument, Failure, Output,
+    output::{Paint, Screen, read_recording},
 };
 use crate::{
     authoring::playground::{example_arguments, explained, made_up_arguments, written},
@@ -113,7 +113,7 @@ fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<Reply, Failur
         let told = "the route asks a command, which has neither status nor type: say `--exit STATUS`";
         return Err(Failure::told(told));
     }
-    let reply = recordings::read(file)?
+    let reply = read_recording(file)?
         .choose(arguments.entry.as_ref())
         .map_err(|error| Failure::told(format!("{}: {error}", file.display())))?;
     let stderr = arguments.stderr.clone().unwrap_or_default().into();
@@ -125,7 +125,7 @@ fn recorded(arguments: &ExplainArguments, file: &Path, screen: &mut Screen) -> R
     if arguments.exit.is_some() || arguments.stderr.is_some() {
         return Err(Failure::told("the route asks no command, so `--exit` and `--stderr` have no effect"));
     }
-    let recording = recordings::read(file)?;
+    let recording = read_recording(file)?;
     let is_whole = !matches!(recording, Recording::Body(_));
     let mut reply = recording
         .choose(arguments.entry.as_ref())

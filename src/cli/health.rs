@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 
-use super::{Failure, screen::Screen};
+use super::{Failure, output::Screen};
 use crate::config;
 
 #[derive(Debug, Args)]

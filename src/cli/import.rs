@@ -1,11 +1,14 @@
 //! `glossator import`: routes from the description of an API.
 
-use std::{io::Read, path::PathBuf};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::{Failure, Output, screen::Screen};
+use super::{
+    Failure, Output,
+    output::{Screen, read_input},
+};
 use crate::{
     config::yaml,
     import::{self, Wishes},
@@ -82,20 +85,9 @@ pub(super) fn import(arguments: &ImportArguments, screen: &mut Screen) -> Result
     Ok(())
 }
 
-fn read(file: &std::path::Path) -> Result<Value, Failure> {
+fn read(file: &Path) -> Result<Value, Failure> {
     let shown = file.display().to_string();
-    let mut text = Vec::new();
-    let limit_bytes = DOCUMENT_LIMIT_BYTES + 1;
-    let read = if shown == "-" {
-        std::io::stdin().take(limit_bytes).read_to_end(&mut text)
-    } else {
-        std::fs::File::open(file).and_then(|file| file.take(limit_bytes).read_to_end(&mut text))
-    };
-    if read.map_err(|error| Failure::told(format!("{shown}: {error}")))? as u64 > DOCUMENT_LIMIT_BYTES {
-        return Err(Failure::told(format!(
-            "{shown}: a document may have {DOCUMENT_LIMIT_BYTES} bytes, found more"
-        )));
-    }
+    let text = read_input(file, DOCUMENT_LIMIT_BYTES, "document")?;
     let text = String::from_utf8(text).map_err(|_| Failure::told(format!("{shown}: expected UTF-8 text")))?;
     if text.trim().is_empty() {
         return Err(Failure::told(format!("{shown}: expected an OpenAPI document, found an empty file")));

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Failure, Output, recordings, screen::Screen};
+use super::{
+    Failure, Output,
+    output::{Screen, read_recording},
+};
 use crate::{
     config::{self, Sources},
     infer::{Naming, Proposal, SAMPLE_LIMIT, Sample, Sure, propose},
@@ -47,7 +50,7 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
     for file in &arguments.files {
         let name =
             file.file_name().map_or_else(|| "sample".into(), |name| name.to_string_lossy().into_owned());
-        match recordings::read(file)? {
+        match read_recording(file)? {
             Recording::One(reply) | Recording::Body(reply) => {
                 single.get_or_insert(file);
                 samples.push(Sample { name, reply });

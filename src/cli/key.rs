@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use clap::Args;
 use serde_json::json;
 
-use super::{Failure, Output, screen::Screen};
+use super::{Failure, Output, output::Screen};
 use crate::access::{KeyHash, NewKey};
 
 #[derive(Debug, Args)]

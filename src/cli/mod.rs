@@ -11,10 +11,9 @@ mod health;
 mod import;
 mod infer;
 mod key;
-mod recordings;
+mod output;
 mod run;
-mod schema;
-mod screen;
+
 mod stdio;
 mod test;
 
@@ -27,7 +26,7 @@ use crate::{
     config::{Environment, Flag, Loaded, Origin, Problems, Sources},
     observe::log,
 };
-use screen::Screen;
+use output::Screen;
 
 /// Turns a legacy server's plain replies into MCP tool results.
 #[derive(Debug, Parser)]
@@ -166,7 +165,10 @@ fn program() -> ExitCode {
         Command::Import(arguments) => import::import(&arguments, &mut screen),
         Command::Health(arguments) => health::health(&arguments, &mut screen),
         Command::Key(arguments) => key::key(&arguments, &mut screen),
-        Command::Schema => schema::schema(&mut screen),
+        Command::Schema => {
+            screen.json(&crate::config::schema());
+            Ok(())
+        }
     };
     // What is said next comes after what was logged.
     log::flush();

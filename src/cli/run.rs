@@ -6,7 +6,7 @@ use clap::Args;
 use tokio::runtime::Runtime;
 use tracing::{info, warn};
 
-use super::{ConfigArgument, Failure, STACK_BYTES, screen::Screen};
+use super::{ConfigArgument, Failure, STACK_BYTES, output::Screen};
 use crate::{
     admin::{Admin, Playground, Process, ProcessControl},
     config::{self, Flag, ListenerSettings, Loaded, Sources},

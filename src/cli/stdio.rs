@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::{
     ConfigArgument, Failure,
+    output::Screen,
     run::{DISCOVERY_PATIENCE, LogOverrides, SHUTDOWN_TIMEOUT, prepare, run_to_end},
-    screen::Screen,
 };
 use crate::{
     admin::{Playground, Process},

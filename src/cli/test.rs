@@ -8,7 +8,7 @@ use similar::{ChangeTag, TextDiff};
 
 use super::{
     ConfigArgument, Failure, Output,
-    screen::{Paint, Screen},
+    output::{Paint, Screen},
 };
 use crate::{
     authoring::playground::example_arguments,

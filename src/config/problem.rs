@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
+use unicode_width::UnicodeWidthChar;
 
 use super::source::{Files, Span};
 
@@ -259,7 +260,7 @@ fn shown(character: char) -> (String, usize) {
             let cells = escaped.len();
             (escaped, cells)
         }
-        c => (c.to_string(), cells_of(c)),
+        c => (c.to_string(), c.width().unwrap_or(0)),
     }
 }
 
@@ -281,26 +282,6 @@ fn visible(message: &str) -> String {
         }
     }
     out
-}
-
-/// Cells of a terminal: two for the scripts of East Asia and pictures, none for marks that combine.
-fn cells_of(character: char) -> usize {
-    match u32::from(character) {
-        0x300..=0x36f | 0x200b..=0x200d | 0xfe00..=0xfe0f | 0xe0100..=0xe01ef => 0,
-        0x1100..=0x115f
-        | 0x2e80..=0x303e
-        | 0x3041..=0xa4cf
-        | 0xac00..=0xd7a3
-        | 0xf900..=0xfaff
-        | 0xfe30..=0xfe6f
-        | 0xff00..=0xff60
-        | 0xffe0..=0xffe6
-        | 0x1f300..=0x1f64f
-        | 0x1f680..=0x1f6ff
-        | 0x1f900..=0x1f9ff
-        | 0x20000..=0x3fffd => 2,
-        _ => 1,
-    }
 }
 
 #[cfg(test)]

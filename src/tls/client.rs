@@ -12,11 +12,7 @@ use rustls::{
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::{
-    Identity, TlsError,
-    pem::{self, MadeOf},
-    refused,
-};
+use super::{Identity, MadeOf, TlsError, in_words, roots};
 
 /// A connection to an upstream.
 pub type ClientStream = tokio_rustls::client::TlsStream<TcpStream>;
@@ -81,7 +77,7 @@ impl ClientTls {
                 builder.with_root_certificates(system_roots(found)?)
             }
             Trust::Roots(pem) => {
-                let roots = pem::roots(&pem)?;
+                let roots = roots(&pem)?;
                 parts.extend([b"roots".to_vec(), pem]);
                 builder.with_root_certificates(roots)
             }
@@ -124,7 +120,7 @@ impl ClientTls {
     /// When it is somebody else, speaks no TLS, or goes.
     pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<ClientStream> {
         let server_name = self.server_name(host).map_err(io::Error::other)?;
-        TlsConnector::from(self.config.clone()).connect(server_name, stream).await.map_err(refused::in_words)
+        TlsConnector::from(self.config.clone()).connect(server_name, stream).await.map_err(in_words)
     }
 
     /// Whether a connection agreed on HTTP/2.

@@ -1,18 +1,198 @@
 //! TLS 1.2 and 1.3, as a client and as a server: certificates and keys as they are written, and what is made of them.
 //!
-//! In reading order: `pem` reads certificates, [`Identity`] is one with its key; [`ClientTls`] connects to an upstream,
-//! [`ServerTls`] accepts a client, who may show a [`ClientCertificate`]. The configuration makes both, so that what is wrong with a file is told when it is
-//! read; what is made of the same files is the same (`==`), so that a reload leaves connections as they are.
+//! [`Identity`] is a certificate with its key; [`ClientTls`] connects to an upstream, [`ServerTls`] accepts a client,
+//! who may show a [`ClientCertificate`]. The configuration makes both, so that what is wrong with a file is told when
+//! it is read; what is made of the same files is the same (`==`), so that a reload leaves connections as they are.
 //!
 //! The only room that names the TLS library.
 
 mod client;
-mod pem;
-mod refused;
+mod client_certificate;
 mod server;
-mod shown;
+
+use std::{fmt, io, time::SystemTime};
+
+use ring::digest::{Context, SHA256};
+use rustls::{
+    AlertDescription, CertificateError, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
 
 pub use client::{ClientStream, ClientTls, ClientTlsOptions, Trust};
-pub use pem::{Identity, TlsError, expiries};
+pub use client_certificate::{ClientCertificate, Vouching};
 pub use server::{ClientRoots, ServerStream, ServerTls, ServerTlsOptions};
-pub use shown::{ClientCertificate, Vouching};
+
+/// A certificate chain and its private key.
+#[derive(Clone)]
+pub struct Identity {
+    /// One or more certificates in PEM, our own first.
+    pub certificates: Vec<u8>,
+    /// The key in PEM: PKCS#8, PKCS#1 or SEC1, without a password.
+    pub key: Vec<u8>,
+}
+
+/// Why TLS can't be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The system's store of roots is missing or empty.
+    #[error("the system has no root certificates that can be read")]
+    NoSystemRoots,
+    /// A PEM text without a certificate in it, or with one that is broken.
+    #[error("expected certificates in PEM, found none that can be read")]
+    Certificates,
+    /// The same of those who may vouch for others.
+    #[error("expected root certificates in PEM, found none that can be read")]
+    Roots,
+    /// A PEM text without a private key in it.
+    #[error("expected a private key in PEM, found none that can be read")]
+    Key,
+    /// A key that is not the certificate's, or of a kind that is not known.
+    #[error("the private key does not go with the certificate")]
+    Mismatch(#[source] rustls::Error),
+    /// No name of a host, and no address.
+    #[error("expected a host name or an IP address")]
+    ServerName,
+}
+
+impl Identity {
+    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| TlsError::Key)?;
+        Ok((certificates(&self.certificates).ok_or(TlsError::Certificates)?, key))
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Identity(…)")
+    }
+}
+
+fn roots(pem: &[u8]) -> Result<RootCertStore, TlsError> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(pem).ok_or(TlsError::Roots)? {
+        store.add(certificate).map_err(|_| TlsError::Roots)?;
+    }
+    Ok(store)
+}
+
+/// When each certificate of a PEM text expires; those that can't be read are left out.
+pub fn expiries(pem: &[u8]) -> Vec<SystemTime> {
+    certificates(pem)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|certificate| client_certificate::until(certificate))
+        .collect()
+}
+
+fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    found.ok().filter(|found| !found.is_empty())
+}
+
+/// What something was made of, to be compared. Keys are in it as a digest only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct MadeOf([u8; 32]);
+
+impl MadeOf {
+    /// Of these parts, in this order.
+    fn parts<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> Self {
+        let mut context = Context::new(&SHA256);
+        for part in parts {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
+        let digest = context.finish();
+        Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+    }
+}
+
+/// What a library says of a handshake, with the words for whoever has to mend it before it.
+#[derive(Debug, thiserror::Error)]
+#[error("{words}")]
+struct Refused {
+    words: &'static str,
+    #[source]
+    source: io::Error,
+}
+
+/// The same error with words before it, where there are any.
+fn in_words(error: io::Error) -> io::Error {
+    let words = error.get_ref().and_then(|inner| inner.downcast_ref()).and_then(words_for);
+    match words {
+        Some(words) => io::Error::new(error.kind(), Refused { words, source: error }),
+        None => error,
+    }
+}
+
+fn words_for(error: &rustls::Error) -> Option<&'static str> {
+    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage, PeerIncompatible};
+    Some(match error {
+        InvalidCertificate(reason) => words_for_certificate(reason)?,
+        InvalidMessage(_) => "what answers there speaks no TLS; is its address `http://`?",
+        PeerIncompatible(_) | AlertReceived(AlertDescription::ProtocolVersion) => {
+            "it speaks no TLS 1.2 or 1.3, or nothing of it that is safe"
+        }
+        AlertReceived(
+            AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied,
+        ) => "it wants a certificate of ours that it trusts: `certificate` and `key` of `tls`",
+        _ => return None,
+    })
+}
+
+fn words_for_certificate(reason: &CertificateError) -> Option<&'static str> {
+    Some(match reason {
+        CertificateError::UnknownIssuer => {
+            "nobody who is trusted vouches for its certificate; name its roots by `ca` of `tls`, or the certificate itself \
+             by `fingerprint`"
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "its certificate is not valid yet; look at the clocks"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "its certificate is for another name; `server_name` of `tls` says for which it should be"
+        }
+        CertificateError::ApplicationVerificationFailure => {
+            "its certificate is another one than `fingerprint` of `tls` names"
+        }
+        CertificateError::Revoked => "its certificate was revoked",
+        // What signs itself is often made as a root is (`openssl req -x509`), and has no variant of its own.
+        CertificateError::Other(other) if other.0.to_string().contains("CaUsedAsEndEntity") => {
+            "it has signed its certificate itself, as a root does; name it by `fingerprint` of `tls`"
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::{InvalidMessage, PeerIncompatible};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(error: impl Into<rustls::Error>, expected: Option<&str>) {
+        let error = io::Error::new(io::ErrorKind::InvalidData, error.into());
+        let told = in_words(error).to_string();
+        match expected {
+            Some(words) => assert!(told.contains(words), "{told}"),
+            None => assert!(!told.contains('`'), "{told}"),
+        }
+    }
+
+    #[test]
+    fn a_handshake_that_fails_says_what_to_do() {
+        check(CertificateError::UnknownIssuer, Some("`ca` of `tls`"));
+        check(CertificateError::NotValidForName, Some("`server_name`"));
+        check(CertificateError::ApplicationVerificationFailure, Some("`fingerprint`"));
+        check(CertificateError::Expired, Some("has expired"));
+        check(InvalidMessage::InvalidContentType, Some("`http://`"));
+        check(PeerIncompatible::ServerDoesNotSupportTls12Or13, Some("TLS 1.2"));
+        check(rustls::Error::AlertReceived(AlertDescription::CertificateRequired), Some("`certificate`"));
+        check(rustls::Error::DecryptError, None);
+    }
+}

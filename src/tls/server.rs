@@ -11,11 +11,7 @@ use rustls::{
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::{
-    ClientCertificate, Identity, TlsError,
-    pem::{self, MadeOf},
-    shown::Vouching,
-};
+use super::{ClientCertificate, Identity, MadeOf, TlsError, Vouching};
 
 /// A connection of a client.
 pub type ServerStream = tokio_rustls::server::TlsStream<TcpStream>;
@@ -64,7 +60,7 @@ impl ServerTls {
         let verifier = match &options.client_roots {
             None => None,
             Some(ClientRoots { pem, required }) => {
-                let roots = Arc::new(pem::roots(pem)?);
+                let roots = Arc::new(super::roots(pem)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
                 let verifier = if *required { verifier } else { verifier.allow_unauthenticated() }.build();
                 Some(verifier.map_err(|_| TlsError::Roots)?)

@@ -145,7 +145,7 @@ fn outside_words_stay_in_their_rooms() {
         (&["hyper_util::client", "hyper::client", "HttpConnector"], &["upstream/"]),
         (&["client::legacy"], &["upstream/"]),
         (&["granit_parser"], &["config/"]),
-        (&["rustls", "tokio_rustls", "rustls_native_certs", "webpki"], &["tls/"]),
+        (&["rustls", "tokio_rustls", "rustls_native_certs", "x509_cert"], &["tls/"]),
         (&["ring"], &["seal", "tls/", "access/jwk"]),
         (&["jaq_"], &["rule/"]),
         (&["jsonschema"], &["tool/"]),

@@ -8,8 +8,8 @@ use clap::Args;
 
 use super::{
     Failure,
+    output::{Paint, Screen},
     run::{Overrides, Server, prepare, run_to_end},
-    screen::{Paint, Screen},
 };
 use crate::config::{Environment, Loaded, Origin, Sources};
 use legacy::LegacyServer;

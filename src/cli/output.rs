@@ -1,17 +1,24 @@
-//! What a person sees.
+//! Standard streams: what a person sees, and what a command reads.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    path::Path,
+};
 
+use bytes::Bytes;
+
+use super::Failure;
 use crate::{
     config::{Problem, Severity},
     observe::log::LogFormat,
+    reply::Recording,
 };
 
 /// Where a command writes: results to standard output, complaints to standard error. Colour only where a
-/// terminal shows it.
+/// terminal shows it, and `NO_COLOR` is not set.
 pub(super) struct Screen {
-    out: io::Stdout,
-    colour: bool,
+    out: anstream::Stdout,
     /// The form of what goes to standard error.
     format: LogFormat,
 }
@@ -26,9 +33,7 @@ pub(super) enum Paint {
 
 impl Screen {
     pub(super) fn new() -> Self {
-        let out = io::stdout();
-        let colour = out.is_terminal();
-        Self { out, colour, format: LogFormat::Text }
+        Self { out: anstream::stdout(), format: LogFormat::Text }
     }
 
     /// What goes to standard error has the form of the log from now on.
@@ -51,11 +56,8 @@ impl Screen {
         self.line(serde_json::to_string_pretty(value).expect("a tree of JSON values has string keys only"));
     }
 
-    /// A text in a colour.
+    /// A text in a colour, for [`Screen::line`].
     pub(super) fn paint(&self, paint: Paint, text: &str) -> String {
-        if !self.colour {
-            return text.to_owned();
-        }
         let code = match paint {
             Paint::Good => 32,
             Paint::Bad => 31,
@@ -89,5 +91,30 @@ impl Screen {
     /// Writes a line; as on standard output, a reader that has gone away is nobody's mistake.
     fn to_stderr(&self, level: &str, text: &str) {
         let _ = writeln!(io::stderr(), "{}", self.format.line(level, text));
+    }
+}
+
+/// The longest recording that is read, in bytes.
+const RECORDING_LIMIT_BYTES: u64 = 64 << 20;
+
+/// Reads a recorded response; `-` is standard input.
+pub(super) fn read_recording(file: &Path) -> Result<Recording, Failure> {
+    let recording = read_input(file, RECORDING_LIMIT_BYTES, "recording")?;
+    Recording::read(&Bytes::from(recording))
+        .map_err(|error| Failure::told(format!("{}: {error}", file.display())))
+}
+
+/// Reads a file, or standard input for `-`, of at most so many bytes. `what` it should be is named when it is longer.
+pub(super) fn read_input(file: &Path, limit_bytes: u64, what: &str) -> Result<Vec<u8>, Failure> {
+    let shown = file.display();
+    let mut content = Vec::new();
+    let read = match file == Path::new("-") {
+        true => io::stdin().take(limit_bytes + 1).read_to_end(&mut content),
+        false => File::open(file).and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut content)),
+    };
+    match read {
+        Ok(bytes) if bytes as u64 <= limit_bytes => Ok(content),
+        Ok(_) => Err(Failure::told(format!("{shown}: a {what} may have {limit_bytes} bytes, found more"))),
+        Err(error) => Err(Failure::told(format!("{shown}: {error}"))),
     }
 }
