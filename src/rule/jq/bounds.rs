@@ -1,9 +1,10 @@
 //! What keeps a filter from running, or growing, without end on a reply that was made for that.
 //!
 //! jq has loops and recursion, and `+` and `*` make values as large as their operands say: `.price * .count` on
-//! `{"price": "x", "count": 1e12}` would be a terabyte of text. The engine has no limits of its own, so `counted` puts them into
-//! the filter before it is compiled: every round of a loop, every value of a term that may have several, and all that is
-//! read as a whole costs work; all that is made and kept costs memory. One run has a budget of each.
+//! `{"price": "x", "count": 1e12}` would be a terabyte of text. The engine has no limits of its own, so
+//! `rewrite` puts them into the filter before it is compiled: every round of a loop, every value of a term
+//! that may have several, and all that is read as a whole costs work; all that is made and kept costs memory.
+//! One run has a budget of each.
 
 use std::cell::Cell;
 

@@ -11,8 +11,8 @@ use jaq_json::{Error, Val};
 
 use super::{
     bounds::{JQ_FOLD_STEPS, JQ_ROUND_STEPS, Kind, Spent, extent, is_shared},
-    parts::call,
     patterns::{Wanted, find},
+    rewrite::call,
 };
 use crate::tool::{JsonText, NumberOutOfBounds, check_number};
 

@@ -10,7 +10,11 @@ use jaq_core::{
     native::Fun,
 };
 
-use super::{bounds::Kind, counted, functions, parts::each_part};
+use super::{
+    bounds::Kind,
+    functions,
+    rewrite::{bounded_definition, collect_calls},
+};
 
 /// Functions that depend on, or act on, something other than their input.
 const IMPURE: [&str; 12] = [
@@ -36,7 +40,7 @@ static DEFINITIONS: LazyLock<Vec<Def<&'static str>>> = LazyLock::new(|| {
         .chain(jaq_json::defs())
         .filter(|definition| !IMPURE.contains(&definition.name))
         .chain(functions::last_definitions())
-        .map(counted::bounded_definition)
+        .map(bounded_definition)
         .collect()
 });
 
@@ -61,15 +65,6 @@ pub(super) fn used_by<'s>(filter: &Term<&'s str>) -> (Vec<Def<&'s str>>, Vec<Fun
         .chain(functions::functions())
         .filter(|(name, ..)| used.contains(name));
     (definitions.cloned().collect(), functions.collect())
-}
-
-/// Adds the names that a term calls, formats such as `@csv` included.
-fn collect_calls<'s>(term: &Term<&'s str>, found: &mut Vec<&'s str>) {
-    match term {
-        Term::Call(name, _) | Term::Str(Some(name), _) => found.push(name),
-        _ => {}
-    }
-    each_part(term, &mut |part| collect_calls(part, found));
 }
 
 #[cfg(test)]

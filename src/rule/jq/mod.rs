@@ -1,17 +1,14 @@
 //! jq filters, compiled once.
 //!
-//! In reading order: a [`Jq`] compiles a filter and runs it; `bounds` says how much one run may do, `counted` and `steps`
-//! put that into the filter, over its `parts`; `functions` and `patterns` do the counting, and `recursion` refuses what nothing
-//! would bound; `library` finds what of the standard library a filter needs; `values` come and go.
+//! In reading order: a [`Jq`] compiles a filter and runs it; `bounds` says how much one run may do, `rewrite`
+//! puts that into the filter; `functions` and `patterns` do the counting; `library` finds what of the
+//! standard library a filter needs; `values` come and go.
 
 mod bounds;
-mod counted;
 mod functions;
 mod library;
-mod parts;
 mod patterns;
-mod recursion;
-mod steps;
+mod rewrite;
 mod values;
 
 use std::{cell::Cell, fmt, io::Write, sync::Arc};
@@ -20,10 +17,7 @@ use bounds::{Bounded, Spent};
 pub use bounds::{JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT};
 use jaq_core::{
     Compiler, Ctx, Vars,
-    load::{
-        Arena, File, Loader, lex,
-        parse::{self, Def},
-    },
+    load::{Arena, File, Loader, lex, parse::Def},
     unwrap_valr,
 };
 use jaq_json::{Error, Val};
@@ -165,8 +159,7 @@ impl Jq {
             .map_err(|errors| JqError::new(load_message(source, errors)))?;
         let written = jaq_core::load::parse(source, |parser| parser.term());
         let written = written.ok_or_else(|| JqError::new("a filter can't import modules"))?;
-        recursion::refuse_recursion(&written)?;
-        let main = Def { name: MAIN, args: Vec::new(), body: counted::bounded(steps::stepwise(written)) };
+        let main = Def { name: MAIN, args: Vec::new(), body: rewrite::rewritten(written)? };
         let (mut definitions, functions) = library::used_by(&main.body);
         definitions.push(main);
         let arena = Arena::default();
@@ -333,14 +326,10 @@ fn load_message(source: &str, errors: jaq_core::load::Errors<&str, ()>) -> Strin
             None => "the filter can't be read".to_owned(),
         },
         jaq_core::load::Error::Parse(errors) => match errors.into_iter().next() {
-            Some((expected, rest)) => format!("expected {}, found {}", expected_words(expected), place(rest)),
+            Some((expected, rest)) => format!("expected {}, found {}", expected.as_str(), place(rest)),
             None => "the filter can't be read".to_owned(),
         },
     }
-}
-
-fn expected_words(expected: parse::Expect<&str>) -> String {
-    expected.as_str().to_owned()
 }
 
 /// How long the engine's words on an error may be: it puts whole values into them.

@@ -1,0 +1,355 @@
+//! A filter that counts what it does: every loop, operator and value that is kept or read as a whole asks a
+//! function of ours.
+//!
+//! In reading order: [`rewritten`] makes one of a filter as it was written, whose terms that may have several
+//! values are counted, each value one step: so a list is gone through freely, and crossing one with another
+//! ends in time. [`bounded_definition`] does it for the standard library, whose loops call themselves last,
+//! which they would not any more if their terms were counted. [`with_parts`] is the one walk over terms.
+
+use jaq_core::{
+    load::{
+        lex::StrPart,
+        parse::{BinaryOp, Def, Pattern, Term},
+    },
+    ops::Math,
+    path::{Part, Path},
+};
+
+use super::{
+    JqError,
+    functions::{DIFFERENCE, KEPT, ONE, PRODUCT, QUOTIENT, READ, ROUND, STEP, SUM, TICK, WRITTEN},
+};
+
+/// A written filter that counts.
+///
+/// # Errors
+///
+/// [`JqError`] names a definition that calls itself: nothing but the stack would bound it.
+pub(super) fn rewritten(term: Term<&str>) -> Result<Term<&str>, JqError> {
+    let mut steps = Steps { enclosing: Vec::new(), calls_itself: None };
+    let stepwise = steps.stepwise(term);
+    match steps.calls_itself {
+        None => Ok(bounded(stepwise)),
+        Some(name) => Err(JqError::new(format!(
+            "`{name}` calls itself, which has no end that can be seen; `recurse` or `reduce` have"
+        ))),
+    }
+}
+
+/// Counts the values of terms, and looks for definitions that call themselves.
+struct Steps<'s> {
+    /// The definitions around a term, with how many arguments they have.
+    enclosing: Vec<(&'s str, usize)>,
+    /// The first that calls itself.
+    calls_itself: Option<&'s str>,
+}
+
+impl<'s> Steps<'s> {
+    fn stepwise(&mut self, term: Term<&'s str>) -> Term<&'s str> {
+        match term {
+            Term::Def(definitions, inner) => {
+                let mut definition = |definition: Def<&'s str>| {
+                    self.enclosing.push((definition.name, definition.args.len()));
+                    let body = stepped(self.stepwise(definition.body));
+                    self.enclosing.pop();
+                    Def { body, ..definition }
+                };
+                let definitions = definitions.into_iter().map(&mut definition).collect();
+                Term::Def(definitions, Box::new(stepped(self.stepwise(*inner))))
+            }
+            term => {
+                if let Term::Call(name, arguments) = &term
+                    && self.enclosing.contains(&(*name, arguments.len()))
+                {
+                    self.calls_itself.get_or_insert(name);
+                }
+                with_parts(term, &mut |part| stepped(self.stepwise(part)))
+            }
+        }
+    }
+}
+
+fn stepped(term: Term<&str>) -> Term<&str> {
+    match is_single(&term) {
+        true => term,
+        false => Term::BinOp(Box::new(term), BinaryOp::Pipe(None), Box::new(call(STEP, []))),
+    }
+}
+
+/// Loops of the standard library, with how many arguments; each round is a call of the inner `rec`.
+const LOOPS: [(&str, usize); 5] = [("range", 3), ("recurse", 1), ("repeat", 1), ("until", 2), ("while", 2)];
+
+/// A definition of the standard library that counts.
+pub(super) fn bounded_definition<'s>(definition: Def<&'static str>) -> Def<&'s str> {
+    let is_loop = LOOPS.contains(&(definition.name, definition.args.len()));
+    let mut body = bounded(definition.body);
+    if is_loop && let Term::Def(inner, _) = &mut body {
+        for rec in inner {
+            rec.body = pipe(call(TICK, []), std::mem::take(&mut rec.body));
+        }
+    }
+    Def { body, ..definition }
+}
+
+/// A filter that counts.
+fn bounded(term: Term<&str>) -> Term<&str> {
+    match with_parts(term, &mut bounded) {
+        Term::BinOp(left, operator, right) => bounded_operation(*left, operator, *right),
+        Term::Fold(name, over, pattern, rest) => {
+            // The first is where it begins, the second one round.
+            let counted = |(index, term)| if index == 1 { call(ROUND, [term]) } else { term };
+            Term::Fold(name, over, pattern, rest.into_iter().enumerate().map(counted).collect())
+        }
+        Term::Arr(Some(inner)) => Term::Arr(Some(Box::new(each(*inner, KEPT)))),
+        Term::Obj(members) => {
+            let members = members.into_iter().map(|(key, value)| (key, value.map(kept)));
+            Term::Obj(members.collect())
+        }
+        Term::Str(format, parts) => {
+            let written = |part| match part {
+                StrPart::Term(term) => StrPart::Term(pipe(term, call(WRITTEN, []))),
+                other => other,
+            };
+            Term::Str(format, parts.into_iter().map(written).collect())
+        }
+        Term::Recurse => pipe(Term::Recurse, call(STEP, [])),
+        other => other,
+    }
+}
+
+fn bounded_operation<'s>(
+    left: Term<&'s str>,
+    operator: BinaryOp<&'s str>,
+    right: Term<&'s str>,
+) -> Term<&'s str> {
+    let function = |math: Math| match math {
+        Math::Add => Some(SUM),
+        Math::Sub => Some(DIFFERENCE),
+        Math::Mul => Some(PRODUCT),
+        Math::Div => Some(QUOTIENT),
+        Math::Rem => None,
+    };
+    let (left, right) = match operator {
+        BinaryOp::Math(math) => match function(math) {
+            // jq tries every right side with each left one, not the other way round.
+            Some(name) => return call(name, [as_one(right), as_one(left)]),
+            None => (left, right),
+        },
+        BinaryOp::UpdateMath(math) => match function(math) {
+            // `l += r` is `r as $r | l |= . + $r`.
+            Some(name) => {
+                const RIGHT: &str = "$!right";
+                let change = call(name, [Term::Var(RIGHT), Term::Id]);
+                let update = Term::BinOp(Box::new(left), BinaryOp::Update, Box::new(change));
+                let bind = BinaryOp::Pipe(Some(Pattern::Var(RIGHT)));
+                return Term::BinOp(Box::new(as_one(right)), bind, Box::new(update));
+            }
+            None => (left, right),
+        },
+        BinaryOp::Pipe(Some(_)) => (kept(left), right),
+        BinaryOp::Assign | BinaryOp::UpdateAlt => (left, kept(right)),
+        // What is changed where it is was counted when it was kept.
+        BinaryOp::Update if is_single(&left) && is_change(&right) => (left, right),
+        BinaryOp::Update => (left, each(right, KEPT)),
+        // Two values are alike as far as the smaller one goes.
+        BinaryOp::Cmp(_) if !is_simple(&left) && !is_simple(&right) => (left, each(right, READ)),
+        BinaryOp::Pipe(None)
+        | BinaryOp::Comma
+        | BinaryOp::Alt
+        | BinaryOp::Or
+        | BinaryOp::And
+        | BinaryOp::Cmp(_) => (left, right),
+    };
+    Term::BinOp(Box::new(left), operator, Box::new(right))
+}
+
+fn pipe<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s str> {
+    Term::BinOp(Box::new(left), BinaryOp::Pipe(None), Box::new(right))
+}
+
+/// A term each of whose values goes through a function; one that counts a step is not needed any more then.
+fn each<'s>(term: Term<&'s str>, function: &'static str) -> Term<&'s str> {
+    match term {
+        Term::BinOp(left, BinaryOp::Pipe(None), right) if matches!(&*right, Term::Call(name, arguments) if *name == STEP && arguments.is_empty()) => {
+            pipe(*left, call(function, []))
+        }
+        other => pipe(other, call(function, [])),
+    }
+}
+
+/// A term whose values are kept.
+fn kept(term: Term<&str>) -> Term<&str> {
+    if makes_nothing(&term) { term } else { each(term, KEPT) }
+}
+
+/// A term that the engine knows to have one value, where it has.
+fn as_one(term: Term<&str>) -> Term<&str> {
+    if is_single(&term) { term } else { call(ONE, [term]) }
+}
+
+/// Whether the values of a term are there already, or were counted when they were made.
+fn makes_nothing(term: &Term<&str>) -> bool {
+    match term {
+        Term::Id | Term::Num(_) | Term::Var(_) | Term::Arr(_) => true,
+        Term::Str(_, parts) => parts.iter().all(|part| !matches!(part, StrPart::Term(_))),
+        Term::Path(root, Path(parts)) => {
+            let is_index =
+                |part: &Part<Term<&str>>| matches!(part, Part::Index(index) if makes_nothing(index));
+            makes_nothing(root) && parts.iter().all(|(part, _)| is_index(part))
+        }
+        Term::BinOp(_, BinaryOp::Cmp(_) | BinaryOp::And | BinaryOp::Or, _) => true,
+        term => is_operation(term),
+    }
+}
+
+/// Whether a term is one of the operators that count what they make.
+fn is_operation(term: &Term<&str>) -> bool {
+    matches!(term, Term::Call(name, _) if [SUM, DIFFERENCE, PRODUCT, QUOTIENT].contains(name))
+}
+
+/// Whether a term changes a part of what it gets.
+fn is_change(term: &Term<&str>) -> bool {
+    is_operation(term) || makes_nothing(term) || matches!(term, Term::BinOp(_, BinaryOp::Update, _))
+}
+
+/// Whether a term is a value without parts, so that what is compared with it is not gone through.
+fn is_simple(term: &Term<&str>) -> bool {
+    match term {
+        Term::Num(_) | Term::Arr(None) => true,
+        Term::Neg(inner) => is_simple(inner),
+        Term::Obj(members) => members.is_empty(),
+        Term::Str(_, parts) => parts.iter().all(|part| !matches!(part, StrPart::Term(_))),
+        Term::Call(name, arguments) => {
+            arguments.is_empty() && ["true", "false", "null", "length", "type"].contains(name)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a term has one value at most, as far as its form tells.
+fn is_single(term: &Term<&str>) -> bool {
+    match term {
+        Term::Id | Term::Num(_) | Term::Var(_) | Term::Arr(_) | Term::Break(_) => true,
+        Term::Str(_, parts) => parts.iter().all(|part| match part {
+            StrPart::Term(term) => is_single(term),
+            StrPart::Str(_) | StrPart::Char(_) => true,
+        }),
+        Term::Obj(members) => {
+            members.iter().all(|(key, value)| is_single(key) && value.as_ref().is_none_or(is_single))
+        }
+        Term::Neg(inner) => is_single(inner),
+        Term::BinOp(_, BinaryOp::Comma, _) => false,
+        Term::BinOp(left, _, right) => is_single(left) && is_single(right),
+        Term::Path(root, Path(parts)) => {
+            is_single(root)
+                && parts.iter().all(|(part, _)| match part {
+                    Part::Index(index) => is_single(index),
+                    // `.[]`
+                    Part::Range(None, None) => false,
+                    Part::Range(from, to) => from.iter().chain(to).all(is_single),
+                })
+        }
+        Term::Recurse
+        | Term::Label(..)
+        | Term::Fold(..)
+        | Term::TryCatch(..)
+        | Term::IfThenElse(..)
+        | Term::Def(..)
+        | Term::Call(..) => false,
+    }
+}
+
+pub(super) fn call<'s>(
+    name: &'static str,
+    arguments: impl IntoIterator<Item = Term<&'s str>>,
+) -> Term<&'s str> {
+    Term::Call(name, arguments.into_iter().collect())
+}
+
+/// Adds the names that a term calls, formats such as `@csv` included.
+pub(super) fn collect_calls<'s>(term: &Term<&'s str>, found: &mut Vec<&'s str>) {
+    fn walk<'s>(term: Term<&'s str>, found: &mut Vec<&'s str>) -> Term<&'s str> {
+        match term {
+            Term::Call(name, _) | Term::Str(Some(name), _) => found.push(name),
+            _ => {}
+        }
+        with_parts(term, &mut |part| walk(part, found))
+    }
+    walk(term.clone(), found);
+}
+
+/// A term with something else in the place of each of its parts.
+fn with_parts<'s>(
+    term: Term<&'s str>,
+    change: &mut dyn FnMut(Term<&'s str>) -> Term<&'s str>,
+) -> Term<&'s str> {
+    match term {
+        Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => term,
+        Term::Str(format, parts) => {
+            let part = |part| match part {
+                StrPart::Term(term) => StrPart::Term(change(term)),
+                StrPart::Str(text) => StrPart::Str(text),
+                StrPart::Char(character) => StrPart::Char(character),
+            };
+            Term::Str(format, parts.into_iter().map(part).collect())
+        }
+        Term::Arr(inner) => Term::Arr(inner.map(|inner| Box::new(change(*inner)))),
+        Term::Obj(members) => {
+            let members = members.into_iter();
+            Term::Obj(members.map(|(key, value)| (change(key), value.map(&mut *change))).collect())
+        }
+        Term::Neg(inner) => Term::Neg(Box::new(change(*inner))),
+        Term::BinOp(left, operator, right) => {
+            let operator = match operator {
+                BinaryOp::Pipe(pattern) => {
+                    BinaryOp::Pipe(pattern.map(|pattern| pattern_with_parts(pattern, change)))
+                }
+                other => other,
+            };
+            Term::BinOp(Box::new(change(*left)), operator, Box::new(change(*right)))
+        }
+        Term::Label(label, inner) => Term::Label(label, Box::new(change(*inner))),
+        Term::Fold(name, over, pattern, rest) => {
+            let over = Box::new(change(*over));
+            let pattern = pattern_with_parts(pattern, change);
+            Term::Fold(name, over, pattern, rest.into_iter().map(change).collect())
+        }
+        Term::TryCatch(tried, caught) => {
+            Term::TryCatch(Box::new(change(*tried)), caught.map(|caught| Box::new(change(*caught))))
+        }
+        Term::IfThenElse(branches, otherwise) => {
+            let branches = branches.into_iter().map(|(condition, then)| (change(condition), change(then)));
+            Term::IfThenElse(branches.collect(), otherwise.map(|otherwise| Box::new(change(*otherwise))))
+        }
+        Term::Def(definitions, inner) => {
+            let definitions = definitions.into_iter().map(|def| Def { body: change(def.body), ..def });
+            Term::Def(definitions.collect(), Box::new(change(*inner)))
+        }
+        Term::Call(name, arguments) => Term::Call(name, arguments.into_iter().map(change).collect()),
+        Term::Path(root, Path(parts)) => {
+            let root = Box::new(change(*root));
+            let mut part = |part| match part {
+                Part::Index(index) => Part::Index(change(index)),
+                Part::Range(from, to) => Part::Range(from.map(&mut *change), to.map(&mut *change)),
+            };
+            let parts = parts.into_iter().map(|(inner, optional)| (part(inner), optional)).collect();
+            Term::Path(root, Path(parts))
+        }
+    }
+}
+
+fn pattern_with_parts<'s>(
+    pattern: Pattern<&'s str>,
+    change: &mut dyn FnMut(Term<&'s str>) -> Term<&'s str>,
+) -> Pattern<&'s str> {
+    match pattern {
+        Pattern::Var(name) => Pattern::Var(name),
+        Pattern::Arr(parts) => {
+            Pattern::Arr(parts.into_iter().map(|part| pattern_with_parts(part, change)).collect())
+        }
+        Pattern::Obj(parts) => {
+            let part = |(key, part)| (change(key), pattern_with_parts(part, change));
+            Pattern::Obj(parts.into_iter().map(part).collect())
+        }
+    }
+}
