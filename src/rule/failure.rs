@@ -5,15 +5,14 @@ use serde_json::Value;
 
 use super::{
     extract::Extract,
-    finding::Finding,
     jq::Jq,
     matcher::Captures,
     names::{Known, jq_names},
-    reading::Reading,
+    response_view::{Finding, ResponseView},
     template::{Budget, Template, TemplateError},
     trace::LONGEST_TRACED,
     translation::{Job, Note},
-    verdict::{self, CODE_META_KEY, marked},
+    verdict::{CODE_META_KEY, marked, without_words},
 };
 use crate::tool::{Fault, JsonText, Structured, ToolResult, cut_bytes};
 
@@ -89,13 +88,13 @@ impl Job<'_> {
     pub(super) fn error(
         &mut self,
         rule: &ErrorRule,
-        reading: &Reading<'_>,
+        view: &ResponseView<'_>,
         captures: &Captures,
         finding: &Finding<'_>,
     ) -> ToolResult {
         // The text may be meant to hide what the reply says; whoever looks after the route should find it all the same.
-        self.note_body(reading);
-        let fault = fault_of(reading, rule.status);
+        self.note_body(view);
+        let fault = fault_of(view, rule.status);
         let code_names = rule.code.iter().flat_map(CodeTemplate::names);
         let asked: Vec<&str> = rule.text.names().iter().chain(code_names).map(String::as_str).collect();
         let value = if rule.reads_value() {
@@ -113,7 +112,7 @@ impl Job<'_> {
             None
         };
         let structured = value.zip(rule.structured.as_ref()).and_then(|(value, jq)| {
-            match jq.apply(value, jq_names(reading, captures)) {
+            match jq.apply(value, jq_names(view, captures)) {
                 Ok(structured) => {
                     self.trace_filter(jq, &structured);
                     // An object for every client: what a route promises of its values it promises of successes.
@@ -126,9 +125,9 @@ impl Job<'_> {
                 }
             }
         });
-        let known = Known { reading, captures, value, structured: structured.as_ref() };
+        let known = Known { view, captures, value, structured: structured.as_ref() };
         let names = Name::from_pairs(known.names_without(&self.translator.redaction, &asked));
-        let budget = Budget::of_result().until(reading.stop());
+        let budget = Budget::of_result().until(view.stop());
         let code = rule.code.as_ref().and_then(|code| match code.render(&names, &budget) {
             Ok(code) => code,
             Err(error) => {
@@ -139,9 +138,9 @@ impl Job<'_> {
         let mut result = match self.error_text(rule, &names, &budget) {
             Some(text) => {
                 self.trace.step(|| ("error".into(), cut_bytes(&text, LONGEST_TRACED)));
-                marked(ToolResult::error(fault, text), reading.reply)
+                marked(ToolResult::error(fault, text), view.reply)
             }
-            None => self.without_words(reading, fault),
+            None => without_words(view, fault, self.translator),
         };
         if let Some(code) = code {
             self.trace.step(|| ("code".into(), code.to_string()));
@@ -165,19 +164,9 @@ impl Job<'_> {
         }
     }
 
-    /// The error of a rule whose own words failed.
-    fn without_words(&self, reading: &Reading<'_>, fault: Fault) -> ToolResult {
-        if reading.reply.status.is_success() {
-            let text = "The upstream reported an error that could not be put into words.";
-            marked(ToolResult::error(fault, text), reading.reply)
-        } else {
-            verdict::of_status(reading, self.translator)
-        }
-    }
-
     /// The tool error that a filter raised with jq's `error(…)`: a text, or an object with `message` and, if wanted,
     /// `code` and `status`.
-    pub(super) fn raised(&mut self, reading: &Reading<'_>, raised: &Value) -> ToolResult {
+    pub(super) fn raised(&mut self, view: &ResponseView<'_>, raised: &Value) -> ToolResult {
         let message = match raised {
             Value::Object(members) => members.get("message").unwrap_or(&Value::Null),
             other => other,
@@ -185,7 +174,7 @@ impl Job<'_> {
         let status =
             raised.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
         let status = status.filter(|status| (400..=599).contains(status));
-        let fault = fault_of(reading, status);
+        let fault = fault_of(view, status);
         let text = match message {
             Value::String(text) => text.trim().to_owned(),
             Value::Null => String::new(),
@@ -193,10 +182,10 @@ impl Job<'_> {
         };
         if text.is_empty() {
             self.note("`error` of a filter gave an empty text");
-            return self.without_words(reading, fault);
+            return without_words(view, fault, self.translator);
         }
         self.trace.step(|| ("error".into(), cut_bytes(&text, LONGEST_TRACED)));
-        let result = marked(ToolResult::error(fault, text), reading.reply);
+        let result = marked(ToolResult::error(fault, text), view.reply);
         match raised.get("code") {
             Some(code @ (Value::Number(_) | Value::String(_)))
                 if code.to_string().len() <= CodeTemplate::LONGEST_BYTES =>
@@ -219,10 +208,10 @@ impl Job<'_> {
 }
 
 /// Why it is an error: the upstream's own status says so, or it was hidden in another. An exit status is none of HTTP.
-fn fault_of(reading: &Reading<'_>, declared: Option<u16>) -> Fault {
-    let status = reading.reply.status;
+fn fault_of(view: &ResponseView<'_>, declared: Option<u16>) -> Fault {
+    let status = view.reply.status;
     match declared {
-        None if reading.reply.exit.is_some() => Fault::Reported { status: None },
+        None if view.reply.exit.is_some() => Fault::Reported { status: None },
         None if status.is_client_error() || status.is_server_error() => {
             Fault::Upstream { status: status.as_u16() }
         }

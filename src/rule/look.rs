@@ -3,13 +3,11 @@
 use serde_json::Value;
 
 use super::{
-    content_encoding::Body,
     extract::{Extract, Extractor, ExtractorKind, Json},
-    finding::Finding,
     jq::Jq,
     matcher::{Captures, Matcher},
     names::jq_names,
-    reading::Reading,
+    response_view::{ExpandedBody, Finding, ResponseView},
     rules::TranslationLimits,
     translation::Facts,
 };
@@ -17,7 +15,7 @@ use crate::reply::Reply;
 
 /// A reply that is asked several questions; what they share is read once.
 pub struct Look<'a> {
-    reading: &'a Reading<'a>,
+    view: &'a ResponseView<'a>,
     finding: Finding<'a>,
 }
 
@@ -30,28 +28,28 @@ pub fn look<T>(
     reply: &Reply,
     questions: impl FnOnce(&Look<'_>) -> T,
 ) -> T {
-    let body = Body::new(reply, limits.reply_bytes);
-    let reading = Reading::new(reply, &body, facts, None).with_most_values(limits.values);
+    let body = ExpandedBody::new();
+    let view = ResponseView::new(reply, &body, facts, *limits);
     let json;
     let extract = match extract {
-        None if reading.json().is_some() => {
+        None if view.json().is_some() => {
             json = Extract::One(Box::new(Extractor::whole(ExtractorKind::Json(Json))));
             Some(&json)
         }
         extract => extract,
     };
-    questions(&Look { reading: &reading, finding: Finding::new(extract, &reading) })
+    questions(&Look { view: &view, finding: Finding::new(extract, &view) })
 }
 
 impl Look<'_> {
     /// Whether every condition holds.
     pub fn holds(&self, matcher: &Matcher) -> bool {
-        matcher.holds(self.reading, &self.finding).is_ok()
+        matcher.holds(self.view, &self.finding).is_ok()
     }
 
     /// What a filter makes of the value; `None` where it fails, or there is nothing for it to work on.
     pub fn value(&self, filter: &Jq) -> Option<Value> {
         let captures = Captures::new();
-        filter.apply(self.finding.value().ok()?, jq_names(self.reading, &captures)).ok()
+        filter.apply(self.finding.value().ok()?, jq_names(self.view, &captures)).ok()
     }
 }

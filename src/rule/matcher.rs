@@ -7,10 +7,9 @@ use regex::Regex;
 
 use super::{
     exit::{ExitPattern, end_in_words},
-    finding::Finding,
     jq::Jq,
     names::jq_names,
-    reading::Reading,
+    response_view::{Finding, ResponseView},
 };
 
 /// The conditions of a rule; it holds when every one that is there does.
@@ -111,8 +110,8 @@ impl Matcher {
     }
 
     /// The named captures when every condition holds, or which one does not and what was found.
-    pub(super) fn holds(&self, reading: &Reading<'_>, finding: &Finding<'_>) -> Result<Captures, String> {
-        let reply = reading.reply();
+    pub(super) fn holds(&self, view: &ResponseView<'_>, finding: &Finding<'_>) -> Result<Captures, String> {
+        let reply = view.reply();
         if let Some(patterns) = &self.status
             && !patterns.iter().any(|pattern| pattern.holds(reply.status))
         {
@@ -152,21 +151,21 @@ impl Matcher {
             }
         }
         if let Some(pattern) = &self.text {
-            let text = reading.text().map_err(|error| format!("the text can't be read: {error}"))?;
+            let text = view.text().map_err(|error| format!("the text can't be read: {error}"))?;
             match pattern.captures(text) {
                 Some(found) => captures.extend(found),
                 None => return Err(format!("the text does not match `{pattern}`")),
             }
         }
-        let holds = |jq: &Jq, what: &str, value| match jq.holds(value, jq_names(reading, &captures)) {
+        let holds = |jq: &Jq, what: &str, value| match jq.holds(value, jq_names(view, &captures)) {
             true => Ok(()),
             false => Err(format!("`{what}` is not as `{}` says", jq.source())),
         };
         if let Some(jq) = &self.args {
-            holds(jq, "args", reading.facts.args)?;
+            holds(jq, "args", view.facts.args)?;
         }
         if let Some(jq) = &self.json {
-            let Some(json) = reading.json() else { return Err("the reply is not JSON".to_owned()) };
+            let Some(json) = view.json() else { return Err("the reply is not JSON".to_owned()) };
             holds(jq, "json", json)?;
         }
         if let Some(jq) = &self.value {
@@ -174,7 +173,7 @@ impl Matcher {
             holds(jq, "value", value)?;
         }
         if let Some(not) = &self.not
-            && not.holds(reading, finding).is_ok()
+            && not.holds(view, finding).is_ok()
         {
             return Err("what `not` says holds".to_owned());
         }

@@ -1,15 +1,14 @@
 //! How a reply becomes a tool result: the declared rules of a route, compiled once, applied to every reply.
 //!
 //! In reading order: [`Translator`] holds a route's [`rules`](Rule); [`translate`] applies them to a
-//! [`Reply`](crate::reply::Reply). A `reading` of the reply undoes its `content_encoding` and decodes its
-//! charset, which it may have `declared` itself. Each rule has a [`Matcher`] (when it holds; of a program's
-//! end an [`ExitPattern`]); `finding` runs its extractors
-//! ([`extract`]: bytes to a value, typed by [`Fields`]). `success` makes the structure ([`Jq`]), holds it to the
-//! [`OutputSchema`], shortens it ([`Limit`]) and shows it ([`ContentTemplate`]); `failure` makes a tool error, of what an
-//! MCP server calls one `told` does, and `verdict` of what no rule looked for, without the
-//! upstream's `insides`. [`Redaction`] is the one way out for the
-//! words of errors. `names` are what [`Template`]s see.
-//! [`look()`] asks questions of a reply that is no result yet. A [`Stop`] ends what nobody waits for.
+//! [`Reply`](crate::reply::Reply). A `response_view` undoes its `content_encoding` and decodes its charset,
+//! which it may have `declared` itself, and runs extractors ([`extract`]: bytes to a value, typed by
+//! [`Fields`]). Each rule has a [`Matcher`] (when it holds; of a program's end an [`ExitPattern`]). `success`
+//! makes the structure ([`Jq`]), holds it to the [`OutputSchema`], shortens it ([`Limit`]) and shows it
+//! ([`ContentTemplate`]); `failure` makes a tool error, of what an MCP server calls one `told` does, and
+//! `verdict` of what no rule looked for, without the upstream's `insides`. [`Redaction`] is the one way out
+//! for the words of errors. `names` are what [`Template`]s see. [`look()`] asks questions of a reply that is
+//! no result yet. A [`Stop`] ends what nobody waits for.
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 
@@ -24,7 +23,6 @@ pub mod extract;
 mod failure;
 mod fields;
 mod filters;
-mod finding;
 mod insides;
 mod jq;
 mod limit;
@@ -41,7 +39,7 @@ mod told;
 #[cfg(test)]
 mod tests;
 mod trace;
-mod reading;
+mod response_view;
 mod rules;
 mod sample;
 mod translation;

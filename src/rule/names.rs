@@ -3,7 +3,9 @@
 use minijinja::Value as Name;
 use serde_json::Value;
 
-use super::{jq::JqNames, matcher::Captures, reading::Reading, redaction::Redaction, template::from_json};
+use super::{
+    jq::JqNames, matcher::Captures, redaction::Redaction, response_view::ResponseView, template::from_json,
+};
 use crate::tool::{Shapes, Structured};
 
 /// The names that the templates of a rule see.
@@ -13,7 +15,7 @@ pub const TEMPLATE_NAMES: [&str; 10] =
 /// What is known when a template is filled in.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
-    pub(super) reading: &'a Reading<'a>,
+    pub(super) view: &'a ResponseView<'a>,
     pub(super) captures: &'a Captures,
     /// What the extractor gave.
     pub(super) value: Option<&'a Value>,
@@ -29,7 +31,7 @@ impl Known<'_> {
     /// The same without the words that the route keeps to itself: a template may cut a text so that half of them are
     /// left, which match no pattern.
     pub(super) fn names_without(&self, redaction: &Redaction, asked: &[&str]) -> Vec<(String, Name)> {
-        let reading = self.reading;
+        let view = self.view;
         let shown = |value: &Value| match redaction.is_empty() {
             true => from_json(value),
             false => from_json(&redaction.hide_in(value.clone())),
@@ -38,14 +40,14 @@ impl Known<'_> {
         let mut names: Vec<(String, Name)> = Vec::new();
         for name in asked {
             let made = match *name {
-                "args" => Some(from_json(reading.facts.args)),
-                "answers" => Some(from_json(reading.facts.answers)),
-                "status" => Some(Name::from(reading.reply.status.as_u16())),
-                "exit" => reading.reply.exit.as_ref().map(|exit| from_json(&exit.end.to_json())),
-                "stderr" => reading.reply.exit.as_ref().map(|exit| text_shown(&exit.stderr_text())),
-                "headers" => Some(shown(reading.headers())),
-                "text" => reading.text().ok().map(text_shown),
-                "json" => reading.json().map(shown),
+                "args" => Some(from_json(view.facts.args)),
+                "answers" => Some(from_json(view.facts.answers)),
+                "status" => Some(Name::from(view.reply.status.as_u16())),
+                "exit" => view.reply.exit.as_ref().map(|exit| from_json(&exit.end.to_json())),
+                "stderr" => view.reply.exit.as_ref().map(|exit| text_shown(&exit.stderr_text())),
+                "headers" => Some(shown(view.headers())),
+                "text" => view.text().ok().map(text_shown),
+                "json" => view.json().map(shown),
                 "value" => self.value.map(shown),
                 "structured" => self.structured.map(|s| shown(&s.value(Shapes::ObjectsOnly))),
                 _ => None,
@@ -58,15 +60,15 @@ impl Known<'_> {
 }
 
 /// What the filters of a rule see beside the value.
-pub(super) fn jq_names<'a>(reading: &'a Reading<'_>, captures: &'a Captures) -> JqNames<'a> {
+pub(super) fn jq_names<'a>(view: &'a ResponseView<'_>, captures: &'a Captures) -> JqNames<'a> {
     JqNames {
-        args: reading.facts.args,
-        answers: reading.facts.answers,
-        status: reading.reply.status.as_u16(),
-        exit: reading.reply.exit.as_deref(),
-        headers: reading.headers(),
+        args: view.facts.args,
+        answers: view.facts.answers,
+        status: view.reply.status.as_u16(),
+        exit: view.reply.exit.as_deref(),
+        headers: view.headers(),
         captures,
-        most_values: reading.most_values(),
-        stop: reading.facts.stop,
+        most_values: view.most_values(),
+        stop: view.facts.stop,
     }
 }

@@ -6,22 +6,22 @@ use serde_json::Value;
 use super::{
     content::{self, ContentTemplate, Shown, TextKind},
     extract::{Answered, Extract, Extracted},
-    finding::Finding,
     jq::Jq,
     limit::{Cut, LIMIT_META_KEY, Limit},
     matcher::Captures,
     names::{Known, jq_names},
-    reading::Reading,
+    response_view::{Finding, ResponseView},
     sample::{SAMPLE, Sample, SampleTemplate},
     template::Template,
     told::told,
     trace::{LONGEST_TRACED, content_words},
-    translation::{Job, Note},
-    verdict::marked,
+    translation::{Failure, Job, Note},
     why::Why,
 };
-use crate::reply::Reply;
-use crate::tool::{Block, Content, Fault, JsonText, Outcome, Structured, Text, ToolResult, cut_bytes};
+use crate::{
+    reply::Reply,
+    tool::{Block, Content, JsonText, Outcome, Structured, Text, ToolResult, cut_bytes},
+};
 
 /// How a reply becomes a success.
 #[derive(Debug)]
@@ -41,79 +41,30 @@ pub struct SuccessRule {
 /// A structure within its limit, what was left out, and the text of the reply where that is the whole value.
 type Limited = (Option<Structured>, Option<Cut>, Option<ByteString>);
 
-/// Why a reply gives no success.
-pub(super) enum Failed {
-    /// It is not what the rule was written for: a sentence.
-    Unreadable(Why),
-    /// It is longer than the rule allows, and can't be shortened: a sentence for the client.
-    TooLong(String),
-    /// A filter of the rule said that it is an error, with jq's `error(…)`.
-    Raised(Value),
-    /// The client's model has not been asked yet.
-    Asks(Box<Sample>),
-}
-
-impl<W: Into<Why>> From<W> for Failed {
-    fn from(why: W) -> Self {
-        Self::Unreadable(why.into())
-    }
-}
-
 impl Job<'_> {
-    /// A success, or the tool error that says why there is none.
+    /// The success that a rule makes of a reply.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] says why there is none.
     pub(super) fn success(
         &mut self,
         rule: &SuccessRule,
-        reading: &Reading<'_>,
+        view: &ResponseView<'_>,
         captures: &Captures,
         finding: Finding<'_>,
-    ) -> ToolResult {
-        match self.try_success(rule, reading, captures, finding) {
-            Ok(result) => result,
-            Err(Failed::Raised(raised)) => self.raised(reading, &raised),
-            Err(Failed::Asks(sample)) => {
-                self.trace.step(|| {
-                    ("sample".into(), "asks the client's model, and goes on with its answer".into())
-                });
-                self.asks = Some(sample);
-                ToolResult::error(Fault::Unanswered, "The client's model is asked about the reply first.")
-            }
-            Err(Failed::TooLong(why)) => {
-                self.trace.step(|| ("limit".into(), why.clone()));
-                self.note("the result is longer than the rule's limit, and can't be cut to it");
-                self.notes.push(Note::Quoting(why.clone()));
-                marked(ToolResult::error(Fault::Unreadable, why), reading.reply)
-            }
-            Err(Failed::Unreadable(why)) => {
-                self.note(format!("the reply could not be read: {}", why.plain()));
-                let why = why.to_string();
-                let why = self.translator.redaction.without_cut_quotes(&why);
-                self.trace.step(|| ("unreadable".into(), why.clone().into_owned()));
-                self.notes.push(Note::Quoting(format!("the reply could not be read: {why}")));
-                self.note_body(reading);
-                self.unreadable(reading, &why)
-            }
-        }
-    }
-
-    fn try_success(
-        &mut self,
-        rule: &SuccessRule,
-        reading: &Reading<'_>,
-        captures: &Captures,
-        finding: Finding<'_>,
-    ) -> Result<ToolResult, Failed> {
+    ) -> Result<ToolResult, Failure> {
         let extracted = finding.found().map(|_| ());
         finding.trace(self.trace);
         extracted?;
         let (extracted, tree) = finding.take()?;
         let (extracted, answered) = match extracted {
             Extracted::Answered(Answered { content, value, verdict }) => {
-                match told(reading, content, verdict, self.translator) {
+                match told(view, content, verdict, self.translator) {
                     Ok(content) => (value.map_or(Extracted::Nothing, |value| *value), content),
                     Err(error) => {
                         // Whoever looks after the route should find what was withheld.
-                        self.note_body(reading);
+                        self.note_body(view);
                         return Ok(*error);
                     }
                 }
@@ -138,29 +89,28 @@ impl Job<'_> {
         let mut of_sample =
             rule.sample.iter().flat_map(|sample| sample.templates()).flat_map(Template::names);
         let wants_value = asked.contains(&"value") || of_sample.any(|name| name == "value");
-        let (structured, value) = self.structure(rule, reading, captures, found, wants_value)?;
+        let (structured, value) = self.structure(rule, view, captures, found, wants_value)?;
         let (structured, cut, whole_text) = match (&rule.limit, structured) {
-            (Some(limit), Some(structured)) => self.limited(rule, limit, reading, structured, whole_text)?,
+            (Some(limit), Some(structured)) => self.limited(rule, limit, view, structured, whole_text)?,
             (_, structured) => (structured, None, whole_text),
         };
         if let Some(sample) = &rule.sample
-            && reading.facts.answers.get(SAMPLE).is_none()
+            && view.facts.answers.get(SAMPLE).is_none()
         {
-            let known = Known { reading, captures, value: value.as_ref(), structured: structured.as_ref() };
+            let known = Known { view, captures, value: value.as_ref(), structured: structured.as_ref() };
             let names = known
                 .names(&sample.templates().flat_map(Template::names).map(String::as_str).collect::<Vec<_>>());
-            let sample = sample.render(&minijinja::Value::from_pairs(names), reading.stop());
+            let sample = sample.render(&minijinja::Value::from_pairs(names), view.stop());
             let sample = sample.map_err(|error| {
                 let what = "what the model is asked could not be written";
                 Why::new(format!("{what}: {error}"), what)
             })?;
-            return Err(Failed::Asks(Box::new(sample)));
+            return Err(Failure::Asks(Box::new(sample)));
         }
         let mut shown = match &rule.content {
             ContentTemplate::Default => Vec::new(),
             ContentTemplate::Blocks(blocks) => {
-                let known =
-                    Known { reading, captures, value: value.as_ref(), structured: structured.as_ref() };
+                let known = Known { view, captures, value: value.as_ref(), structured: structured.as_ref() };
                 if let Some(left_out) =
                     self.trace.is_on().then(|| content::left_out(blocks, &known)).flatten()
                 {
@@ -175,12 +125,12 @@ impl Job<'_> {
             shown.extend(answered.into_iter().map(|content| Shown { content, text }));
         }
         if shown.is_empty() {
-            shown.push(self.default_block(reading, block.take(), whole_text, structured.as_ref()));
+            shown.push(self.default_block(view, block.take(), whole_text, structured.as_ref()));
         }
         let (mut content, cut): (Vec<_>, _) = match &rule.limit {
             None => (shown.into_iter().map(|shown| shown.content).collect(), cut),
             Some(limit) => {
-                let (content, of_text) = limit.texts(shown).map_err(Failed::TooLong)?;
+                let (content, of_text) = limit.texts(shown).map_err(Failure::TooLong)?;
                 let cut = match (cut, of_text) {
                     // Of one text that was cut before, the rest needs no word.
                     (Some(cut), Some(text)) if rule.content.has_own_text() => Some(cut.and_text(&text)),
@@ -193,7 +143,7 @@ impl Job<'_> {
         self.trace.step(|| ("content".into(), content_words(&content)));
         let mut meta = None;
         if let Some((limit, cut)) = rule.limit.as_ref().zip(cut) {
-            let note = cut.note(limit, reading).unwrap_or_else(|(why, note)| {
+            let note = cut.note(limit, view).unwrap_or_else(|(why, note)| {
                 self.note("the template of `note` could not be filled in");
                 self.notes.push(Note::Quoting(why));
                 note
@@ -215,14 +165,14 @@ impl Job<'_> {
         &mut self,
         rule: &SuccessRule,
         limit: &Limit,
-        reading: &Reading<'_>,
+        view: &ResponseView<'_>,
         structured: Structured,
         whole_text: Option<ByteString>,
-    ) -> Result<Limited, Failed> {
-        let output = self.translator.output.as_ref().map(|output| (output, reading.stop()));
+    ) -> Result<Limited, Failure> {
+        let output = self.translator.output.as_ref().map(|output| (output, view.stop()));
         let (structured, cut) = limit
-            .structure(structured, output, reading.facts.args, rule.content.is_pretty())
-            .map_err(Failed::TooLong)?;
+            .structure(structured, output, view.facts.args, rule.content.is_pretty())
+            .map_err(Failure::TooLong)?;
         let whole_text = whole_text.map(|whole| match cut.as_ref().map(|_| structured.json().parse()) {
             Some(Value::String(text)) => text.into(),
             Some(_) | None => whole,
@@ -232,7 +182,7 @@ impl Job<'_> {
 
     fn default_block(
         &self,
-        reading: &Reading<'_>,
+        view: &ResponseView<'_>,
         block: Option<Content>,
         whole_text: Option<ByteString>,
         structured: Option<&Structured>,
@@ -241,7 +191,7 @@ impl Job<'_> {
         match block {
             Some(block) => made(block),
             None if structured.is_none() && whole_text.as_ref().is_none_or(|text| text.is_empty()) => {
-                made(Content::text(words_of_nothing(reading.reply)))
+                made(Content::text(words_of_nothing(view.reply)))
             }
             None => match default_text(whole_text, structured) {
                 Text::OfStructure => {
@@ -256,11 +206,11 @@ impl Job<'_> {
     fn structure(
         &mut self,
         rule: &SuccessRule,
-        reading: &Reading<'_>,
+        view: &ResponseView<'_>,
         captures: &Captures,
         found: Option<(Extracted, Option<Value>)>,
         wants_value: bool,
-    ) -> Result<(Option<Structured>, Option<Value>), Failed> {
+    ) -> Result<(Option<Structured>, Option<Value>), Failure> {
         let output = self.translator.output.as_ref();
         let Some((extracted, tree)) = found else {
             return match (output, &rule.structured) {
@@ -279,11 +229,11 @@ impl Job<'_> {
             let json = match extracted {
                 Extracted::Raw(json) => {
                     if rule.limit.is_some() || rule.content.looks_into_structure() {
-                        reading.admits(&json)?;
+                        view.admits(&json)?;
                     }
                     json
                 }
-                other => JsonText::of(&other.into_value(reading)?),
+                other => JsonText::of(&other.into_value(view)?),
             };
             return Ok((Some(self.translator.wrap.apply(Structured::new(json))), None));
         }
@@ -297,7 +247,7 @@ impl Job<'_> {
         };
         let found = match tree {
             Some(tree) => tree,
-            None => extracted.into_value(reading)?,
+            None => extracted.into_value(view)?,
         };
         // Without a copy, where it stays what it is.
         if rule.structured.is_none() && output.is_none() {
@@ -309,10 +259,10 @@ impl Job<'_> {
         let (value, source) = match &rule.structured {
             None => (found, source),
             Some(jq) => {
-                let value = jq.apply_to_own(found, jq_names(reading, captures)).map_err(|error| {
+                let value = jq.apply_to_own(found, jq_names(view, captures)).map_err(|error| {
                     self.note_detail(&error);
                     match error.raised {
-                        Some(raised) => Failed::Raised(raised),
+                        Some(raised) => Failure::Raised(raised),
                         // It shows nothing of the value.
                         None => Why::plainly(format!("`structured` {error}")).into(),
                     }
@@ -324,7 +274,7 @@ impl Job<'_> {
         let structured = match output {
             Some(output) => {
                 let structured = output
-                    .enforce(value, source.as_ref(), reading.stop())
+                    .enforce(value, source.as_ref(), view.stop())
                     .map_err(|why| why.under("the result does not meet the output schema"))?;
                 self.trace.step(|| {
                     (

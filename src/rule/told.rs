@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{
     extract::{MCP_MEDIA_TYPE, Verdict},
     insides::{Sent, safe_words_for},
-    reading::Reading,
+    response_view::ResponseView,
     rules::Translator,
     verdict::{CODE_META_KEY, marked},
 };
@@ -14,12 +14,12 @@ use crate::tool::{Block, Content, Fault, Outcome, Text, ToolResult};
 /// The blocks of a success; of an error the tool result, with the server's own blocks in it. What they tell of the
 /// server's insides is replaced.
 pub(super) fn told(
-    reading: &Reading<'_>,
+    view: &ResponseView<'_>,
     content: Vec<Content>,
     verdict: Verdict,
     translator: &Translator,
 ) -> Result<Vec<Content>, Box<ToolResult>> {
-    let shown = |text: &str| safe_words_for(&translator.redaction.hide(text), &Sent::of(reading.facts.args));
+    let shown = |text: &str| safe_words_for(&translator.redaction.hide(text), &Sent::of(view.facts.args));
     let (content, code) = match verdict {
         Verdict::Success => return Ok(content),
         Verdict::ToolError if content.iter().all(says_nothing) => {
@@ -28,7 +28,7 @@ pub(super) fn told(
         Verdict::ToolError => (content.into_iter().map(|content| safe(content, shown)).collect(), None),
         // Where a route asks by HTTP itself, its own rules are nearer to the server.
         Verdict::ProtocolError { code, .. }
-            if is_of_upstream(reading) && code.as_ref().is_some_and(is_of_insides) =>
+            if is_of_upstream(view) && code.as_ref().is_some_and(is_of_insides) =>
         {
             // Some servers answer wrong arguments with this code, too.
             let text = "The service could not answer the call and reported an internal error, of which no more is \
@@ -38,7 +38,7 @@ pub(super) fn told(
         Verdict::ProtocolError { code, message } => (vec![Content::text(shown(&message))], code),
     };
     let outcome = Outcome::Error(Fault::Reported { status: None });
-    let result = marked(ToolResult::new(outcome, content), reading.reply());
+    let result = marked(ToolResult::new(outcome, content), view.reply());
     Err(Box::new(match code {
         Some(code) => result.with_meta(CODE_META_KEY, code),
         None => result,
@@ -46,8 +46,8 @@ pub(super) fn told(
 }
 
 /// Whether the reply is what an upstream answered that is known to be an MCP server.
-fn is_of_upstream(reading: &Reading<'_>) -> bool {
-    reading.reply().media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
+fn is_of_upstream(view: &ResponseView<'_>) -> bool {
+    view.reply().media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
 }
 
 /// Whether a code says that the server itself failed, or did not understand us (JSON-RPC 2.0, section 5.1): what comes

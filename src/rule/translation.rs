@@ -6,14 +6,12 @@ use serde_json::Value;
 
 use super::{
     content::ContentTemplate,
-    content_encoding::Body,
     exit::end_in_words,
-    finding::Finding,
     insides::redacted,
     jq::JqError,
     matcher::Captures,
-    reading::Reading,
     redaction::Redaction,
+    response_view::{ExpandedBody, Finding, ResponseView},
     rules::{Action, Otherwise, Rule, Translator},
     sample::Sample,
     stop::Stop,
@@ -21,6 +19,7 @@ use super::{
     template::TemplateError,
     trace::{Trace, held_words},
     verdict::{self, marked},
+    why::Why,
 };
 use crate::{
     reply::Reply,
@@ -106,13 +105,13 @@ impl fmt::Display for Note {
 /// the same result. Where the route declares an output schema, a success meets it.
 pub fn translate(translator: &Translator, facts: Facts<'_>, reply: &Reply, trace: &mut Trace) -> Translation {
     let mut notes = Vec::new();
-    let body = Body::new(reply, translator.limits.reply_bytes);
-    if let Some(told) = trace.is_on().then(|| body.told()).flatten() {
-        trace.step(|| ("expand".into(), told));
+    let body = ExpandedBody::new();
+    let view = ResponseView::new(reply, &body, facts, translator.limits);
+    if let Some(expansion) = trace.is_on().then(|| view.expansion()).flatten() {
+        trace.step(|| ("expand".into(), expansion));
     }
-    let reading = Reading::new(reply, &body, facts, None).with_most_values(translator.limits.values);
     let mut job = Job { translator, trace, notes: &mut notes, asks: None };
-    let (result, rule) = job.run(&reading);
+    let (result, rule) = job.run(&view);
     let asks = job.asks.take();
     let result = translator.for_clients(result);
     if let Some(where_found) = translator.redaction.found_in(&result) {
@@ -120,6 +119,24 @@ pub fn translate(translator: &Translator, facts: Facts<'_>, reply: &Reply, trace
     }
     let notes = notes.into_iter().map(|note| note.without(&translator.redaction)).collect();
     Translation { result, rule, asks, notes }
+}
+
+/// Why a reply gives no success.
+pub(super) enum Failure {
+    /// It is not what the rule was written for: a sentence.
+    Unreadable(Why),
+    /// It is longer than the rule allows, and can't be shortened: a sentence for the client.
+    TooLong(String),
+    /// A filter of the rule said that it is an error, with jq's `error(…)`.
+    Raised(Value),
+    /// The client's model has not been asked yet.
+    Asks(Box<Sample>),
+}
+
+impl<W: Into<Why>> From<W> for Failure {
+    fn from(why: W) -> Self {
+        Self::Unreadable(why.into())
+    }
 }
 
 /// A translation on its way: [`success`](super::success) and [`failure`](super::failure) go on from here.
@@ -131,42 +148,48 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn run(&mut self, reading: &Reading<'_>) -> (ToolResult, Option<usize>) {
+    fn run(&mut self, view: &ResponseView<'_>) -> (ToolResult, Option<usize>) {
         let translator = self.translator;
         for (index, rule) in translator.rules.iter().enumerate() {
             let recoded;
-            let reading = match rule.charset {
-                None => reading,
+            let view = match rule.charset {
+                None => view,
                 charset => {
-                    recoded = reading.recoded(charset);
+                    recoded = view.recoded(charset);
                     &recoded
                 }
             };
-            let finding = Finding::new(rule.action.extract(), reading);
+            let finding = Finding::new(rule.action.extract(), view);
             // What can't be looked into fits no condition, and none that says `not`.
-            let held = self.held(rule, reading, &finding);
-            let held =
-                held.and_then(|captures| reading.too_much().map_or(Ok(captures), |why| Err(why.into())));
+            let held = self.held(rule, view, &finding);
+            let held = held.and_then(|captures| view.too_much().map_or(Ok(captures), |why| Err(why.into())));
             let words = held.as_ref().map_or_else(|why| format!("does not hold: {why}"), held_words);
             self.trace.step(|| (format!("rule {}", index + 1), words));
             match held {
-                Ok(captures) => return (self.apply(rule, reading, &captures, finding), Some(index)),
+                Ok(captures) => {
+                    let result = match &rule.action {
+                        Action::Error(rule) => Ok(self.error(rule, view, &captures, &finding)),
+                        Action::Success(rule) => self.success(rule, view, &captures, finding),
+                    };
+                    let result = result.unwrap_or_else(|failure| self.failed(view, failure));
+                    return (result, Some(index));
+                }
                 // What a condition looked at and was not content with.
                 Err(_) => finding.trace(self.trace),
             }
             // What can't be looked into may be what this rule is for: no other may have it.
-            if let Some(why) = reading.too_much().filter(|_| reading.reply.status.is_success()) {
+            if let Some(why) = view.too_much().filter(|_| view.reply.status.is_success()) {
                 self.note(format!("the reply could not be read: {why}"));
-                return (self.unreadable(reading, why), Some(index));
+                return (self.unreadable(view, why), Some(index));
             }
         }
-        (self.unruled(reading), None)
+        (self.unruled(view), None)
     }
 
-    fn held(&self, rule: &Rule, reading: &Reading<'_>, finding: &Finding<'_>) -> Result<Captures, String> {
-        let status = reading.reply.status;
-        let end = || end_in_words(reading.reply);
-        let is_program = reading.reply.exit.is_some();
+    fn held(&self, rule: &Rule, view: &ResponseView<'_>, finding: &Finding<'_>) -> Result<Captures, String> {
+        let status = view.reply.status;
+        let end = || end_in_words(view.reply);
+        let is_program = view.reply.exit.is_some();
         match rule.action {
             Action::Success(_) if !status.is_success() && !rule.matcher.names_status() => {
                 return Err(match is_program {
@@ -182,64 +205,81 @@ impl Job<'_> {
             }
             Action::Success(_) | Action::Error(_) => {}
         }
-        rule.matcher.holds(reading, finding)
+        rule.matcher.holds(view, finding)
     }
 
     /// What no rule was written for.
-    fn unruled(&mut self, reading: &Reading<'_>) -> ToolResult {
-        let status = reading.reply.status;
+    fn unruled(&mut self, view: &ResponseView<'_>) -> ToolResult {
+        let status = view.reply.status;
         if !status.is_success() {
-            let why = format!("no rule decides, and {}: an error by default", end_in_words(reading.reply));
+            let why = format!("no rule decides, and {}: an error by default", end_in_words(view.reply));
             self.trace.step(|| ("default".into(), why));
-            self.note_body(reading);
-            return verdict::of_status(reading, self.translator);
+            self.note_body(view);
+            return verdict::of_status(view, self.translator);
         }
         if !self.translator.rules.is_empty() && self.translator.otherwise == Otherwise::Error {
             self.trace.step(|| ("otherwise".into(), "no rule holds: an error".into()));
             self.note("no rule of the route holds for a reply with a success status");
-            self.note_body(reading);
-            let media_type = match reading.reply.media_type() {
+            self.note_body(view);
+            let media_type = match view.reply.media_type() {
                 Some(media_type) => format!("of type {}", self.translator.redaction.capped(&media_type, 100)),
                 None => "without a type".to_owned(),
             };
             let status = status.as_u16();
-            let what = match reading.reply.exit {
+            let what = match view.reply.exit {
                 Some(_) => "it fits no rule of this tool".to_owned(),
                 None => format!("it is of status {status}, {media_type}, and fits no rule of this tool"),
             };
-            return self.unreadable(reading, &what);
+            return self.unreadable(view, &what);
         }
         self.trace.step(|| {
-            let media_type = reading.reply.media_type().unwrap_or_else(|| "missing".into());
+            let media_type = view.reply.media_type().unwrap_or_else(|| "missing".into());
             ("default".into(), format!("no rule decides: by media type, which is {media_type}"))
         });
         let content = ContentTemplate::Default;
         let rule = SuccessRule { extract: None, structured: None, content, limit: None, sample: None };
-        self.success(&rule, reading, &Captures::new(), Finding::new(None, reading))
+        let result = self.success(&rule, view, &Captures::new(), Finding::new(None, view));
+        result.unwrap_or_else(|failure| self.failed(view, failure))
     }
 
-    fn apply(
-        &mut self,
-        rule: &Rule,
-        reading: &Reading<'_>,
-        captures: &Captures,
-        finding: Finding<'_>,
-    ) -> ToolResult {
-        match &rule.action {
-            Action::Error(rule) => self.error(rule, reading, captures, &finding),
-            Action::Success(rule) => self.success(rule, reading, captures, finding),
+    /// The tool error that says why there is no success.
+    fn failed(&mut self, view: &ResponseView<'_>, failure: Failure) -> ToolResult {
+        match failure {
+            Failure::Raised(raised) => self.raised(view, &raised),
+            Failure::Asks(sample) => {
+                self.trace.step(|| {
+                    ("sample".into(), "asks the client's model, and goes on with its answer".into())
+                });
+                self.asks = Some(sample);
+                ToolResult::error(Fault::Unanswered, "The client's model is asked about the reply first.")
+            }
+            Failure::TooLong(why) => {
+                self.trace.step(|| ("limit".into(), why.clone()));
+                self.note("the result is longer than the rule's limit, and can't be cut to it");
+                self.notes.push(Note::Quoting(why.clone()));
+                marked(ToolResult::error(Fault::Unreadable, why), view.reply)
+            }
+            Failure::Unreadable(why) => {
+                self.note(format!("the reply could not be read: {}", why.plain()));
+                let why = why.to_string();
+                let why = self.translator.redaction.without_cut_quotes(&why);
+                self.trace.step(|| ("unreadable".into(), why.clone().into_owned()));
+                self.notes.push(Note::Quoting(format!("the reply could not be read: {why}")));
+                self.note_body(view);
+                self.unreadable(view, &why)
+            }
         }
     }
 
     /// The tool error for a reply that a rule could not read. Its text is cut when all of it is known.
-    pub(super) fn unreadable(&self, reading: &Reading<'_>, why: &str) -> ToolResult {
-        let what = match reading.reply.exit {
+    fn unreadable(&self, view: &ResponseView<'_>, why: &str) -> ToolResult {
+        let what = match view.reply.exit {
             Some(_) => "The output of the program",
             None => "The upstream's reply",
         };
         let text =
             format!("{what} could not be understood: {}.", redacted(&self.translator.redaction.hide(why)));
-        marked(ToolResult::error(Fault::Unreadable, text), reading.reply)
+        marked(ToolResult::error(Fault::Unreadable, text), view.reply)
     }
 
     pub(super) fn note(&mut self, text: impl Into<String>) {
@@ -263,17 +303,17 @@ impl Job<'_> {
     }
 
     /// The beginning of a body that came as a surprise.
-    pub(super) fn note_body(&mut self, reading: &Reading<'_>) {
+    pub(super) fn note_body(&mut self, view: &ResponseView<'_>) {
         const LONGEST_NOTED: usize = 240;
         // Of data that can't be expanded nothing can be read.
-        let Ok(body) = reading.body() else { return };
+        let Ok(body) = view.body() else { return };
         let redaction = &self.translator.redaction;
         let begins = if redaction.is_empty() {
             let start = body.slice(..body.len().min(LONGEST_NOTED * 4));
             cut_bytes(&String::from_utf8_lossy(&start), LONGEST_NOTED)
         } else {
             // Patterns are for the text, whatever its charset.
-            redaction.capped(&reading.lossy_text(), LONGEST_NOTED)
+            redaction.capped(&view.lossy_text(), LONGEST_NOTED)
         };
         if !body.is_empty() {
             self.notes.push(Note::Body(begins));

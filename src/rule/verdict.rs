@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{
     extract::message_of_page,
     insides::{Sent, looks_internal, redacted_for},
-    reading::Reading,
+    response_view::ResponseView,
     rules::Translator,
 };
 use crate::{
@@ -33,8 +33,8 @@ pub(super) fn marked(error: ToolResult, reply: &Reply) -> ToolResult {
 }
 
 /// The tool error for a status that is no success.
-pub(super) fn of_status(reading: &Reading<'_>, translator: &Translator) -> ToolResult {
-    let reply = reading.reply();
+pub(super) fn of_status(view: &ResponseView<'_>, translator: &Translator) -> ToolResult {
+    let reply = view.reply();
     if let Some(exit) = &reply.exit {
         return marked(
             ToolResult::error(Fault::Upstream { status: reply.status.as_u16() }, of_end(exit.end)),
@@ -43,7 +43,7 @@ pub(super) fn of_status(reading: &Reading<'_>, translator: &Translator) -> ToolR
     }
     let status = reply.status;
     let result = if status.is_client_error() {
-        let (message, code) = message_of(reading, translator);
+        let (message, code) = message_of(view, translator);
         let text = match message {
             Some(message) => message,
             None => format!("The upstream refused the request with status {status} and did not say why."),
@@ -54,12 +54,21 @@ pub(super) fn of_status(reading: &Reading<'_>, translator: &Translator) -> ToolR
             None => result,
         }
     } else {
-        ToolResult::error(Fault::Upstream { status: status.as_u16() }, sentence_for(reading, status))
+        ToolResult::error(Fault::Upstream { status: status.as_u16() }, sentence_for(view, status))
     };
     match retry_after(reply) {
         Some(seconds) => marked(result.with_meta(RETRY_AFTER_META_KEY, seconds), reply),
         None => marked(result, reply),
     }
+}
+
+/// The tool error of a rule whose own words failed.
+pub(super) fn without_words(view: &ResponseView<'_>, fault: Fault, translator: &Translator) -> ToolResult {
+    if !view.reply.status.is_success() {
+        return of_status(view, translator);
+    }
+    let text = "The upstream reported an error that could not be put into words.";
+    marked(ToolResult::error(fault, text), view.reply)
 }
 
 /// For how many seconds the upstream wants to be left alone, where it says so in seconds.
@@ -84,7 +93,7 @@ fn of_end(end: End) -> String {
 }
 
 /// A 5xx body is never passed on: it holds traces, queries, addresses.
-fn sentence_for(reading: &Reading<'_>, status: StatusCode) -> String {
+fn sentence_for(view: &ResponseView<'_>, status: StatusCode) -> String {
     if status.is_redirection() {
         return format!(
             "The upstream answered with status {status}, which points elsewhere; redirects are not followed here."
@@ -93,7 +102,7 @@ fn sentence_for(reading: &Reading<'_>, status: StatusCode) -> String {
     if status.is_informational() {
         return format!("The upstream answered with status {status}, which is no answer.");
     }
-    let when = match retry_after(reading.reply()) {
+    let when = match retry_after(view.reply()) {
         Some(1) => "in 1 second".to_owned(),
         Some(seconds) => format!("in {seconds} seconds"),
         None => "later".to_owned(),
@@ -104,12 +113,12 @@ fn sentence_for(reading: &Reading<'_>, status: StatusCode) -> String {
 /// The message and code of a 4xx, from where APIs put them, or the text; of a page its heading and first paragraph.
 ///
 /// Nothing longer than can be shown is looked through.
-fn message_of(reading: &Reading<'_>, translator: &Translator) -> (Option<String>, Option<Value>) {
+fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<String>, Option<Value>) {
     let most_bytes = translator.limits.error_text_bytes.saturating_mul(2);
     // What the route keeps to itself comes before what every route does: an address may be a part of it.
     let begun = |text: &str| translator.redaction.beginning(text, most_bytes);
-    let sent = Sent::of(reading.facts.args);
-    if let Some(json) = reading.json() {
+    let sent = Sent::of(view.facts.args);
+    if let Some(json) = view.json() {
         return match json {
             Value::Object(members) => {
                 // Of one long word nothing is left: it is cut where a word ends.
@@ -120,11 +129,11 @@ fn message_of(reading: &Reading<'_>, translator: &Translator) -> (Option<String>
             _ => (None, None),
         };
     }
-    let media_type = reading.reply().media_type().unwrap_or_default();
-    let text = reading.lossy_text();
+    let media_type = view.reply().media_type().unwrap_or_default();
+    let text = view.lossy_text();
     if is_page(&media_type, &text) {
         let page = translator.redaction.beginning(&text, PAGE_LIMIT_BYTES);
-        let message = message_of_page(&page, reading.reply().status);
+        let message = message_of_page(&page, view.reply().status);
         return (message.and_then(|message| safe_text(&begun(&message), &sent)), None);
     }
     if !media_type.is_empty() && !media_type.starts_with("text/") {

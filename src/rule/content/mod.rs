@@ -194,11 +194,11 @@ impl BlockTemplate {
     }
 
     fn is_for(&self, structure: &Value, known: &Known<'_>) -> bool {
-        self.when.as_ref().is_none_or(|when| when.holds(structure, jq_names(known.reading, known.captures)))
+        self.when.as_ref().is_none_or(|when| when.holds(structure, jq_names(known.view, known.captures)))
     }
 
     fn rows(&self, each: &Jq, structure: &Value, known: &Known<'_>) -> Result<Vec<Value>, Why> {
-        match each.apply(structure, jq_names(known.reading, known.captures)) {
+        match each.apply(structure, jq_names(known.view, known.captures)) {
             Ok(Value::Array(rows)) if rows.len() > BLOCK_LIMIT => Err(too_many(rows.len())),
             Ok(Value::Array(rows)) => Ok(rows),
             Ok(Value::Null) => Ok(Vec::new()),
@@ -209,7 +209,7 @@ impl BlockTemplate {
     }
 
     fn render(&self, known: &Known<'_>, names: &Name, budget: &Budget) -> Result<Shown, Why> {
-        let block = self.payload.render(known.reading, known.structured, names, budget)?;
+        let block = self.payload.render(known.view, known.structured, names, budget)?;
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {
             let moment = template.render_within(names, budget).map_err(|error| template_failed(&error))?;
@@ -244,7 +244,7 @@ pub(in crate::rule) fn render(
     };
     let names = known.names(asked);
     let plain = Name::from_pairs(names.clone());
-    let budget = Budget::of_result().until(known.reading.stop());
+    let budget = Budget::of_result().until(known.view.stop());
     let (mut shown, mut bytes) = (Vec::new(), 0);
     let mut add = |block: Shown| {
         let length = match &block.content.block {

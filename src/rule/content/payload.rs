@@ -5,7 +5,7 @@ use minijinja::Value as Name;
 use super::{BodyTemplate, Payload, template_failed};
 use crate::{
     rule::{
-        reading::Reading,
+        response_view::ResponseView,
         template::{Budget, Template},
         why::Why,
     },
@@ -15,7 +15,7 @@ use crate::{
 impl Payload {
     pub(super) fn render(
         &self,
-        reading: &Reading<'_>,
+        view: &ResponseView<'_>,
         structured: Option<&Structured>,
         names: &Name,
         budget: &Budget,
@@ -25,7 +25,7 @@ impl Payload {
         };
         Ok(match self {
             Self::Text(template) => Block::Text(Text::Plain(render(template)?)),
-            Self::Verbatim => Block::Text(Text::Shared(reading.shared_text()?.clone())),
+            Self::Verbatim => Block::Text(Text::Shared(view.shared_text()?.clone())),
             Self::Json => match structured {
                 Some(_) => Block::Text(Text::OfStructure),
                 None => return Err("expected a value to show as JSON, found none".into()),
@@ -34,7 +34,7 @@ impl Payload {
                 Some(structured) => Block::Text(Text::Plain(pretty(structured))),
                 None => return Err("expected a value to show as JSON, found none".into()),
             },
-            Self::Bytes(binary) => binary.block(reading)?,
+            Self::Bytes(binary) => binary.block(view)?,
             Self::Image { data, media_type } => {
                 Block::Image { data: base64_text(render(data)?)?, mime_type: media_type.clone() }
             }
@@ -49,11 +49,11 @@ impl Payload {
             },
             Self::Resource { uri, media_type, body } => Block::Resource {
                 uri: render(uri)?,
-                mime_type: media_type.clone().or_else(|| reading.reply().media_type().map(Into::into)),
+                mime_type: media_type.clone().or_else(|| view.reply().media_type().map(Into::into)),
                 body: match body {
                     BodyTemplate::Text(template) => ResourceBody::Text(render(template)?),
                     BodyTemplate::Blob(template) => ResourceBody::Blob(base64_text(render(template)?)?),
-                    BodyTemplate::Reply => ResourceBody::Text(reading.text()?.to_owned()),
+                    BodyTemplate::Reply => ResourceBody::Text(view.text()?.to_owned()),
                 },
             },
         })

@@ -1,7 +1,6 @@
 //! Compressed bodies to bytes: what `Content-Encoding` says is undone.
 
 use std::{
-    cell::OnceCell,
     error::Error,
     io::{self, Write},
 };
@@ -28,46 +27,29 @@ const CODING_LIMIT: usize = 3;
 /// is.
 const MEMBER_LIMIT: usize = 10_000;
 
-/// The body of a reply, expanded when first asked for, and once.
-pub(crate) struct Body<'a> {
-    reply: &'a Reply,
-    limit_bytes: usize,
-    expanded: OnceCell<Result<Bytes, Why>>,
+/// The bytes of a reply's body as they were before they were compressed; the body's own when they never were.
+///
+/// # Errors
+///
+/// A sentence that names the coding and says what is wrong: it is unknown, or the data is cut off, broken or
+/// longer than `limit_bytes`.
+pub(super) fn expand(reply: &Reply, limit_bytes: usize) -> Result<Bytes, Why> {
+    // What has no content (a 204, the answer to HEAD) may still say how it would be compressed.
+    if reply.body.is_empty() {
+        return Ok(Bytes::new());
+    }
+    let mut body = reply.body.clone();
+    // They were applied in the order in which they are named.
+    for coding in codings(reply)?.into_iter().rev() {
+        body = undo(coding, &body, limit_bytes).map_err(Why::plainly)?;
+    }
+    Ok(body)
 }
 
-impl<'a> Body<'a> {
-    /// The body of a reply that may have `limit_bytes` when expanded.
-    pub(crate) fn new(reply: &'a Reply, limit_bytes: usize) -> Self {
-        Self { reply, limit_bytes, expanded: OnceCell::new() }
-    }
-
-    /// The bytes as they were before they were compressed; the body's own when they never were.
-    ///
-    /// # Errors
-    ///
-    /// A sentence that names the coding and says what is wrong: it is unknown, or the data is cut off, broken
-    /// or longer than the limit.
-    pub(crate) fn bytes(&self) -> Result<&Bytes, Why> {
-        self.expanded.get_or_init(|| expand(self.reply, self.limit_bytes)).as_ref().map_err(Clone::clone)
-    }
-
-    /// What was expanded, in words; `None` for a body that was never compressed.
-    pub(crate) fn told(&self) -> Option<String> {
-        if self.reply.body.is_empty() {
-            return None;
-        }
-        let names: Vec<_> = match codings(self.reply) {
-            Ok(codings) if codings.is_empty() => return None,
-            Ok(codings) => codings.iter().rev().map(|coding| coding.name()).collect(),
-            Err(why) => return Some(why.to_string()),
-        };
-        Some(match self.bytes() {
-            Ok(bytes) => {
-                format!("{}: {} bytes to {} bytes", names.join(", then "), self.reply.body.len(), bytes.len())
-            }
-            Err(why) => why.to_string(),
-        })
-    }
+/// The names of the codings that are undone, in that order; nothing for a body that was never compressed.
+pub(super) fn names(reply: &Reply) -> Option<String> {
+    let codings = codings(reply).ok().filter(|codings| !codings.is_empty() && !reply.body.is_empty())?;
+    Some(codings.iter().rev().map(|coding| coding.name()).collect::<Vec<_>>().join(", then "))
 }
 
 /// A way to compress (RFC 9110, section 8.4.1; RFC 7932; RFC 8878).
@@ -112,19 +94,6 @@ impl From<io::Error> for Wrong {
         }
         Self::Broken(cut_bytes(&error.to_string(), LONGEST_SHOWN_BYTES))
     }
-}
-
-fn expand(reply: &Reply, limit_bytes: usize) -> Result<Bytes, Why> {
-    // What has no content (a 204, the answer to HEAD) may still say how it would be compressed.
-    if reply.body.is_empty() {
-        return Ok(Bytes::new());
-    }
-    let mut body = reply.body.clone();
-    // They were applied in the order in which they are named.
-    for coding in codings(reply)?.into_iter().rev() {
-        body = undo(coding, &body, limit_bytes).map_err(Why::plainly)?;
-    }
-    Ok(body)
 }
 
 /// The codings that `Content-Encoding` names, in order; `identity` is none.

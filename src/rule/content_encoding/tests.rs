@@ -24,7 +24,7 @@ fn expanded_within(limit: usize, coding: &str, body: &[u8]) -> Result<Vec<u8>, S
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_ENCODING, coding.parse().unwrap());
     let reply = Reply::new(StatusCode::OK, headers, Bytes::copy_from_slice(body));
-    Body::new(&reply, limit).bytes().map(|bytes| bytes.to_vec()).map_err(|why| why.to_string())
+    expand(&reply, limit).map(|bytes| bytes.to_vec()).map_err(|why| why.to_string())
 }
 
 #[track_caller]

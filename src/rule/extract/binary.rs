@@ -4,7 +4,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 
 use super::{Extracted, Extraction, Finds, Gives, Typing};
 use crate::{
-    rule::{reading::Reading, why::Why},
+    rule::{response_view::ResponseView, why::Why},
     tool::{Block, Content, ResourceBody},
 };
 
@@ -41,8 +41,8 @@ impl Extraction for Binary {
         false
     }
 
-    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
-        self.block(reading).map(|block| Extracted::Block(Content::from(block)))
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.block(view).map(|block| Extracted::Block(Content::from(block)))
     }
 }
 
@@ -52,8 +52,8 @@ impl Binary {
     /// # Errors
     ///
     /// A sentence, when the reply says that it is something else.
-    pub(crate) fn block(&self, reading: &Reading<'_>) -> Result<Block, Why> {
-        let reply = reading.reply();
+    pub(crate) fn block(&self, view: &ResponseView<'_>) -> Result<Block, Why> {
+        let reply = view.reply();
         let mime_type = self
             .media_type
             .clone()
@@ -75,12 +75,12 @@ impl Binary {
                 )
             }));
         }
-        let data = BASE64_STANDARD.encode(reading.body()?);
+        let data = BASE64_STANDARD.encode(view.body()?);
         Ok(match kind {
             BinaryKind::Image => Block::Image { data, mime_type },
             BinaryKind::Audio => Block::Audio { data, mime_type },
             BinaryKind::Resource => Block::Resource {
-                uri: format!("reply://{}", reading.tool()),
+                uri: format!("reply://{}", view.tool()),
                 mime_type: Some(mime_type),
                 body: ResourceBody::Blob(data),
             },

@@ -4,7 +4,7 @@ use bytestring::ByteString;
 
 use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
 use crate::{
-    rule::{reading::Reading, why::Why},
+    rule::{response_view::ResponseView, why::Why},
     tool::JsonText,
 };
 
@@ -13,11 +13,11 @@ use crate::{
 pub struct Json;
 
 impl Extraction for Json {
-    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
-        if reading.text()?.trim().is_empty() {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        if view.text()?.trim().is_empty() {
             return Err("expected JSON, found an empty reply".into());
         }
-        reading.checked_json().map(Extracted::Raw)
+        view.checked_json().map(Extracted::Raw)
     }
 }
 
@@ -36,12 +36,12 @@ impl Extraction for NdJson {
         Gives::Many
     }
 
-    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
-        let whole = reading.shared_text()?;
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        let whole = view.shared_text()?;
         let mut documents = 0_usize;
         let mut list = Vec::with_capacity(whole.len() + 2);
         list.push(b'[');
-        for (index, line) in reading.text()?.lines().enumerate() {
+        for (index, line) in view.text()?.lines().enumerate() {
             let line = line.trim_matches(|c: char| c.is_whitespace() || c == '\u{1e}');
             if line.is_empty() {
                 continue;
@@ -80,12 +80,12 @@ impl Extraction for Text {
         Finds::NoFields
     }
 
-    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
-        let whole = reading.shared_text()?;
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        let whole = view.shared_text()?;
         if !self.trim {
             return Ok(Extracted::Text(whole.clone()));
         }
-        let text = reading.text()?.trim();
+        let text = view.text()?.trim();
         // An empty slice may lie anywhere, which `slice_ref` does not take.
         Ok(Extracted::Text(if text.is_empty() { ByteString::new() } else { whole.slice_ref(text) }))
     }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::{
         reply::Reply,
-        rule::{Facts, content_encoding::Body},
+        rule::{Facts, TranslationLimits, response_view::ExpandedBody},
     };
 
     #[track_caller]
@@ -112,9 +112,9 @@ mod tests {
     fn check_with(ndjson: NdJson, text: &str, expected: Result<&str, &str>) {
         let body = Bytes::copy_from_slice(text.as_bytes());
         let reply = Reply::new(StatusCode::OK, HeaderMap::new(), body);
-        let (tool, args, body) = ("tool".parse().unwrap(), json!({}), Body::new(&reply, 1 << 20));
-        let reading = Reading::new(&reply, &body, Facts::new(&tool, &args), None);
-        match (ndjson.find(&reading, &Typing::AsFound), expected) {
+        let (tool, args, body) = ("tool".parse().unwrap(), json!({}), ExpandedBody::new());
+        let view = ResponseView::new(&reply, &body, Facts::new(&tool, &args), TranslationLimits::default());
+        match (ndjson.find(&view, &Typing::AsFound), expected) {
             (Ok(Extracted::Raw(json)), Ok(expected)) => assert_eq!(json.as_str(), expected),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
             (found, _) => panic!("found {found:?}"),

@@ -6,7 +6,7 @@ use encoding_rs::{Encoding, UTF_8};
 use serde_json::{Map, Value};
 
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing, records::add};
-use crate::rule::{reading::Reading, why::Why};
+use crate::rule::{response_view::ResponseView, why::Why};
 
 /// Reads `name=value&name=value` into an object of strings.
 ///
@@ -16,10 +16,10 @@ use crate::rule::{reading::Reading, why::Why};
 pub struct Form;
 
 impl Extraction for Form {
-    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
-        let charset = reading.decoded()?.charset;
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        let charset = view.decoded()?.charset;
         let encoding = Encoding::for_label(charset.as_bytes()).unwrap_or(UTF_8);
-        read(reading.text()?, encoding).map(Extracted::Value)
+        read(view.text()?, encoding).map(Extracted::Value)
     }
 }
 

@@ -4,7 +4,7 @@ use http::HeaderName;
 use serde_json::{Map, Value};
 
 use super::{Extracted, Extraction, Finds, Typing};
-use crate::rule::{reading::Reading, why::Why};
+use crate::rule::{response_view::ResponseView, why::Why};
 
 /// Reads the named headers into an object, or one of them as a value. A header that is there several times gives an array; one that is
 /// not there gives nothing. The name `status` gives the HTTP status as a number.
@@ -38,8 +38,8 @@ impl Extraction for Header {
         false
     }
 
-    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
-        let reply = reading.reply();
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        let reply = view.reply();
         let mut found = Map::new();
         for name in &self.names {
             if name == "status" {

@@ -11,7 +11,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
 use crate::{
-    rule::{reading::Reading, why::Why},
+    rule::{response_view::ResponseView, why::Why},
     tool::{Block, Content, JsonText, SentBlock},
 };
 
@@ -118,10 +118,10 @@ impl Answered {
     }
 
     /// The same with a typed value. That of an error stays as it is.
-    pub(super) fn typed(self, typing: &Typing, reading: &Reading<'_>) -> Result<Self, Why> {
+    pub(super) fn typed(self, typing: &Typing, view: &ResponseView<'_>) -> Result<Self, Why> {
         let value = match (&self.verdict, self.value) {
             (Verdict::Success, Some(value)) => {
-                let value = value.into_value(reading)?;
+                let value = value.into_value(view)?;
                 typing.admits_one(&value)?;
                 Some(Extracted::Value(typing.apply(value)?))
             }
@@ -135,10 +135,9 @@ impl Answered {
 }
 
 impl Extraction for Mcp {
-    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
-        let is_stream = reading.reply().media_type().is_some_and(|found| found == "text/event-stream");
-        let message =
-            if is_stream { response_in_events(reading.text()?)? } else { reading.checked_json()? };
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        let is_stream = view.reply().media_type().is_some_and(|found| found == "text/event-stream");
+        let message = if is_stream { response_in_events(view.text()?)? } else { view.checked_json()? };
         answered(&message).map(Extracted::Answered)
     }
 }

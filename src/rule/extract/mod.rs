@@ -42,7 +42,7 @@ pub use self::{
     typing::Typing,
     xml::{Attributes, Path, PathError, Pick, Prefixes, Xml},
 };
-use super::{reading::Reading, why::Why};
+use super::{response_view::ResponseView, why::Why};
 use crate::tool::{Content, JsonText, kind_of};
 
 /// How many records or keys one reply may give; more are an error, so that a reply of many short lines can't
@@ -82,7 +82,7 @@ pub(crate) trait Extraction {
     /// # Errors
     ///
     /// A sentence that says what was expected and what was found.
-    fn find(&self, reading: &Reading<'_>, typing: &Typing) -> Result<Extracted, Why>;
+    fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, Why>;
 }
 
 /// The extractors: of each the name that a rule uses, and the type of its options.
@@ -214,18 +214,18 @@ impl Extractor {
     /// # Errors
     ///
     /// A sentence that says what was expected and what was found.
-    pub(crate) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, Why> {
-        let typed = self.typed(self.find(reading)?, reading);
-        typed.map_err(|why| self.with_missing_patterns(why, reading))
+    pub(crate) fn extract(&self, view: &ResponseView<'_>) -> Result<Extracted, Why> {
+        let typed = self.typed(self.find(view)?, view);
+        typed.map_err(|why| self.with_missing_patterns(why, view))
     }
 
     /// Of several patterns names those that match nothing: what they capture is what is missing.
-    fn with_missing_patterns(&self, why: Why, reading: &Reading<'_>) -> Why {
+    fn with_missing_patterns(&self, why: Why, view: &ResponseView<'_>) -> Why {
         let (ExtractorKind::Regex(regex) | ExtractorKind::Grok(regex)) = &self.kind else { return why };
         if self.of.is_some() || regex.patterns.len() < 2 {
             return why;
         }
-        let Ok(text) = reading.text() else { return why };
+        let Ok(text) = view.text() else { return why };
         let missing: Vec<_> = regex.missing_in(text).map(|pattern| format!("`{pattern}`")).collect();
         match missing.is_empty() {
             true => why,
@@ -234,32 +234,30 @@ impl Extractor {
     }
 
     /// What is there, as it was found.
-    fn find(&self, reading: &Reading<'_>) -> Result<Extracted, Why> {
+    fn find(&self, view: &ResponseView<'_>) -> Result<Extracted, Why> {
         let extraction = self.kind.extraction();
-        let Some(of) = &self.of else { return extraction.find(reading, &self.typing) };
-        let inner = of.text(reading).map_err(|why| why.under(&format!("`of` {}", of.kind.name())))?;
-        extraction.find(&reading.of_text(inner), &self.typing)
+        let Some(of) = &self.of else { return extraction.find(view, &self.typing) };
+        let inner = of.text(view).map_err(|why| why.under(&format!("`of` {}", of.kind.name())))?;
+        extraction.find(&view.of_text(inner), &self.typing)
     }
 
     /// What is found, which must be a text.
-    fn text(&self, reading: &Reading<'_>) -> Result<ByteString, Why> {
-        match self.extract(reading)?.found_well()? {
+    fn text(&self, view: &ResponseView<'_>) -> Result<ByteString, Why> {
+        match self.extract(view)?.found_well()? {
             Extracted::Text(text) => Ok(text),
-            found => match found.into_value(reading)? {
+            found => match found.into_value(view)? {
                 Value::String(text) => Ok(text.into()),
                 other => Err(Why::plainly(format!("expected a text to read, found {}", kind_of(&other)))),
             },
         }
     }
 
-    fn typed(&self, found: Extracted, reading: &Reading<'_>) -> Result<Extracted, Why> {
+    fn typed(&self, found: Extracted, view: &ResponseView<'_>) -> Result<Extracted, Why> {
         match (&self.typing, found) {
             (Typing::AsFound, found) => Ok(found),
-            (typing, Extracted::Answered(answered)) => {
-                answered.typed(typing, reading).map(Extracted::Answered)
-            }
+            (typing, Extracted::Answered(answered)) => answered.typed(typing, view).map(Extracted::Answered),
             (typing, found) => {
-                let found = found.into_value(reading)?;
+                let found = found.into_value(view)?;
                 if self.kind.gives() == Gives::One {
                     typing.admits_one(&found)?;
                 }
@@ -286,12 +284,12 @@ impl Extracted {
     /// # Errors
     ///
     /// A sentence, when there is none, or when it has too many values.
-    pub(crate) fn to_value(&self, reading: &Reading<'_>) -> Result<Value, Why> {
+    pub(crate) fn to_value(&self, view: &ResponseView<'_>) -> Result<Value, Why> {
         match self {
-            Self::Raw(json) => reading.tree_of(json),
+            Self::Raw(json) => view.tree_of(json),
             Self::Value(value) => Ok(value.clone()),
             Self::Text(text) => Ok(Value::String(text.to_string())),
-            Self::Answered(Answered { value: Some(value), .. }) => value.to_value(reading),
+            Self::Answered(Answered { value: Some(value), .. }) => value.to_value(view),
             Self::Block(_) | Self::Answered(_) => {
                 Err("expected a value, found bytes without structure".into())
             }
@@ -304,12 +302,12 @@ impl Extracted {
     /// # Errors
     ///
     /// As [`Self::to_value`].
-    pub(crate) fn into_value(self, reading: &Reading<'_>) -> Result<Value, Why> {
+    pub(crate) fn into_value(self, view: &ResponseView<'_>) -> Result<Value, Why> {
         match self {
             Self::Value(value) => Ok(value),
-            Self::Answered(Answered { value: Some(value), .. }) => value.into_value(reading),
+            Self::Answered(Answered { value: Some(value), .. }) => value.into_value(view),
             Self::Raw(_) | Self::Text(_) | Self::Block(_) | Self::Answered(_) | Self::Nothing => {
-                self.to_value(reading)
+                self.to_value(view)
             }
         }
     }

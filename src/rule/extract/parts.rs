@@ -6,7 +6,7 @@ use super::{
     Extracted, Extractor, ExtractorKind, Gives,
     typing::{Typing, list_of},
 };
-use crate::rule::{reading::Reading, why::Why};
+use crate::rule::{response_view::ResponseView, why::Why};
 
 /// What reads a value from a reply.
 #[derive(Debug)]
@@ -66,12 +66,12 @@ impl Extract {
     /// # Errors
     ///
     /// A sentence that names the extractor, and says what was expected and what was found.
-    pub(crate) fn extract(&self, reading: &Reading<'_>) -> Result<Extracted, Why> {
+    pub(crate) fn extract(&self, view: &ResponseView<'_>) -> Result<Extracted, Why> {
         let parts = match self {
             Self::One(extractor) => {
                 let name = extractor.kind.name();
-                let found = extractor.extract(reading).and_then(|found| match &found {
-                    Extracted::Value(tree) => Ok(reading.admits_tree(tree, &mut 0).map(|()| found)?),
+                let found = extractor.extract(view).and_then(|found| match &found {
+                    Extracted::Value(tree) => Ok(view.admits_tree(tree, &mut 0).map(|()| found)?),
                     _ => Ok(found),
                 });
                 return found.map_err(|why| why.under(name));
@@ -80,9 +80,9 @@ impl Extract {
         };
         let (mut value, mut values) = (Map::with_capacity(parts.len()), 0);
         for part in parts {
-            let found = part.extract(reading).and_then(|found| {
-                let tree = found.map(|found| found.into_value(reading)).transpose()?;
-                tree.iter().try_for_each(|tree| reading.admits_tree(tree, &mut values))?;
+            let found = part.extract(view).and_then(|found| {
+                let tree = found.map(|found| found.into_value(view)).transpose()?;
+                tree.iter().try_for_each(|tree| view.admits_tree(tree, &mut values))?;
                 Ok(tree)
             });
             let found =
@@ -127,27 +127,27 @@ fn schema_of_parts(parts: &[Part], schemas: Vec<Option<Map<String, Value>>>) -> 
 impl Part {
     /// Reads the part. `None` when it may be missing and is: its pattern matches nothing, its header is not there, or
     /// there is no text at all. What is there and can't be read is an error all the same.
-    fn extract(&self, reading: &Reading<'_>) -> Result<Option<Extracted>, Why> {
-        let found = match self.extractor.find(reading) {
-            Err(_) if self.optional && self.finds_nothing(reading) => return Ok(None),
+    fn extract(&self, view: &ResponseView<'_>) -> Result<Option<Extracted>, Why> {
+        let found = match self.extractor.find(view) {
+            Err(_) if self.optional && self.finds_nothing(view) => return Ok(None),
             found => found?,
         };
-        self.extractor.typed(found, reading)?.found_well().map(Some)
+        self.extractor.typed(found, view)?.found_well().map(Some)
     }
 
-    fn finds_nothing(&self, reading: &Reading<'_>) -> bool {
+    fn finds_nothing(&self, view: &ResponseView<'_>) -> bool {
         let inner = match &self.extractor.of {
-            Some(of) => match of.text(reading) {
-                Ok(text) => Some(reading.of_text(text)),
+            Some(of) => match of.text(view) {
+                Ok(text) => Some(view.of_text(text)),
                 Err(_) => return false,
             },
             None => None,
         };
-        let reading = inner.as_ref().unwrap_or(reading);
+        let view = inner.as_ref().unwrap_or(view);
         match &self.extractor.kind {
             ExtractorKind::Header(_) => true,
-            ExtractorKind::Regex(_) => reading.text().is_ok(),
-            kind => kind.extraction().reads_text() && reading.text().is_ok_and(|text| text.trim().is_empty()),
+            ExtractorKind::Regex(_) => view.text().is_ok(),
+            kind => kind.extraction().reads_text() && view.text().is_ok_and(|text| text.trim().is_empty()),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
 use crate::rule::{
     convert::{Booleans, to_boolean, to_integer, to_number},
     matcher::Pattern,
-    reading::Reading,
+    response_view::ResponseView,
     stop::{STOPPED, Stop},
     why::Why,
 };
@@ -174,8 +174,8 @@ impl Extraction for Regex {
         Finds::Names(self.patterns.iter().flat_map(CapturePattern::names).collect())
     }
 
-    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
-        self.extract(reading.text()?, reading.stop()).map(Extracted::Value)
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.extract(view.text()?, view.stop()).map(Extracted::Value)
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{LINES, Limit};
 use crate::rule::{
-    reading::Reading,
+    response_view::ResponseView,
     template::{Budget, from_json},
 };
 
@@ -69,15 +69,14 @@ impl Cut {
     pub(in crate::rule) fn note(
         &self,
         limit: &Limit,
-        reading: &Reading<'_>,
+        view: &ResponseView<'_>,
     ) -> Result<String, (String, String)> {
         let Some(template) = &limit.note else { return Ok(self.to_string()) };
         let Self { unit, shown, total, text: _, next } = self;
         let numbers =
             json!({ "unit": unit, "shown": shown, "left_out": total - shown, "total": total, "next": next });
-        let names =
-            Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(reading.facts.args))]);
-        let budget = Budget::of_result().until(reading.stop());
+        let names = Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.facts.args))]);
+        let budget = Budget::of_result().until(view.stop());
         template.render_within(&names, &budget).map_err(|error| {
             (format!("the template of `note` could not be filled in: {error}"), self.to_string())
         })

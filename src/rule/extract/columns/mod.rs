@@ -17,7 +17,7 @@ use super::{
     Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing,
     rows::{Heading, Rows, Uneven},
 };
-use crate::rule::{Pattern, reading::Reading, why::Why};
+use crate::rule::{Pattern, response_view::ResponseView, why::Why};
 
 /// How many columns a table may have: each is looked for in every row.
 const COLUMN_LIMIT: usize = 1000;
@@ -85,8 +85,8 @@ impl Extraction for Columns {
         }
     }
 
-    fn find(&self, reading: &Reading<'_>, typing: &Typing) -> Result<Extracted, Why> {
-        self.extract(reading.text()?, typing).map(Extracted::Value)
+    fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, Why> {
+        self.extract(view.text()?, typing).map(Extracted::Value)
     }
 }
 

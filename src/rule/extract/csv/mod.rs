@@ -12,7 +12,7 @@ use super::{
     Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing,
     rows::{Heading, Rows, Uneven, after_lines},
 };
-use crate::rule::{reading::Reading, why::Why};
+use crate::rule::{response_view::ResponseView, why::Why};
 
 /// Reads rows of cells into a list of objects of strings (RFC 4180, and what is sent in its name).
 ///
@@ -81,13 +81,13 @@ impl Extraction for Csv {
         }
     }
 
-    fn find(&self, reading: &Reading<'_>, typing: &Typing) -> Result<Extracted, Why> {
-        let media_type = reading.reply().media_type();
+    fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, Why> {
+        let media_type = view.reply().media_type();
         let delimiter = self.delimiter.unwrap_or(match media_type.as_deref() {
             Some("text/tab-separated-values" | "text/tsv") => b'\t',
             _ => b',',
         });
-        self.read(reading.text()?, delimiter, typing).map(Extracted::Value)
+        self.read(view.text()?, delimiter, typing).map(Extracted::Value)
     }
 }
 

@@ -16,7 +16,7 @@ use self::page::{NodeId, Work};
 pub use self::selector::{CssError, CssSelector};
 pub(in crate::rule) use self::text::message_of;
 use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing, typing::list_of};
-use crate::rule::{reading::Reading, why::Why};
+use crate::rule::{response_view::ResponseView, why::Why};
 
 /// Reads a page as a browser does, whatever it is like.
 #[derive(Debug, Clone, Default)]
@@ -120,8 +120,8 @@ impl Extraction for Html {
         }
     }
 
-    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
-        self.extract(reading.text()?).map(Extracted::Value).map_err(Why::plainly)
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.extract(view.text()?).map(Extracted::Value).map_err(Why::plainly)
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use self::line::{LONGEST_SHOWN, Number, Scanner, unescaped};
 use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
-use crate::rule::{reading::Reading, why::Why};
+use crate::rule::{response_view::ResponseView, why::Why};
 
 /// Reads the samples of metrics.
 ///
@@ -104,8 +104,8 @@ impl Extraction for Metrics {
         }
     }
 
-    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
-        self.extract(reading.text()?).map(Extracted::Value)
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.extract(view.text()?).map(Extracted::Value)
     }
 }
 

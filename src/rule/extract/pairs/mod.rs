@@ -18,7 +18,7 @@ use super::{
 };
 use crate::rule::{
     matcher::Pattern,
-    reading::Reading,
+    response_view::ResponseView,
     stop::{STOPPED, Stop},
     why::Why,
 };
@@ -95,8 +95,8 @@ impl Extraction for Pairs {
         if self.blocks.is_some() { Gives::Many } else { Gives::One }
     }
 
-    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
-        self.extract(reading.text()?, reading.stop()).map(Extracted::Value)
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.extract(view.text()?, view.stop()).map(Extracted::Value)
     }
 }
 

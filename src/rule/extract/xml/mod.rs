@@ -14,7 +14,7 @@ use self::path::{Found, Least};
 pub use self::path::{Path, PathError, Prefixes};
 use super::{Extracted, Extraction, Gives, RECORD_LIMIT, Typing, records};
 use crate::{
-    rule::{fields::TEXT_KEY, reading::Reading, why::Why},
+    rule::{fields::TEXT_KEY, response_view::ResponseView, why::Why},
     tool::cut_characters,
 };
 
@@ -79,8 +79,8 @@ impl Extraction for Xml {
         }
     }
 
-    fn find(&self, reading: &Reading<'_>, _: &Typing) -> Result<Extracted, Why> {
-        self.extract(reading.text()?).map(Extracted::Value)
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.extract(view.text()?).map(Extracted::Value)
     }
 }
 

@@ -1,0 +1,367 @@
+//! A reply as rules see it: body, text, JSON, headers and what an extractor finds, each made when first asked
+//! for, and once.
+
+use std::cell::OnceCell;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use serde_json::{Map, Value};
+
+use super::{
+    content_encoding::{self, expand},
+    decode::{Charset, Decoded, decode, decode_lossy},
+    extract::{
+        Answered, Binary, Extract, Extracted, Extractor, ExtractorKind, Json, MCP_MEDIA_TYPE, Mcp,
+        Text as TextExtractor, Verdict,
+    },
+    rules::TranslationLimits,
+    stop::Stop,
+    trace::{LONGEST_TRACED, Trace},
+    translation::Facts,
+    why::Why,
+};
+use crate::{
+    reply::Reply,
+    tool::{JsonText, TooManyValues, ToolName, cut_bytes},
+};
+
+/// The body of a reply without its compression, made when first asked for.
+pub(super) type ExpandedBody = OnceCell<Result<Bytes, Why>>;
+
+/// A reply as the rules of its route see it, in one charset.
+pub(crate) struct ResponseView<'a> {
+    pub(super) reply: &'a Reply,
+    body: &'a ExpandedBody,
+    pub(super) facts: Facts<'a>,
+    charset: Option<Charset>,
+    text: OnceCell<Result<Decoded, Why>>,
+    json: OnceCell<Option<Value>>,
+    headers: OnceCell<Value>,
+    limits: TranslationLimits,
+    /// What was not looked into, because it has more values.
+    too_much: OnceCell<String>,
+}
+
+impl<'a> ResponseView<'a> {
+    /// A view of a reply, whose body may have been expanded for another.
+    pub(super) fn new(
+        reply: &'a Reply,
+        body: &'a ExpandedBody,
+        facts: Facts<'a>,
+        limits: TranslationLimits,
+    ) -> Self {
+        let (charset, text, json, headers, too_much) = Default::default();
+        Self { reply, body, facts, charset, text, json, headers, limits, too_much }
+    }
+
+    /// The same reply, read in another charset.
+    pub(super) fn recoded(&self, charset: Option<Charset>) -> Self {
+        Self { charset, ..Self::new(self.reply, self.body, self.facts, self.limits) }
+    }
+
+    /// The same reply with another text: one that was found in it.
+    pub(super) fn of_text(&self, text: ByteString) -> Self {
+        let (charset, because) = ("UTF-8", "what was found");
+        let text = OnceCell::from(Ok(Decoded { text, charset, because }));
+        Self { text, ..Self::new(self.reply, self.body, self.facts, self.limits) }
+    }
+
+    pub(crate) fn reply(&self) -> &'a Reply {
+        self.reply
+    }
+
+    pub(crate) fn tool(&self) -> &'a ToolName {
+        self.facts.tool
+    }
+
+    pub(crate) fn stop(&self) -> Option<&'a Stop> {
+        self.facts.stop
+    }
+
+    /// The body, compression undone.
+    pub(crate) fn body(&self) -> Result<&'a Bytes, Why> {
+        self.body.get_or_init(|| expand(self.reply, self.limits.reply_bytes)).as_ref().map_err(Clone::clone)
+    }
+
+    /// What was expanded, in words; nothing for a body that was never compressed.
+    pub(super) fn expansion(&self) -> Option<String> {
+        match (content_encoding::names(self.reply), self.body()) {
+            (Some(names), Ok(body)) => {
+                Some(format!("{names}: {} bytes to {} bytes", self.reply.body.len(), body.len()))
+            }
+            (_, Err(why)) => Some(why.to_string()),
+            (None, Ok(_)) => None,
+        }
+    }
+
+    pub(super) fn decoded(&self) -> Result<&Decoded, Why> {
+        // Charsets have names of their own; nothing of the response is in what is wrong with them.
+        let read = || decode(self.reply, self.body()?, self.charset).map_err(Why::plainly);
+        self.text.get_or_init(read).as_ref().map_err(Clone::clone)
+    }
+
+    /// The text with `�` for what can't be read; nothing where there is none. For the messages of errors
+    /// only.
+    pub(super) fn lossy_text(&self) -> String {
+        self.body().map(|body| decode_lossy(self.reply, body)).unwrap_or_default()
+    }
+
+    pub(crate) fn text(&self) -> Result<&str, Why> {
+        self.decoded().map(Decoded::as_str)
+    }
+
+    pub(crate) fn shared_text(&self) -> Result<&ByteString, Why> {
+        self.decoded().map(|decoded| &decoded.text)
+    }
+
+    pub(crate) fn checked_json(&self) -> Result<JsonText, Why> {
+        // The parser names what it expected, and nothing that it found.
+        JsonText::check_text(self.shared_text()?).map_err(|error| Why::plainly(error.to_string()))
+    }
+
+    /// The reply read as JSON, whatever its media type says; `None` when it is not, or has too many values.
+    pub(crate) fn json(&self) -> Option<&Value> {
+        self.json.get_or_init(|| self.checked_json().ok().and_then(|json| self.tree_of(&json).ok())).as_ref()
+    }
+
+    /// How many values one tree may have.
+    pub(super) fn most_values(&self) -> usize {
+        self.limits.values
+    }
+
+    /// JSON read into a tree.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when it has too many values.
+    pub(crate) fn tree_of(&self, json: &JsonText) -> Result<Value, Why> {
+        self.admits(json).map(|()| json.parse())
+    }
+
+    /// Whether JSON may be read into a tree.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when it has too many values.
+    pub(super) fn admits(&self, json: &JsonText) -> Result<(), Why> {
+        json.has_at_most(self.limits.values).map_err(|TooManyValues { most, line, column }| {
+            self.refuse(format!(
+                "expected at most {most} values, which is the `value_limit`, found more at line {line}, column \
+                 {column}"
+            ))
+        })
+    }
+
+    /// Whether a tree that was made of the reply is not too large, with those that were made before for the
+    /// same value.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when it is.
+    pub(crate) fn admits_tree(&self, tree: &Value, before: &mut usize) -> Result<(), Why> {
+        count(tree, self.limits.values, before);
+        if *before <= self.limits.values {
+            return Ok(());
+        }
+        let most = self.limits.values;
+        Err(self.refuse(format!("expected at most {most} values, which is the `value_limit`, found more")))
+    }
+
+    fn refuse(&self, why: String) -> Why {
+        self.too_much.get_or_init(|| why.clone());
+        Why::plainly(why)
+    }
+
+    /// Why something that was asked for was not looked into: it has too many values.
+    pub(super) fn too_much(&self) -> Option<&str> {
+        self.too_much.get().map(String::as_str)
+    }
+
+    /// The headers as an object with lower-case names; several values of one name are joined by a comma.
+    pub(crate) fn headers(&self) -> &Value {
+        self.headers.get_or_init(|| {
+            let mut headers = Map::new();
+            for name in self.reply.headers.keys() {
+                let values = self.reply.headers.get_all(name).iter();
+                let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+                headers.insert(name.as_str().to_owned(), values.join(", ").into());
+            }
+            Value::Object(headers)
+        })
+    }
+}
+
+/// Counts the values of a tree, until there are more than wanted.
+fn count(tree: &Value, most: usize, values: &mut usize) {
+    *values += 1;
+    let mut inside = |value| {
+        if *values <= most {
+            count(value, most, values);
+        }
+    };
+    match tree {
+        Value::Array(items) => items.iter().for_each(inside),
+        Value::Object(members) => members.values().for_each(&mut inside),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// What a rule's extractor gives for one reply: made when the first part of the rule asks for it, and once.
+pub(super) struct Finding<'a> {
+    extract: Option<&'a Extract>,
+    view: &'a ResponseView<'a>,
+    found: OnceCell<Result<Extracted, Why>>,
+    value: OnceCell<Value>,
+}
+
+impl<'a> Finding<'a> {
+    /// Of this extractor; by media type where the rule has none.
+    pub(super) fn new(extract: Option<&'a Extract>, view: &'a ResponseView<'a>) -> Self {
+        Self { extract, view, found: OnceCell::new(), value: OnceCell::new() }
+    }
+
+    /// What was found, or a sentence that says why nothing could be.
+    pub(super) fn found(&self) -> Result<&Extracted, Why> {
+        self.found.get_or_init(|| self.make()).as_ref().map_err(Clone::clone)
+    }
+
+    /// The same as a value in a tree.
+    pub(super) fn value(&self) -> Result<&Value, Why> {
+        let found = self.found()?;
+        if let Extracted::Value(value) = found {
+            return Ok(value);
+        }
+        if let Some(value) = self.value.get() {
+            return Ok(value);
+        }
+        let value = found.to_value(self.view)?;
+        Ok(self.value.get_or_init(|| value))
+    }
+
+    /// What was found, to keep, and the value where it was made already.
+    pub(super) fn take(mut self) -> Result<(Extracted, Option<Value>), Why> {
+        self.found()?;
+        let found = self.found.take().unwrap_or(Ok(Extracted::Nothing))?;
+        Ok((found, self.value.take()))
+    }
+
+    fn make(&self) -> Result<Extracted, Why> {
+        let default;
+        let extract = match self.extract {
+            Some(extract) => extract,
+            // Old servers declare a type for what they then do not send.
+            None if self.view.body()?.is_empty() => return Ok(Extracted::Nothing),
+            None => {
+                default = Extract::One(Box::new(Extractor::whole(by_media_type(self.view))));
+                &default
+            }
+        };
+        if extract.reads_text() {
+            self.view.decoded()?;
+        }
+        extract.extract(self.view)
+    }
+
+    /// Notes what was found, if anything has asked for it.
+    pub(super) fn trace(&self, trace: &mut Trace) {
+        let Some(found) = self.found.get().filter(|_| trace.is_on()) else { return };
+        let default;
+        let extract = match self.extract {
+            Some(extract) => extract,
+            None if self.view.body().is_ok_and(Bytes::is_empty) => {
+                return trace.step(|| ("extract".into(), "nothing: the reply is empty".into()));
+            }
+            None => {
+                default = Extract::One(Box::new(Extractor::whole(by_media_type(self.view))));
+                &default
+            }
+        };
+        if extract.reads_text()
+            && let Ok(decoded) = self.view.decoded()
+        {
+            trace.step(|| {
+                let characters = decoded.as_str().chars().count();
+                let because = match decoded.because {
+                    "default" => "since nothing names a charset".to_owned(),
+                    teller => format!("as {teller} says"),
+                };
+                ("decode".into(), format!("{characters} characters of {}, {because}", decoded.charset))
+            });
+        }
+        if let (Extract::Parts(parts), Ok(Extracted::Value(value))) = (extract, found) {
+            for part in parts {
+                trace.step(|| {
+                    let found =
+                        value.get(&part.name).map(|value| cut_bytes(&value.to_string(), LONGEST_TRACED));
+                    (
+                        format!("extract {} {}", part.name, part.extractor.words()),
+                        found.unwrap_or_else(|| "nothing: left out".to_owned()),
+                    )
+                });
+            }
+            return;
+        }
+        trace.step(|| {
+            let found = match found {
+                Ok(Extracted::Block(_)) => format!("{} bytes", self.view.body().map_or(0, Bytes::len)),
+                Ok(found) => found_words(found),
+                Err(why) => format!("failed: {why}"),
+            };
+            let what = match extract {
+                Extract::One(extractor) => format!("extract {}", extractor.words()),
+                Extract::Parts(_) => "extract".to_owned(),
+            };
+            (what, found)
+        });
+    }
+}
+
+/// What was found, in words.
+fn found_words(found: &Extracted) -> String {
+    match found {
+        Extracted::Raw(json) => cut_bytes(json.as_str(), LONGEST_TRACED),
+        Extracted::Value(value) => cut_bytes(&value.to_string(), LONGEST_TRACED),
+        Extracted::Text(text) => format!("{:?}", cut_bytes(text, LONGEST_TRACED)),
+        Extracted::Block(_) => "a block".to_owned(),
+        Extracted::Answered(Answered { content, value, verdict }) => {
+            let verdict = match verdict {
+                Verdict::Success => "a result",
+                Verdict::ToolError => "an error of the tool",
+                Verdict::ProtocolError { .. } => "an error of the protocol",
+            };
+            let value = value.as_deref().map_or_else(|| "no value".to_owned(), found_words);
+            format!("{verdict}, blocks: {}; {value}", content.len())
+        }
+        Extracted::Nothing => "nothing".to_owned(),
+    }
+}
+
+/// The extractor for a reply that no rule has one for.
+pub(super) fn by_media_type(view: &ResponseView<'_>) -> ExtractorKind {
+    let Some(media_type) = view.reply.media_type() else {
+        // RFC 9110, section 8.3: without `Content-Type` the recipient may look at the data.
+        let is_structure = |json: JsonText| json.as_str().starts_with(['{', '[']);
+        let document = view.checked_json().is_ok_and(is_structure);
+        return match view.text() {
+            Ok(_) if document => ExtractorKind::Json(Json),
+            Ok(_) => ExtractorKind::Text(TextExtractor::default()),
+            Err(_) => ExtractorKind::Binary(Binary { kind: None, media_type: None }),
+        };
+    };
+    let (kind, subtype) = media_type.split_once('/').unwrap_or((&*media_type, ""));
+    if media_type == MCP_MEDIA_TYPE {
+        ExtractorKind::Mcp(Mcp)
+    } else if subtype == "json" || subtype.ends_with("+json") {
+        ExtractorKind::Json(Json)
+    } else if kind == "text"
+        || subtype.ends_with("+xml")
+        || matches!(
+            subtype,
+            "xml" | "yaml" | "x-yaml" | "javascript" | "x-www-form-urlencoded" | "x-ndjson" | "toml"
+        )
+    {
+        ExtractorKind::Text(TextExtractor::default())
+    } else {
+        ExtractorKind::Binary(Binary { kind: None, media_type: None })
+    }
+}
