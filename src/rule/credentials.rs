@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::LazyLock};
 
 use regex::{Captures, Regex};
 
-use super::insides::compiled;
+use super::leak_filter::compiled;
 
 /// What stands in the place of a credential.
 const MARK: &str = "[credential]";

@@ -1,57 +1,51 @@
 //! How a reply becomes a tool result: the declared rules of a route, compiled once, applied to every reply.
 //!
-//! In reading order: [`Translator`] holds a route's [`rules`](Rule); [`translate`] applies them to a
-//! [`Reply`](crate::reply::Reply). A `response_view` undoes its `content_encoding` and decodes its charset,
-//! which it may have `declared` itself, and runs extractors ([`extract`]: bytes to a value, typed by
-//! [`Fields`]). Each rule has a [`Matcher`] (when it holds; of a program's end an [`ExitPattern`]). `success`
-//! makes the structure ([`Jq`]), holds it to the [`OutputSchema`], shortens it ([`Limit`]) and shows it
-//! ([`ContentTemplate`]); `failure` makes a tool error, of what an MCP server calls one `told` does, and
-//! `verdict` of what no rule looked for, without the upstream's `insides`. [`Redaction`] is the one way out
-//! for the words of errors. `names` are what [`Template`]s see. [`look()`] asks questions of a reply that is
-//! no result yet. A [`Stop`] ends what nobody waits for.
+//! In reading order: a [`Translator`] holds a route's rules ([`Rule`]); [`translate`] applies them to a
+//! [`Reply`](crate::reply::Reply). A `response_view` undoes its `content_encoding`, decodes its `charset` and
+//! runs extractors ([`extract`]: bytes to a value, typed by [`Fields`]). Each rule has a [`Matcher`] (when it
+//! holds; of a program's end an [`ExitPattern`]). `success` makes the structure ([`Jq`]), holds it to the
+//! [`OutputSchema`], shortens it ([`Limit`]) and shows it ([`ContentTemplate`]); `error_rule` makes a tool
+//! error, and `default_error` that of what no rule looked for, without what the `leak_filter` finds of the
+//! upstream's insides. [`Redaction`] is the one way out for the words of errors. `variables` are what
+//! [`Template`]s see. [`look()`] asks questions of a reply that is no result yet. A [`Stop`] ends what nobody
+//! waits for.
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 
+mod charset;
 mod content;
 mod content_encoding;
 mod convert;
 mod credentials;
-mod declared;
-mod decode;
-mod exit;
+mod default_error;
+mod error_rule;
 pub mod extract;
-mod failure;
 mod fields;
 mod filters;
-mod insides;
 mod jq;
+mod leak_filter;
 mod limit;
-mod look;
 mod markdown;
 mod matcher;
-mod names;
-mod output;
+mod output_schema;
 mod redaction;
+mod response_view;
 mod stop;
 mod success;
 mod template;
-mod told;
+mod trace;
+mod translator;
+mod variables;
+mod why;
 #[cfg(test)]
 mod tests;
-mod trace;
-mod response_view;
-mod rules;
-mod sample;
-mod translation;
-mod verdict;
-mod why;
 
+pub use charset::{Charset, CharsetError};
 pub use content::{BLOCK_LIMIT, BlockTemplate, BodyTemplate, ContentTemplate, Payload, is_moment};
 pub use convert::Booleans;
 pub(crate) use convert::without_exponent;
-pub use decode::{Charset, CharsetError};
-pub use exit::ExitPattern;
-pub use failure::{CodeTemplate, ErrorRule};
+pub use default_error::{CODE_META_KEY, EXIT_META_KEY, RETRY_AFTER_META_KEY, STATUS_META_KEY};
+pub use error_rule::{CodeTemplate, ErrorRule};
 pub use fields::{
     Count, DurationForm, Field, FieldKind, FieldType, Fields, Kilo, Missing, NumberForm, Path, PathError,
     ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, Values, Zone,
@@ -61,17 +55,16 @@ pub use jq::{
     on_a_deep_stack,
 };
 pub use limit::{LIMIT_META_KEY, Limit, ListPath, ListPathError, More};
-pub use look::{Look, look};
-pub use matcher::{Matcher, MediaPattern, Pattern, PatternError, StatusPattern};
-pub use names::TEMPLATE_NAMES;
-pub use output::{OutputSchema, OutputSchemaError, Wrap};
+pub use matcher::{ExitPattern, Matcher, MediaPattern, Pattern, PatternError, StatusPattern};
+pub use output_schema::{OutputSchema, OutputSchemaError, Wrap};
 pub use redaction::{Redaction, SecretPattern, SecretPatternError};
-pub use rules::{Action, Otherwise, Rule, TranslationLimits, Translator};
-pub use sample::{SAMPLE, Sample, SampleTemplate, Speaker};
+pub use response_view::{Look, look};
 pub use stop::Stop;
 pub use success::{SuccessRule, words_of_nothing};
 pub(crate) use template::Budget as TemplateBudget;
 pub use template::{Template, TemplateError, line_names, template_names};
 pub use trace::{Step, Trace};
-pub use translation::{Facts, Note, Translation, translate};
-pub use verdict::{CODE_META_KEY, EXIT_META_KEY, RETRY_AFTER_META_KEY, STATUS_META_KEY};
+pub use translator::{
+    Action, Facts, Note, Otherwise, Rule, Translation, TranslationLimits, Translator, translate,
+};
+pub use variables::{SAMPLE, Sample, SampleTemplate, Speaker, TEMPLATE_NAMES};

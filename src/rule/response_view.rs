@@ -8,16 +8,18 @@ use bytestring::ByteString;
 use serde_json::{Map, Value};
 
 use super::{
+    charset::{Charset, Decoded, decode, decode_lossy},
     content_encoding::{self, expand},
-    decode::{Charset, Decoded, decode, decode_lossy},
     extract::{
         Answered, Binary, Extract, Extracted, Extractor, ExtractorKind, Json, MCP_MEDIA_TYPE, Mcp,
         Text as TextExtractor, Verdict,
     },
-    rules::TranslationLimits,
+    jq::Jq,
+    matcher::{Captures, Matcher},
     stop::Stop,
     trace::{LONGEST_TRACED, Trace},
-    translation::Facts,
+    translator::{Facts, TranslationLimits},
+    variables::jq_names,
     why::Why,
 };
 use crate::{
@@ -363,5 +365,46 @@ pub(super) fn by_media_type(view: &ResponseView<'_>) -> ExtractorKind {
         ExtractorKind::Text(TextExtractor::default())
     } else {
         ExtractorKind::Binary(Binary { kind: None, media_type: None })
+    }
+}
+
+/// A reply that is asked several questions; what they share is read once.
+pub struct Look<'a> {
+    view: &'a ResponseView<'a>,
+    finding: Finding<'a>,
+}
+
+/// Asks questions of a reply. Without an extractor its value is the JSON that it is, whatever its media type
+/// says, and by media type otherwise.
+pub fn look<T>(
+    extract: Option<&Extract>,
+    facts: Facts<'_>,
+    limits: &TranslationLimits,
+    reply: &Reply,
+    questions: impl FnOnce(&Look<'_>) -> T,
+) -> T {
+    let body = ExpandedBody::new();
+    let view = ResponseView::new(reply, &body, facts, *limits);
+    let json;
+    let extract = match extract {
+        None if view.json().is_some() => {
+            json = Extract::One(Box::new(Extractor::whole(ExtractorKind::Json(Json))));
+            Some(&json)
+        }
+        extract => extract,
+    };
+    questions(&Look { view: &view, finding: Finding::new(extract, &view) })
+}
+
+impl Look<'_> {
+    /// Whether every condition holds.
+    pub fn holds(&self, matcher: &Matcher) -> bool {
+        matcher.holds(self.view, &self.finding).is_ok()
+    }
+
+    /// What a filter makes of the value; `None` where it fails, or there is nothing for it to work on.
+    pub fn value(&self, filter: &Jq) -> Option<Value> {
+        let captures = Captures::new();
+        filter.apply(self.finding.value().ok()?, jq_names(self.view, &captures)).ok()
     }
 }

@@ -5,17 +5,16 @@ use serde_json::Value;
 
 use super::{
     content::{self, ContentTemplate, Shown, TextKind},
+    default_error::told,
     extract::{Answered, Extract, Extracted},
     jq::Jq,
     limit::{Cut, LIMIT_META_KEY, Limit},
     matcher::Captures,
-    names::{Known, jq_names},
     response_view::{Finding, ResponseView},
-    sample::{SAMPLE, Sample, SampleTemplate},
     template::Template,
-    told::told,
     trace::{LONGEST_TRACED, content_words},
-    translation::{Failure, Job, Note},
+    translator::{Failure, Job, Note},
+    variables::{Known, SAMPLE, SampleTemplate, jq_names},
     why::Why,
 };
 use crate::{

@@ -156,7 +156,7 @@ fn outside_words_stay_in_their_rooms() {
         (
             &["jiff"],
             &[
-                "rule/content/",
+                "rule/content",
                 "rule/fields/",
                 "face/mcp/tasks",
                 "config/certificates",

@@ -15,7 +15,6 @@ mod parts;
 mod records;
 mod regex;
 mod rows;
-mod typing;
 mod xml;
 
 use bytestring::ByteString;
@@ -35,11 +34,10 @@ pub use self::{
     mcp::{MCP_MEDIA_TYPE, Mcp},
     metrics::{Metrics, MetricsShape, NamePattern},
     pairs::{Indented, Pairs},
-    parts::{Extract, Part},
+    parts::{Extract, Part, Typing},
     records::Blocks,
     regex::{Capture, CaptureKind, CapturePattern, Each, Regex},
     rows::Uneven,
-    typing::Typing,
     xml::{Attributes, Path, PathError, Pick, Prefixes, Xml},
 };
 use super::{response_view::ResponseView, why::Why};

@@ -9,30 +9,25 @@ mod duration;
 mod kind;
 mod number;
 mod path;
-mod size;
 #[cfg(test)]
 mod tests;
 mod time;
-mod values;
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::why::Why;
-use crate::tool::cut_characters;
-
 use self::kind::admit_null;
 pub(crate) use self::path::TEXT_KEY;
 pub use self::{
     duration::{DurationForm, ShortClock, TimeUnit},
-    kind::{Count, FieldKind, FieldType},
-    number::NumberForm,
+    kind::{Count, FieldKind, FieldType, Values},
+    number::{Kilo, NumberForm, SizeForm, SizeUnit},
     path::{Path, PathError},
-    size::{Kilo, SizeForm, SizeUnit},
     time::{TimeForm, TimeFormat, Zone},
-    values::Values,
 };
+use super::why::Why;
+use crate::tool::cut_characters;
 
 /// How many characters a message shows of what was found.
 const LONGEST_SHOWN: usize = 60;

@@ -23,7 +23,7 @@ use jaq_core::{
 use jaq_json::{Error, Val};
 use serde_json::Value;
 
-use super::{rules::TranslationLimits, stop::Stop};
+use super::{stop::Stop, translator::TranslationLimits};
 use crate::{
     reply::Exit,
     tool::{LimitedWriter, NumberOutOfBounds},

@@ -1,22 +1,23 @@
-//! A result short enough for a model: whole rows, or whole lines, are left out at the end, and it is said how many.
+//! A result short enough for a model: whole rows, or whole lines, are left out at the end, and it is said how
+//! many, and how to ask for them.
 
-mod cut;
-mod more;
 mod rows;
+#[cfg(test)]
+mod tests;
 
-use serde_json::{Map, Value};
+use std::fmt;
 
-pub(super) use self::cut::Cut;
+use minijinja::Value as Name;
+use serde_json::{Map, Value, json};
+
+pub use self::rows::{ListPath, ListPathError};
 use self::rows::{Rows, at_mut, longest_list};
-pub use self::{
-    more::More,
-    rows::{ListPath, ListPathError},
-};
 use super::{
     content::{Shown, TextKind},
-    output::OutputSchema,
+    output_schema::OutputSchema,
+    response_view::ResponseView,
     stop::Stop,
-    template::Template,
+    template::{Budget, Template, from_json},
 };
 use crate::tool::{Block, Content, JsonText, Shapes, Structured, Text};
 
@@ -221,5 +222,136 @@ impl Limit {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// What was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::rule) struct Cut {
+    pub(super) unit: &'static str,
+    pub(super) shown: usize,
+    pub(super) total: usize,
+    /// How many lines of text are shown, and of how many, where that was cut as well.
+    pub(super) text: Option<(usize, usize)>,
+    /// The arguments that give the rest.
+    pub(super) next: Map<String, Value>,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { unit, shown, total, text, next } = self;
+        match text {
+            Some((lines, all)) => {
+                write!(formatter, "{shown} of {total} {unit} and {lines} of {all} lines of text are shown.")?;
+            }
+            None => write!(formatter, "{shown} of {total} {unit} are shown.")?,
+        }
+        if next.is_empty() {
+            return Ok(());
+        }
+        let next: Vec<_> = next.iter().map(|(name, value)| format!("`{name}`: {value}")).collect();
+        write!(formatter, " For the next, call again with {}.", next.join(", "))
+    }
+}
+
+impl Cut {
+    /// The same, with what was left out of the text beside it; there is one note of both.
+    pub(in crate::rule) fn and_text(mut self, text: &Self) -> Self {
+        let is_said = (self.unit, self.shown, self.total) == (text.unit, text.shown, text.total);
+        self.text = (!is_said).then_some((text.shown, text.total));
+        self
+    }
+
+    /// For programs.
+    pub(in crate::rule) fn meta(&self) -> Value {
+        let Self { unit, shown, total, text, next } = self;
+        let mut meta = json!({ "unit": unit, "shown": shown, "leftOut": total - shown, "total": total });
+        if let Some((shown, total)) = text {
+            meta["text"] = json!({ "unit": LINES, "shown": shown, "leftOut": total - shown, "total": total });
+        }
+        if !next.is_empty() {
+            meta["next"] = Value::Object(next.clone());
+        }
+        meta
+    }
+
+    /// For people and models: what the rule's template makes of it, else a sentence.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the log, and the note by default.
+    pub(in crate::rule) fn note(
+        &self,
+        limit: &Limit,
+        view: &ResponseView<'_>,
+    ) -> Result<String, (String, String)> {
+        let Some(template) = &limit.note else { return Ok(self.to_string()) };
+        let Self { unit, shown, total, text: _, next } = self;
+        let numbers =
+            json!({ "unit": unit, "shown": shown, "left_out": total - shown, "total": total, "next": next });
+        let names = Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.facts.args))]);
+        let budget = Budget::of_result().until(view.stop());
+        template.render_within(&names, &budget).map_err(|error| {
+            (format!("the template of `note` could not be filled in: {error}"), self.to_string())
+        })
+    }
+}
+
+/// The arguments by which a client asks for other rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum More {
+    /// One that counts rows.
+    Offset {
+        /// Its name.
+        argument: String,
+        /// What it is for the first row.
+        first: u64,
+    },
+    /// One that counts pages, and one that says how many rows a page has: with the size that is shown, no row
+    /// is passed over.
+    Page {
+        /// Its name.
+        argument: String,
+        /// The name of the other.
+        size: String,
+        /// What it is for the first page.
+        first: u64,
+    },
+}
+
+impl More {
+    /// The names of its arguments.
+    pub fn arguments(&self) -> impl Iterator<Item = &String> {
+        let (first, second) = match self {
+            Self::Offset { argument, .. } => (argument, None),
+            Self::Page { argument, size, .. } => (argument, Some(size)),
+        };
+        std::iter::once(first).chain(second)
+    }
+
+    /// The arguments that ask for what comes after the rows that are shown.
+    pub(super) fn next(&self, args: &Value, shown: usize, texts: &[String]) -> Map<String, Value> {
+        let shown = shown as u64;
+        // An argument may be a text, when nobody gave it a type; what is no number has no next.
+        let current = |name: &str, first: u64| match args.get(name) {
+            None | Some(Value::Null) => Some(first),
+            Some(Value::String(text)) => text.trim().parse().ok(),
+            Some(other) => other.as_u64(),
+        };
+        let next = match self {
+            Self::Offset { argument, first } => current(argument, *first)
+                .and_then(|current| Some(vec![(argument.clone(), current.checked_add(shown)?)])),
+            Self::Page { argument, size, first } => current(argument, *first).and_then(|page| {
+                let before = page.checked_sub(*first)?;
+                // Without a size nobody knows how many rows the pages before had, but for the first.
+                let of_page = if before == 0 { 0 } else { current(size, 0).filter(|size| *size > 0)? };
+                let seen = before.checked_mul(of_page)?.checked_add(shown)?;
+                Some(vec![(argument.clone(), first + seen.checked_div(shown)?), (size.clone(), shown)])
+            }),
+        };
+        // What is sent back must be what the input schema asks for.
+        let is_text = |name: &String| texts.contains(name) || args.get(name).is_some_and(Value::is_string);
+        let written = |(name, value): (String, u64)| match is_text(&name) {
+            true => (name, Value::String(value.to_string())),
+            false => (name, value.into()),
+        };
+        next.into_iter().flatten().map(written).collect()
+    }
+}

@@ -15,7 +15,7 @@ use regex::Regex;
 
 use super::{
     Stop, filters,
-    insides::{Sent, safe_words_for},
+    leak_filter::{Sent, safe_words_for},
 };
 use crate::tool::LimitedWriter;
 

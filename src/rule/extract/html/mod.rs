@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use self::page::{NodeId, Work};
 pub use self::selector::{CssError, CssSelector};
 pub(in crate::rule) use self::text::message_of;
-use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing, typing::list_of};
+use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing, parts::list_of};
 use crate::rule::{response_view::ResponseView, why::Why};
 
 /// Reads a page as a browser does, whatever it is like.

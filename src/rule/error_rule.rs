@@ -4,15 +4,15 @@ use minijinja::Value as Name;
 use serde_json::Value;
 
 use super::{
+    default_error::{CODE_META_KEY, marked, without_words},
     extract::Extract,
     jq::Jq,
     matcher::Captures,
-    names::{Known, jq_names},
     response_view::{Finding, ResponseView},
     template::{Budget, Template, TemplateError},
     trace::LONGEST_TRACED,
-    translation::{Job, Note},
-    verdict::{CODE_META_KEY, marked, without_words},
+    translator::{Job, Note},
+    variables::{Known, jq_names},
 };
 use crate::tool::{Fault, JsonText, Structured, ToolResult, cut_bytes};
 
