@@ -1,9 +1,18 @@
-//! What arguments must look like.
+//! What arguments must look like, and texts and integers as the values that their schema asks for.
+//!
+//! To JSON Schema `3.0` and `1e2` are integers (2020-12 Validation, section 6.1.1), and clients that know
+//! only one kind of number send them. An old server that is asked for `/rooms/3.0` knows no such room, so
+//! they are written without point and exponent.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
-use super::{integers, texts};
-use crate::tool::{Arguments, CHECK_STEP_LIMIT, Schema, SchemaDocument, SchemaError};
+use crate::{
+    rule::without_exponent,
+    tool::{
+        Arguments, CHECK_STEP_LIMIT, Schema, SchemaDocument, SchemaError, check_number, combined,
+        listed_values, own_types,
+    },
+};
 
 /// The checked input schema of a route. Its root is an object.
 #[derive(Debug)]
@@ -49,12 +58,12 @@ impl InputSchema {
     /// Texts, one or several, as the value that the schema asks for under this name. What can't be such a value stays
     /// a text, so that [`check`](Self::check) says what is wrong with it.
     pub fn of_texts(&self, name: &str, texts: Vec<String>) -> Value {
-        texts::typed(self.document(), name, texts)
+        typed(self.document(), name, texts)
     }
 
     /// The values of an argument that the schema lists, as texts: of `enum`, `const`, or a flag.
     pub fn listed(&self, name: &str) -> Vec<String> {
-        texts::listed(self.document(), name)
+        listed(self.document(), name)
     }
 
     /// The arguments that every call has to give: required ones without a default.
@@ -100,7 +109,7 @@ impl InputSchema {
         let violations = checked.violations;
         if violations.is_empty() {
             let Value::Object(mut map) = value else { unreachable!("arguments are an object") };
-            integers::write_plainly(self.document(), &mut map);
+            write_plainly(self.document(), &mut map);
             return Ok(Ok(Arguments::from(map).with_answers(answers)));
         }
         let told = violations.iter().map(|violation| match violation.path.as_str() {
@@ -176,6 +185,170 @@ fn defaults_of(document: &Map<String, Value>) -> Vec<(String, Value)> {
     defaults.collect()
 }
 
+/// Texts as the value that the schema asks for under this name. What can't be such a value stays a text, so
+/// that the check of the schema says what is wrong with it.
+pub(super) fn typed(schema: &Map<String, Value>, name: &str, mut texts: Vec<String>) -> Value {
+    let property = Wanted::of(schema, schema.get("properties").and_then(|properties| properties.get(name)));
+    match texts.pop() {
+        Some(only) if texts.is_empty() && (property.admits("string") || !property.admits("array")) => {
+            property.value(only)
+        }
+        last => {
+            let items = Wanted::of(schema, property.items);
+            texts.into_iter().chain(last).map(|text| items.value(text)).collect()
+        }
+    }
+}
+
+/// The values that the schema lists for a name, as texts; of a list, those of its items.
+pub(super) fn listed(schema: &Map<String, Value>, name: &str) -> Vec<String> {
+    let property = Wanted::of(schema, schema.get("properties").and_then(|properties| properties.get(name)));
+    let items = Wanted::of(schema, property.items);
+    let as_text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    };
+    let of = |wanted: &Wanted<'_>| -> Vec<String> {
+        let flags = if wanted.is_flag() { &[Value::Bool(true), Value::Bool(false)][..] } else { &[] };
+        wanted.listed.iter().copied().chain(flags).filter_map(as_text).collect()
+    };
+    [of(&property), of(&items)].concat()
+}
+
+/// What kinds of value a schema admits, as far as it says so outright.
+#[derive(Debug, Default)]
+struct Wanted<'s> {
+    types: Vec<&'s str>,
+    listed: Vec<&'s Value>,
+    items: Option<&'s Value>,
+}
+
+impl<'s> Wanted<'s> {
+    fn of(root: &'s Map<String, Value>, schema: Option<&'s Value>) -> Self {
+        let mut wanted = Self::default();
+        let parts = schema.and_then(Value::as_object).map(|schema| combined(root, schema));
+        for part in parts.into_iter().flatten() {
+            wanted.types.extend(own_types(part));
+            wanted.listed.extend(listed_values(part));
+            wanted.items = wanted.items.or_else(|| part.get("items"));
+        }
+        wanted
+    }
+
+    fn admits(&self, kind: &str) -> bool {
+        self.types.contains(&kind)
+    }
+
+    /// Whether it is true or false, and no schema says which.
+    fn is_flag(&self) -> bool {
+        self.listed.is_empty() && self.admits("boolean")
+    }
+
+    fn value(&self, text: String) -> Value {
+        if self.admits("string") {
+            return Value::String(text);
+        }
+        if let Some(fixed) = self.listed.iter().find(|fixed| is_written(fixed, &text)) {
+            return Value::clone(fixed);
+        }
+        match text.as_str() {
+            "true" if self.admits("boolean") => return Value::Bool(true),
+            "false" if self.admits("boolean") => return Value::Bool(false),
+            "null" if self.admits("null") => return Value::Null,
+            _ => {}
+        }
+        // The number keeps its text: `1.0` stays `1.0`.
+        if (self.admits("number") || self.admits("integer"))
+            && check_number(&text).is_ok()
+            && let Ok(number) = text.parse::<Number>()
+        {
+            return Value::Number(number);
+        }
+        if self.admits("object")
+            && let Ok(Value::Object(object)) = serde_json::from_str(&text)
+        {
+            return Value::Object(object);
+        }
+        Value::String(text)
+    }
+}
+
+fn is_written(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(string) => string == text,
+        Value::Null | Value::Bool(_) | Value::Number(_) => {
+            serde_json::from_str::<Value>(text).is_ok_and(|written| written == *value)
+        }
+        Value::Array(_) | Value::Object(_) => false,
+    }
+}
+
+/// How many pairs of a value and a schema are looked at for one call; what is left then stays as it was
+/// written.
+const STEP_LIMIT: u32 = 10_000;
+
+/// Writes the integers in arguments, which the schema admits, without a point and without an exponent.
+pub(super) fn write_plainly(schema: &Map<String, Value>, arguments: &mut Map<String, Value>) {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+    let mut writing = Writing { root: schema, steps_left: STEP_LIMIT };
+    for (name, value) in arguments {
+        if let Some(property) = properties.get(name) {
+            writing.value(property, value);
+        }
+    }
+}
+
+struct Writing<'a> {
+    root: &'a Map<String, Value>,
+    steps_left: u32,
+}
+
+impl<'a> Writing<'a> {
+    fn value(&mut self, schema: &'a Value, value: &mut Value) {
+        let Some(schema) = schema.as_object().filter(|_| self.steps_left > 0) else { return };
+        for schema in combined(self.root, schema) {
+            let Some(left) = self.steps_left.checked_sub(1) else { return };
+            self.steps_left = left;
+            match value {
+                Value::Number(number) => {
+                    if own_types(schema).any(|kind| kind == "integer")
+                        && let Some(plain) = plain(number)
+                    {
+                        *number = plain;
+                    }
+                }
+                Value::Array(items) => {
+                    if let Some(of_items) = schema.get("items") {
+                        items.iter_mut().for_each(|item| self.value(of_items, item));
+                    }
+                }
+                Value::Object(members) => {
+                    let properties = schema.get("properties").and_then(Value::as_object);
+                    for (name, property) in properties.into_iter().flatten() {
+                        if let Some(member) = members.get_mut(name) {
+                            self.value(property, member);
+                        }
+                    }
+                }
+                Value::Null | Value::Bool(_) | Value::String(_) => return,
+            }
+        }
+    }
+}
+
+/// The number without point and exponent; `None` where it has none, or is not whole.
+fn plain(number: &Number) -> Option<Number> {
+    let text = number.to_string();
+    if !text.contains(['.', 'e', 'E']) {
+        return None;
+    }
+    let text = without_exponent(&text)?;
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let is_whole = fraction.bytes().all(|digit| digit == b'0');
+    if is_whole { whole.parse().ok() } else { None }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -230,5 +403,141 @@ mod tests {
             json!({"city": "oslo", "town": 1}),
             Err("the arguments object has no place for `town`; this tool takes `city`, `units`"),
         );
+    }
+}
+
+#[cfg(test)]
+mod texts_tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(property: Value, texts: &[&str], expected: Value) {
+        let schema = json!({
+            "properties": { "x": property },
+            "$defs": { "count": { "type": "integer" }, "loop": { "$ref": "#/$defs/loop" } },
+        });
+        let texts = texts.iter().map(|text| (*text).to_owned()).collect();
+        assert_eq!(typed(schema.as_object().unwrap(), "x", texts).to_string(), expected.to_string());
+    }
+
+    #[test]
+    fn a_text_becomes_what_the_schema_asks_for() {
+        check(json!({ "type": "integer" }), &["5"], json!(5));
+        check(json!({ "type": "string" }), &["5"], json!("5"));
+        check(json!({ "type": ["string", "integer"] }), &["5"], json!("5"));
+        check(json!({ "type": "boolean" }), &["true"], json!(true));
+        check(json!({ "type": ["integer", "null"] }), &["null"], json!(null));
+        check(json!({ "type": "object" }), &[r#"{"a":1}"#], json!({ "a": 1 }));
+        check(json!({ "enum": [1, "two"] }), &["1"], json!(1));
+        check(json!({ "enum": [1, "two"] }), &["two"], json!("two"));
+        check(json!({ "$ref": "#/$defs/count" }), &["5"], json!(5));
+        check(json!({ "anyOf": [{ "type": "number" }, { "type": "null" }] }), &["5"], json!(5));
+        check(json!({}), &["5"], json!("5"));
+    }
+
+    #[test]
+    fn a_schema_lists_values_in_several_ways() {
+        let of = |property: Value| {
+            let root =
+                json!({ "properties": { "x": property }, "$defs": { "sky": { "enum": ["clear", "rain"] } } });
+            listed(root.as_object().unwrap(), "x").join(" ")
+        };
+        assert_eq!(of(json!({ "enum": ["a", 5, null, true] })), "a 5 true");
+        assert_eq!(of(json!({ "$ref": "#/$defs/sky" })), "clear rain");
+        assert_eq!(of(json!({ "oneOf": [{ "const": "a", "title": "A" }, { "const": "b" }] })), "a b");
+        assert_eq!(of(json!({ "type": "array", "items": { "$ref": "#/$defs/sky" } })), "clear rain");
+        assert_eq!(of(json!({ "type": "boolean" })), "true false");
+        assert_eq!(of(json!({ "type": "string" })), "");
+        assert_eq!(of(json!({ "$ref": "#/properties/x" })), "");
+    }
+
+    #[test]
+    fn a_number_keeps_its_text() {
+        let schema = json!({ "properties": { "x": { "type": "number" } } });
+        for text in ["1.0", "12345678901234567890", "0.10", "-3"] {
+            let value = typed(schema.as_object().unwrap(), "x", vec![text.to_owned()]);
+            assert!(value.is_number(), "{text}");
+            assert_eq!(value.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_converted_stays_for_the_schema_to_name() {
+        check(json!({ "type": "integer" }), &["five"], json!("five"));
+        check(json!({ "type": "integer" }), &["05"], json!("05"));
+        check(json!({ "type": "boolean" }), &["yes"], json!("yes"));
+        check(json!({ "type": "integer" }), &["1", "2"], json!(["1", "2"]));
+        check(json!({ "$ref": "#/$defs/loop" }), &["5"], json!("5"));
+    }
+
+    #[test]
+    fn repeated_names_make_an_array() {
+        let numbers = json!({ "type": "array", "items": { "type": "integer" } });
+        check(numbers.clone(), &["1", "2"], json!([1, 2]));
+        check(numbers, &["1"], json!([1]));
+        check(json!({ "type": ["string", "array"] }), &["a"], json!("a"));
+    }
+}
+
+#[cfg(test)]
+mod integers_tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(property: Value, value: &str, expected: &str) {
+        let schema = json!({
+            "properties": { "x": property },
+            "$defs": {
+                "count": { "type": "integer" },
+                "loop": { "anyOf": [{ "$ref": "#/$defs/loop" }, { "$ref": "#/$defs/loop" }] },
+            },
+        });
+        let mut arguments: Map<String, Value> = serde_json::from_str(&format!(r#"{{"x":{value}}}"#)).unwrap();
+        write_plainly(schema.as_object().unwrap(), &mut arguments);
+        assert_eq!(arguments["x"].to_string(), expected);
+    }
+
+    #[test]
+    fn an_integer_is_written_without_point_and_exponent() {
+        for (value, expected) in [
+            ("3.0", "3"),
+            ("1e2", "100"),
+            ("1.5E3", "1500"),
+            ("-20e-1", "-2"),
+            ("0.0", "0"),
+            ("3", "3"),
+            ("12345678901234567890.00", "12345678901234567890"),
+            ("3.5", "3.5"),
+        ] {
+            check(json!({ "type": "integer" }), value, expected);
+        }
+        check(json!({ "type": ["integer", "null"] }), "3.0", "3");
+        check(json!({ "$ref": "#/$defs/count" }), "3.0", "3");
+        check(json!({ "anyOf": [{ "type": "integer" }, { "type": "string" }] }), "3.0", "3");
+        check(json!({ "type": "array", "items": { "type": "integer" } }), "[1.0,2e0]", "[1,2]");
+        check(json!({ "properties": { "n": { "$ref": "#/$defs/count" } } }), r#"{"n":1.0}"#, r#"{"n":1}"#);
+    }
+
+    #[test]
+    fn any_other_number_keeps_its_text() {
+        check(json!({ "type": "number" }), "3.0", "3.0");
+        check(json!({}), "1.0", "1.0");
+        check(json!({ "$ref": "#/$defs/loop" }), "1.0", "1.0");
+    }
+
+    #[test]
+    fn the_work_has_an_end() {
+        let schema = json!({
+            "properties": { "x": { "items": { "$ref": "#/$defs/loop" } } },
+            "$defs": { "loop": { "anyOf": [{ "$ref": "#/$defs/loop" }, { "$ref": "#/$defs/loop" }] } },
+        });
+        let mut writing = Writing { root: schema.as_object().unwrap(), steps_left: STEP_LIMIT };
+        let mut value = json!(vec![1; 1000]);
+        writing.value(&schema["properties"]["x"], &mut value);
+        assert_eq!(writing.steps_left, 0);
     }
 }

@@ -12,59 +12,48 @@
 //! Pure: no `async`, clock, environment or log.
 
 mod ask;
-mod call;
 mod completion;
 mod input;
-mod integers;
 mod job;
-pub mod location;
-mod log;
-mod name;
-mod outward;
 mod path;
 mod query;
 mod request;
 mod resource;
 mod scope;
 mod table;
-mod texts;
 mod trace;
-mod uri;
+pub mod location;
 
-use std::time::Duration;
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use http::Method;
-
-use crate::{
-    rule::Translator,
-    tool::{ErrorFormat, ToolDefinition},
-};
+use serde_json::{Map, Value};
 
 pub use ask::{
     Abilities, Ability, Answer, Asking, Form, FormAbility, FormError, Inquiry, InquiryTemplate, Missing,
     Next, Question, QuestionTemplate, Round, Sampled, Unfit,
 };
-pub use call::RouteCall;
 pub use completion::{AskedCompletion, Completion, Suggestions, lines_of};
 pub use input::InputSchema;
 pub use job::{
     Begun, CancelRule, JobFacts, JobPlace, JobPlaceRule, JobRule, Stand, TaskOffer, TaskRule, Turn,
 };
-pub use log::{LogLevel, LogLine};
-pub use name::{UpstreamName, UpstreamNameError};
-pub use outward::leads_out;
-pub use path::{PathError, PathTemplate};
+pub use path::{PathError, PathTemplate, leads_out};
 pub use query::QueryTemplate;
 pub use request::{
     BodyTemplate, CommandRequest, CommandTemplate, Effect, HttpRequest, HttpTemplate, JsonTemplate,
     RequestError, RequestTemplate, ToolRequest, ToolTemplate, Under, UpstreamRequest, ValueTemplate,
     WordTemplate,
 };
-pub use resource::ResourceDefinition;
+pub use resource::{ResourceDefinition, UriError, UriTemplate};
 pub use scope::{NotAScope, Scopes};
 pub use table::{Conflict, EndpointMatch, RouteTable};
 pub use trace::TraceContext;
-pub use uri::{UriError, UriTemplate};
+
+use crate::{
+    rule::{Stop, Template, Translator},
+    tool::{Arguments, ErrorFormat, ToolDefinition, ToolName},
+};
 
 /// One tool, or one thing to read, bound to an endpoint of an upstream.
 #[derive(Debug)]
@@ -170,5 +159,185 @@ impl Route {
     /// Whether clients can call it as a tool.
     pub fn is_tool(&self) -> bool {
         self.tool == Offer::Made
+    }
+}
+
+/// What a route calls a legacy server by: letters, digits, `_` and `-`, at most 64 bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UpstreamName(Arc<str>);
+
+/// A text that is no upstream's name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a name for an upstream: 1 to 64 ASCII letters, digits, `_` or `-` are")]
+pub struct UpstreamNameError(String);
+
+impl UpstreamName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The same text, shared.
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl FromStr for UpstreamName {
+    type Err = UpstreamNameError;
+
+    fn from_str(text: &str) -> Result<Self, UpstreamNameError> {
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        if (1..=64).contains(&text.len()) && text.bytes().all(good) {
+            Ok(Self(text.into()))
+        } else {
+            Err(UpstreamNameError(text.to_owned()))
+        }
+    }
+}
+
+impl fmt::Display for UpstreamName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Which route is called, and with what.
+#[derive(Debug)]
+pub struct RouteCall {
+    /// The route.
+    pub route: ToolName,
+    /// Its arguments: what each is made of.
+    pub arguments: Vec<(String, JsonTemplate)>,
+}
+
+impl RouteCall {
+    /// The arguments for the route, made of the caller's. A text becomes what the route's schema asks for;
+    /// one that is empty leaves the argument out. `stop` ends it early.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`] when a template can't be filled in.
+    pub fn fill(
+        &self,
+        arguments: &Arguments,
+        input: &InputSchema,
+        stop: Option<&Stop>,
+    ) -> Result<Map<String, Value>, RequestError> {
+        let mut filled = Map::new();
+        for (name, template) in &self.arguments {
+            match template.fill(arguments, stop)? {
+                None => {}
+                Some(Value::String(text)) if text.is_empty() => {}
+                Some(Value::String(text)) => {
+                    filled.insert(name.clone(), input.of_texts(name, vec![text]));
+                }
+                Some(value) => {
+                    filled.insert(name.clone(), value);
+                }
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// How much a line matters, as syslog has it (RFC 5424, section 6.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LogLevel {
+    /// For finding out why.
+    Debug,
+    /// What is going on.
+    Info,
+    /// What is normal and matters.
+    Notice,
+    /// What may become an error.
+    Warning,
+    /// What failed.
+    Error,
+    /// A part of the whole failed.
+    Critical,
+    /// Somebody has to act at once.
+    Alert,
+    /// Nothing works.
+    Emergency,
+}
+
+/// One line.
+#[derive(Debug)]
+pub struct LogLine {
+    /// How much it matters.
+    pub level: LogLevel,
+    /// What it says.
+    pub text: Template,
+}
+
+impl LogLevel {
+    /// All of them, the least first.
+    pub const ALL: [Self; 8] = [
+        Self::Debug,
+        Self::Info,
+        Self::Notice,
+        Self::Warning,
+        Self::Error,
+        Self::Critical,
+        Self::Alert,
+        Self::Emergency,
+    ];
+    /// Their names, in the same order.
+    pub const NAMES: [&'static str; 8] =
+        ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+    /// Such as `info`.
+    pub fn as_str(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+impl FromStr for LogLevel {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let found = Self::NAMES.iter().position(|name| *name == text);
+        found.map(|index| Self::ALL[index]).ok_or(())
+    }
+}
+
+impl LogLine {
+    /// The names that a line may use. One that uses the reply's `status` is told when the reply is there,
+    /// every other before the upstream is asked.
+    pub const NAMES: [&'static str; 2] = ["args", "status"];
+
+    /// Whether it can be told only when the reply is there.
+    pub fn is_about_the_reply(&self) -> bool {
+        self.text.names().iter().any(|name| name == "status")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::rule::Template;
+
+    #[test]
+    fn texts_become_what_the_route_asks_for_and_empty_ones_are_left_out() {
+        let schema = json!({ "type": "object", "properties": { "days": { "type": "integer" } } });
+        let input = InputSchema::new(schema.as_object().unwrap()).unwrap();
+        let text = |text: &str| JsonTemplate::Text(Template::compile(text).unwrap());
+        let call = RouteCall {
+            route: "forecast".parse().unwrap(),
+            arguments: vec![
+                ("days".into(), JsonTemplate::Argument("days".into())),
+                ("city".into(), text("{{ args.city | lower }}")),
+                ("units".into(), text("{{ args.units | default('') }}")),
+                ("limit".into(), JsonTemplate::Fixed(json!(5))),
+                ("none".into(), JsonTemplate::Argument("none".into())),
+            ],
+        };
+        let given = json!({ "days": "3", "city": "Oslo" }).as_object().unwrap().clone();
+        let filled = call.fill(&given.into(), &input, None).unwrap();
+        assert_eq!(Value::Object(filled), json!({ "days": 3, "city": "oslo", "limit": 5 }));
+        assert!(call.fill(&Arguments::default(), &input, None).is_err());
     }
 }

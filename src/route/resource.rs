@@ -1,10 +1,10 @@
-//! A route as something to read.
+//! A route as something to read, and addresses of resources with arguments in them.
 
 use std::{collections::HashMap, time::Duration};
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-use super::uri::UriTemplate;
 use crate::tool::Annotations;
 
 /// What clients are told of a resource, or of a template of many (MCP 2026-07-28, Resources, "Data Types").
@@ -86,5 +86,313 @@ impl Addresses {
             return Some((*index, Vec::new()));
         }
         self.templates.iter().find_map(|(template, index)| Some((*index, template.arguments_of(uri)?)))
+    }
+}
+
+/// The URI of a resource, or a template of many: `report://daily/{date}`.
+///
+/// Templates are those of RFC 6570, level 1: `{name}` stands for one or more characters, percent-encoded
+/// where they are not letters, digits, `-`, `.`, `_` or `~`. So an argument never holds a `/`, `?` or `#` as
+/// it stands in a URI; what an encoded one does is the business of the place that it is put into
+/// ([`PathTemplate`](super::PathTemplate)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UriTemplate {
+    text: Box<str>,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Fixed(Box<str>),
+    Argument(Box<str>),
+}
+
+/// Why a text is no URI of a resource.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UriError {
+    /// It does not begin with a scheme.
+    #[error("a URI begins with a scheme, such as `report:`, found `{0}`")]
+    Scheme(String),
+    /// There is nothing after the scheme.
+    #[error("`{0}` has nothing after its scheme")]
+    Empty(String),
+    /// More than [`UriTemplate::MAX_BYTES`].
+    #[error("the URI has {found} bytes, at most {} are allowed", UriTemplate::MAX_BYTES)]
+    TooLong {
+        /// How many bytes it has.
+        found: usize,
+    },
+    /// A character that a URI can't have.
+    #[error("a URI can't have {0:?}; write it percent-encoded")]
+    Character(char),
+    /// A `%` that encodes nothing.
+    #[error("`{0}` has a `%` without two hexadecimal digits")]
+    Percent(String),
+    /// A brace without its other half.
+    #[error("`{0}` has a brace without its other half; an argument is written `{{name}}`")]
+    Brace(String),
+    /// An expression that RFC 6570 has above level 1.
+    #[error("`{{{0}}}` is more than a name; only arguments as `{{name}}` are understood (RFC 6570, level 1)")]
+    Expression(String),
+    /// A placeholder that names nothing, or not a name.
+    #[error("`{{{0}}}` names no argument; a name has ASCII letters, digits and `_`")]
+    Name(String),
+    /// Two arguments with nothing between them.
+    #[error("nothing tells where `{{{0}}}` ends and `{{{1}}}` begins")]
+    Adjacent(String, String),
+    /// One argument in two places.
+    #[error("the argument `{0}` is in the URI twice")]
+    Twice(String),
+}
+
+impl UriTemplate {
+    /// The longest URI or template, in bytes.
+    pub const MAX_BYTES: usize = 2048;
+
+    /// Reads a URI or a template.
+    ///
+    /// # Errors
+    ///
+    /// [`UriError`] says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, UriError> {
+        if text.len() > Self::MAX_BYTES {
+            return Err(UriError::TooLong { found: text.len() });
+        }
+        let scheme_ends = text.find(':').filter(|end| is_scheme(&text[..*end]));
+        let Some(scheme_ends) = scheme_ends else { return Err(UriError::Scheme(text.to_owned())) };
+        if matches!(&text[scheme_ends + 1..], "" | "/" | "//") {
+            return Err(UriError::Empty(text.to_owned()));
+        }
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some(open) = rest.find(['{', '}']) {
+            let close = rest[open..].find('}').map(|close| open + close);
+            let (Some(close), true) = (close, rest[open..].starts_with('{')) else {
+                return Err(UriError::Brace(text.to_owned()));
+            };
+            push_fixed(&mut parts, &rest[..open], text)?;
+            let name = argument_name(&rest[open + 1..close])?;
+            if let Some(Part::Argument(before)) = parts.last() {
+                return Err(UriError::Adjacent(before.to_string(), name.to_owned()));
+            }
+            if parts.iter().any(|part| matches!(part, Part::Argument(known) if **known == *name)) {
+                return Err(UriError::Twice(name.to_owned()));
+            }
+            parts.push(Part::Argument(name.into()));
+            rest = &rest[close + 1..];
+        }
+        push_fixed(&mut parts, rest, text)?;
+        Ok(Self { text: text.into(), parts })
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it has arguments, and so stands for many resources.
+    pub fn is_template(&self) -> bool {
+        self.arguments().next().is_some()
+    }
+
+    /// The names of its arguments, in order.
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Argument(name) => Some(&**name),
+            Part::Fixed(_) => None,
+        })
+    }
+
+    /// How much of it is not an argument, in bytes: of two templates that a URI fits, the one with more is
+    /// meant.
+    pub(super) fn fixed_bytes(&self) -> usize {
+        self.parts.iter().map(|part| if let Part::Fixed(text) = part { text.len() } else { 0 }).sum()
+    }
+
+    /// It, whatever its arguments are called: two templates of one shape fit the same URIs.
+    pub fn shape(&self) -> String {
+        let part = |part: &Part| match part {
+            Part::Fixed(text) => text.to_string(),
+            Part::Argument(_) => "{}".to_owned(),
+        };
+        self.parts.iter().map(part).collect()
+    }
+
+    /// The arguments in a URI, percent-decoded; `None` when it does not fit.
+    ///
+    /// Where several ways fit, arguments are as short as can be, from the left.
+    pub fn arguments_of(&self, uri: &str) -> Option<Vec<(&str, String)>> {
+        let mut found = Vec::new();
+        let mut rest = uri;
+        let mut parts = self.parts.iter().peekable();
+        while let Some(part) = parts.next() {
+            let name = match part {
+                Part::Fixed(text) => {
+                    rest = rest.strip_prefix(&**text)?;
+                    continue;
+                }
+                Part::Argument(name) => name,
+            };
+            let (value, after) = match parts.next() {
+                None => (rest, ""),
+                // The last text is at the end, and what is the same before it belongs to the argument.
+                Some(Part::Fixed(text)) if parts.peek().is_none() => (rest.strip_suffix(&**text)?, ""),
+                Some(Part::Fixed(text)) => {
+                    // An argument has one character at least.
+                    let first = rest.chars().next()?.len_utf8();
+                    let end = first + rest[first..].find(&**text)?;
+                    (&rest[..end], &rest[end + text.len()..])
+                }
+                Some(Part::Argument(_)) => return None,
+            };
+            found.push((&**name, decoded(value)?));
+            rest = after;
+        }
+        rest.is_empty().then_some(found)
+    }
+}
+
+/// The value of an argument as it stands in a URI. Clients that do not encode what they should are
+/// understood.
+fn decoded(value: &str) -> Option<String> {
+    let good = !value.is_empty() && !value.contains(['/', '?', '#']) && !value.contains(char::is_control);
+    if !good || !percents_are_good(value) {
+        return None;
+    }
+    percent_decode_str(value).decode_utf8().ok().map(Into::into)
+}
+
+/// RFC 3986, section 3.1.
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
+fn percents_are_good(text: &str) -> bool {
+    let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = text.as_bytes();
+    let good = |at: usize| is_hex(bytes.get(at + 1)) && is_hex(bytes.get(at + 2));
+    text.match_indices('%').all(|(at, _)| good(at))
+}
+
+fn argument_name(text: &str) -> Result<&str, UriError> {
+    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !text.is_empty() && is_name(text) {
+        return Ok(text);
+    }
+    let inner = text.trim_start_matches(['+', '#', '.', '/', ';', '?', '&']).trim_end_matches('*');
+    let plain = inner.split([',', ':']).all(|name| !name.is_empty() && is_name(name));
+    Err(if plain { UriError::Expression(text.to_owned()) } else { UriError::Name(text.to_owned()) })
+}
+
+fn push_fixed(parts: &mut Vec<Part>, text: &str, whole: &str) -> Result<(), UriError> {
+    let wrong = |c: &char| !c.is_ascii_graphic() || matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '|');
+    if let Some(wrong) = text.chars().find(wrong) {
+        return Err(UriError::Character(wrong));
+    }
+    if !percents_are_good(text) {
+        return Err(UriError::Percent(whole.to_owned()));
+    }
+    if !text.is_empty() {
+        parts.push(Part::Fixed(text.into()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(template: &str, uri: &str, expected: Option<&[(&str, &str)]>) {
+        let template = UriTemplate::parse(template).unwrap();
+        let found = template.arguments_of(uri);
+        let found: Option<Vec<_>> =
+            found.as_ref().map(|found| found.iter().map(|(name, value)| (*name, value.as_str())).collect());
+        assert_eq!(found.as_deref(), expected, "{uri}");
+    }
+
+    #[test]
+    fn a_uri_without_arguments_fits_itself() {
+        check("test://static-text", "test://static-text", Some(&[]));
+        check("test://static-text", "test://static-texts", None);
+        check("test://static-text", "TEST://static-text", None);
+        check("urn:isbn:1", "urn:isbn:1", Some(&[]));
+    }
+
+    #[test]
+    fn arguments_are_read_from_a_uri_and_stay_in_their_place() {
+        check("test://template/{id}/data", "test://template/123/data", Some(&[("id", "123")]));
+        check("r://d/{date}", "r://d/S%C3%A3o%20Paulo", Some(&[("date", "São Paulo")]));
+        check("r://d/{date}", "r://d/São Paulo", Some(&[("date", "São Paulo")]));
+        check("r://d/{date}", "r://d/..%2F..%2Fetc", Some(&[("date", "../../etc")]));
+        check("r://{a}-{b}.csv", "r://x-y-z.csv.csv", Some(&[("a", "x"), ("b", "y-z.csv")]));
+        for uri in [
+            "r://d/",
+            "r://d/a/b",
+            "r://d/a?b",
+            "r://d/a#b",
+            "r://d/%zz",
+            "r://d/%2",
+            "r://d/%ff",
+            "r://d/a\n",
+        ] {
+            check("r://d/{date}", uri, None);
+        }
+        check("r://{a}/{b}", "r:///x", None);
+        check("r://{a}/{b}", "r://x/", None);
+    }
+
+    #[test]
+    fn a_text_that_is_no_uri_is_refused() {
+        for (text, part) in [
+            ("", "begins with a scheme"),
+            ("report", "begins with a scheme"),
+            ("/reports/{id}", "begins with a scheme"),
+            ("{kind}://x", "begins with a scheme"),
+            ("1x:y", "begins with a scheme"),
+            ("report://", "nothing after"),
+            ("r://a b", "percent-encoded"),
+            ("r://é", "percent-encoded"),
+            ("r://%2", "hexadecimal"),
+            ("r://{a", "other half"),
+            ("r://a}", "other half"),
+            ("r://{+path}", "level 1"),
+            ("r://x{?a,b}", "level 1"),
+            ("r://{a*}", "level 1"),
+            ("r://{a:3}", "level 1"),
+            ("r://{}", "names no argument"),
+            ("r://{a b}", "names no argument"),
+            ("r://{a}{b}", "where `{a}` ends"),
+            ("r://{a}/{a}", "twice"),
+        ] {
+            let error = UriTemplate::parse(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        assert!(UriTemplate::parse(&format!("r://{}", "x".repeat(3000))).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_client_fills_in_is_read_back(one in "\\PC{1,12}", other in "\\PC{1,12}") {
+            let template = UriTemplate::parse("r://{one}/x/{other}/y").unwrap();
+            let encode = |text: &str| {
+                percent_encoding::utf8_percent_encode(text, super::super::path::ESCAPED).to_string()
+            };
+            let uri = format!("r://{}/x/{}/y", encode(&one), encode(&other));
+            prop_assert_eq!(template.arguments_of(&uri), Some(vec![("one", one), ("other", other)]));
+        }
+
+        #[test]
+        fn any_text_fits_or_does_not(uri in "(r://)?.{0,20}") {
+            for template in ["r://{a}", "r://{a}/{b}x", "r://{a}-{b}-{c}"] {
+                let template = UriTemplate::parse(template).unwrap();
+                if let Some(found) = template.arguments_of(&uri) {
+                    prop_assert!(found.iter().all(|(_, value)| !value.is_empty()));
+                }
+            }
+        }
     }
 }

@@ -7,12 +7,9 @@
 //!
 //! Nothing here knows a wire: no HTTP, no JSON-RPC, no clock.
 
-mod arguments;
 mod contents;
 mod definition;
-mod fault;
 mod json;
-mod name;
 mod number;
 mod result;
 mod schema;
@@ -21,15 +18,13 @@ mod tree;
 mod violation;
 mod write;
 
-pub use arguments::{ARGUMENT_VALUE_LIMIT, Arguments};
 pub use contents::{ContentsOf, ResourceContents, write_contents};
-pub use definition::ToolDefinition;
-pub use fault::Fault;
+pub use definition::{ARGUMENT_VALUE_LIMIT, Arguments, ToolDefinition, ToolName, ToolNameError};
 pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, values_within};
-pub use name::{ToolName, ToolNameError};
 pub use number::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, NumberOutOfBounds, check_number};
 pub use result::{
-    Annotations, Block, Content, ErrorFormat, Outcome, ResourceBody, SentBlock, Structured, Text, ToolResult,
+    Annotations, Block, Content, ErrorFormat, Fault, Outcome, ResourceBody, SentBlock, Structured, Text,
+    ToolResult,
 };
 pub use schema::{
     CHECK_STEP_LIMIT, Checked, Schema, SchemaDocument, SchemaError, TooCostly, combined, kind_of,

@@ -7,10 +7,8 @@
 //! In reading order: a [`JobRule`] says what to ask and what a reply means; a [`JobPlace`] is where one job is asked about;
 //! [`Begun`], [`Turn`] and [`Stand`] are what replies say.
 
-mod place;
 #[cfg(test)]
 mod tests;
-mod turn;
 
 use std::time::Duration;
 
@@ -22,11 +20,6 @@ use crate::{
     reply::Reply,
     rule::{Facts, Jq, Look, Matcher, Redaction, Stop, TranslationLimits, extract::Extract, look},
     tool::Arguments,
-};
-
-pub use self::{
-    place::JobPlace,
-    turn::{Begun, Stand, Turn},
 };
 
 /// How a route's jobs are followed.
@@ -333,4 +326,107 @@ fn text_of(value: &Value) -> Option<String> {
 fn retry_after(reply: &Reply) -> Option<Duration> {
     let seconds: u32 = reply.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+}
+
+/// What a first reply says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Begun {
+    /// It is the answer.
+    Answer,
+    /// A job has begun.
+    Job {
+        /// Where it is asked about.
+        place: JobPlace,
+        /// How long the upstream wants to be left alone.
+        wait: Duration,
+    },
+    /// A job has begun that can only be asked about at another server, which is not done.
+    Elsewhere,
+}
+
+/// What a later reply says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Turn {
+    /// The job goes on.
+    Running {
+        /// How it stands.
+        stand: Stand,
+        /// Where to ask next.
+        place: JobPlace,
+        /// After how long.
+        wait: Duration,
+    },
+    /// The job is done, and this reply is its result, or the one that [`JobRule::result`](JobRule::result)
+    /// asks for.
+    Done,
+    /// The result is at another place of the same server.
+    Moved(JobPlace),
+    /// This reply tells that the job failed.
+    Failed(Stand),
+    /// This reply tells that the job was ended before it was done.
+    Cancelled,
+    /// The reply is no word about the job: the upstream failed, or points to another server.
+    Answer,
+}
+
+/// How a job stands, as far as the upstream tells.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Stand {
+    /// How far it is.
+    pub progress: Option<f64>,
+    /// Of how much.
+    pub total: Option<f64>,
+    /// What it is doing: for clients, shortened, and without what they must not see.
+    pub message: Option<String>,
+}
+
+impl Stand {
+    /// The same for people.
+    pub fn in_words(&self) -> Option<String> {
+        let far = match (self.progress, self.total) {
+            (Some(progress), Some(total)) => Some(format!("{progress} of {total}")),
+            (Some(progress), None) => Some(progress.to_string()),
+            (None, _) => None,
+        };
+        match (&self.message, far) {
+            (Some(message), Some(far)) => Some(format!("{message} ({far})")),
+            (Some(message), None) => Some(message.clone()),
+            (None, far) => far,
+        }
+    }
+}
+
+/// Where one job is asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobPlace {
+    /// A path of the upstream, from the root of its host on.
+    Path(PathAndQuery),
+    /// By its name.
+    Named(String),
+}
+
+impl JobPlace {
+    /// How long the text of a place may be that a caller is given to keep, in bytes.
+    const SHORT_BYTES: usize = 2048;
+
+    /// Whether its text is short enough to be given away.
+    pub fn is_short(&self) -> bool {
+        self.to_text().len() <= Self::SHORT_BYTES
+    }
+
+    /// One text of it, to be kept for later.
+    pub fn to_text(&self) -> String {
+        match self {
+            Self::Path(path) => path.to_string(),
+            Self::Named(name) => format!("={name}"),
+        }
+    }
+
+    /// The place that such a text is of.
+    pub fn of_text(text: &str) -> Option<Self> {
+        match text.strip_prefix('=') {
+            Some(name) => Some(Self::Named(name.to_owned())),
+            None => text.parse().ok().map(Self::Path),
+        }
+    }
 }

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::{RequestError, filling::Filling, http::BodyTemplate};
+use super::{Filling, RequestError, http::BodyTemplate};
 use crate::{
     route::path::scalar,
     rule::{Stop, Template},

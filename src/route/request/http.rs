@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
 use serde_json::{Map, Value};
 
-use super::{RequestError, filling::Filling};
+use super::{Filling, RequestError};
 use crate::{
     route::{path::PathTemplate, query::QueryTemplate},
     rule::{Stop, Template},

@@ -46,7 +46,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("connections to the operators' port", "src/serve/operators.rs", "CONNECTION_LIMIT"),
     ("of each body, beside what `bodies_limit` counts", "src/face/door/held.rs", "FREE_BYTES"),
     ("of each answer, beside what `answers_limit` counts", "src/face/mod.rs", "SHORT_BYTES"),
-    ("values in the arguments of one call", "src/tool/arguments.rs", "ARGUMENT_VALUE_LIMIT"),
+    ("values in the arguments of one call", "src/tool/definition.rs", "ARGUMENT_VALUE_LIMIT"),
     ("messages in one batch", "src/face/mcp/batch.rs", "LIMIT"),
     ("streams of one session", "src/face/mcp/streams.rs", "SESSION_LIMIT"),
     ("subscriptions of one session", "src/face/mcp/subscribed.rs", "SUBSCRIPTION_LIMIT"),

@@ -44,7 +44,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "C7",
         &[
             "tests/it/attacks.rs::an_argument_stays_in_its_place",
-            "src/route/outward.rs::every_way_up_is_seen",
+            "src/route/path.rs::every_way_up_is_seen",
             "tests/it/attacks.rs::an_argument_makes_no_header",
             "tests/it/attacks.rs::an_argument_makes_no_element",
             "tests/it/replies.rs::arguments_make_no_other_request",
