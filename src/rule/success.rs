@@ -223,19 +223,6 @@ impl Job<'_> {
                 Some(_) => Err("it is empty, and this tool promises a value".into()),
             };
         }
-        // The case that is worth being quick in: nobody looks into the reply.
-        if rule.structured.is_none() && output.is_none() && !wants_value {
-            let json = match extracted {
-                Extracted::Raw(json) => {
-                    if rule.limit.is_some() || rule.content.looks_into_structure() {
-                        view.admits(&json)?;
-                    }
-                    json
-                }
-                other => JsonText::of(&other.into_value(view)?),
-            };
-            return Ok((Some(self.translator.wrap.apply(Structured::new(json))), None));
-        }
         let source = match &extracted {
             Extracted::Raw(json) => Some(json.clone()),
             Extracted::Value(_)
@@ -244,16 +231,24 @@ impl Job<'_> {
             | Extracted::Answered(_)
             | Extracted::Nothing => None,
         };
-        let found = match tree {
-            Some(tree) => tree,
-            None => extracted.into_value(view)?,
-        };
-        // Without a copy, where it stays what it is.
+        // The value stays what it is.
         if rule.structured.is_none() && output.is_none() {
-            let json = source.unwrap_or_else(|| JsonText::of(&found));
-            let structured = self.translator.wrap.apply(Structured::new(json));
-            return Ok((Some(structured), wants_value.then_some(found)));
+            let (json, value) = match (source, wants_value) {
+                // The case that is worth being quick in: nobody looks into the reply.
+                (Some(json), false) => {
+                    if rule.limit.is_some() || rule.content.looks_into_structure() {
+                        view.admits(&json)?;
+                    }
+                    (json, None)
+                }
+                (source, _) => {
+                    let value = tree.map_or_else(|| extracted.into_value(view), Ok)?;
+                    (source.unwrap_or_else(|| JsonText::of(&value)), wants_value.then_some(value))
+                }
+            };
+            return Ok((Some(self.translator.wrap.apply(Structured::new(json))), value));
         }
+        let found = tree.map_or_else(|| extracted.into_value(view), Ok)?;
         let kept = wants_value.then(|| found.clone());
         let (value, source) = match &rule.structured {
             None => (found, source),
@@ -283,10 +278,7 @@ impl Job<'_> {
                 });
                 structured
             }
-            None => {
-                let json = source.unwrap_or_else(|| JsonText::of(&value));
-                self.translator.wrap.apply(Structured::new(json))
-            }
+            None => self.translator.wrap.apply(Structured::new(JsonText::of(&value))),
         };
         Ok((Some(structured), kept))
     }
