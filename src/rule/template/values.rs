@@ -1,6 +1,7 @@
 //! Values between JSON and templates: what a template sees, and how what it says is written.
 
 use minijinja::{Error, Value, value::ValueKind};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value as Json;
 
 use super::bounds::ITEM_BYTES;
@@ -114,6 +115,9 @@ pub(super) fn write_value(
     minijinja::escape_formatter(out, state, &written)
 }
 
+/// All but the unreserved characters of RFC 3986, section 2.3.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// The same for addresses: everything but the unreserved characters of RFC 3986, section 2.3, is encoded.
 pub(super) fn write_encoded(
     out: &mut minijinja::Output<'_>,
@@ -126,14 +130,7 @@ pub(super) fn write_encoded(
         ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None => to_json(value)?.to_string(),
         _ => value.to_string(),
     };
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
-            _ if byte.is_ascii_alphanumeric() => encoded.push(byte.into()),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
+    let encoded = utf8_percent_encode(&text, ENCODED).to_string();
     minijinja::escape_formatter(out, state, &Value::from(encoded))
 }
 
