@@ -72,7 +72,7 @@ pub(crate) fn decode(reply: &Reply, body: &Bytes, rule: Option<Charset>) -> Resu
             };
             return Err(format!("expected text in UTF-8, found bytes that are not{hint}"));
         };
-        if memchr::memchr(0, text.as_bytes()).is_some() {
+        if text.contains('\0') {
             return Err("expected text, found zero bytes; text in UTF-16 is named with `charset`".to_owned());
         }
         return Ok(Decoded { text, charset: encoding.name(), because });

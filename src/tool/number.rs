@@ -28,7 +28,7 @@ pub fn check_number(text: &str) -> Result<(), NumberOutOfBounds> {
     /// A shorter text without an exponent needs no second look.
     const SHORT: usize = 32;
     let bytes = text.as_bytes();
-    let exponent = memchr::memchr2(b'e', b'E', bytes).map(|position| &text[position + 1..]);
+    let exponent = text.find(['e', 'E']).map(|position| &text[position + 1..]);
     if bytes.len() <= SHORT && exponent.is_none() {
         return Ok(());
     }

@@ -8,7 +8,6 @@ mod tests;
 
 use std::borrow::Cow;
 
-use memchr::memchr;
 use serde_json::{Map, Value};
 
 use self::builder::{Builder, Open, indentation};
@@ -259,12 +258,6 @@ impl Pairs {
     }
 
     fn split<'t>(&self, line: &'t str) -> Option<(&'t str, &'t str)> {
-        if let [only] = &*self.separators
-            && let [byte] = only.as_bytes()
-        {
-            let at = memchr(*byte, line.as_bytes())?;
-            return Some((&line[..at], &line[at + 1..]));
-        }
         let found =
             self.separators.iter().filter_map(|separator| Some((line.find(separator)?, separator.len())));
         let (at, length) = found.min_by_key(|(at, length)| (*at, usize::MAX - length))?;
