@@ -210,7 +210,10 @@ fn count(tree: &Value, most: usize, values: &mut usize) {
 
 /// What a rule's extractor gives for one reply: made when the first part of the rule asks for it, and once.
 pub(super) struct Finding<'a> {
+    /// That of the rule.
     extract: Option<&'a Extract>,
+    /// That of the media type, where the rule has none.
+    default: OnceCell<Extract>,
     view: &'a ResponseView<'a>,
     found: OnceCell<Result<Extracted, Why>>,
     value: OnceCell<Value>,
@@ -219,7 +222,7 @@ pub(super) struct Finding<'a> {
 impl<'a> Finding<'a> {
     /// Of this extractor; by media type where the rule has none.
     pub(super) fn new(extract: Option<&'a Extract>, view: &'a ResponseView<'a>) -> Self {
-        Self { extract, view, found: OnceCell::new(), value: OnceCell::new() }
+        Self { extract, default: OnceCell::new(), view, found: OnceCell::new(), value: OnceCell::new() }
     }
 
     /// What was found, or a sentence that says why nothing could be.
@@ -247,17 +250,22 @@ impl<'a> Finding<'a> {
         Ok((found, self.value.take()))
     }
 
+    /// What reads the reply; nothing where it is empty and the rule does not say: old servers declare a type
+    /// for what they then do not send.
+    fn extract(&self) -> Option<&Extract> {
+        let by_media_type = || Extract::One(Box::new(Extractor::whole(by_media_type(self.view))));
+        match self.extract {
+            None if self.view.body().is_ok_and(Bytes::is_empty) => None,
+            None => Some(self.default.get_or_init(by_media_type)),
+            of_rule => of_rule,
+        }
+    }
+
     fn make(&self) -> Result<Extracted, Why> {
-        let default;
-        let extract = match self.extract {
-            Some(extract) => extract,
-            // Old servers declare a type for what they then do not send.
-            None if self.view.body()?.is_empty() => return Ok(Extracted::Nothing),
-            None => {
-                default = Extract::One(Box::new(Extractor::whole(by_media_type(self.view))));
-                &default
-            }
-        };
+        if self.extract.is_none() {
+            self.view.body()?;
+        }
+        let Some(extract) = self.extract() else { return Ok(Extracted::Nothing) };
         if extract.reads_text() {
             self.view.decoded()?;
         }
@@ -267,16 +275,8 @@ impl<'a> Finding<'a> {
     /// Notes what was found, if anything has asked for it.
     pub(super) fn trace(&self, trace: &mut Trace) {
         let Some(found) = self.found.get().filter(|_| trace.is_on()) else { return };
-        let default;
-        let extract = match self.extract {
-            Some(extract) => extract,
-            None if self.view.body().is_ok_and(Bytes::is_empty) => {
-                return trace.step(|| ("extract".into(), "nothing: the reply is empty".into()));
-            }
-            None => {
-                default = Extract::One(Box::new(Extractor::whole(by_media_type(self.view))));
-                &default
-            }
+        let Some(extract) = self.extract() else {
+            return trace.step(|| ("extract".into(), "nothing: the reply is empty".into()));
         };
         if extract.reads_text()
             && let Ok(decoded) = self.view.decoded()
