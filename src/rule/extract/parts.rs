@@ -149,6 +149,10 @@ impl Part {
         match &self.extractor.kind {
             ExtractorKind::Header(_) => true,
             ExtractorKind::Regex(_) => view.text().is_ok(),
+            // What matches may have a capture of another type.
+            ExtractorKind::Grok(regex) => {
+                view.text().is_ok_and(|text| regex.missing_in(text).count() == regex.patterns.len())
+            }
             kind => kind.extraction().reads_text() && view.text().is_ok_and(|text| text.trim().is_empty()),
         }
     }
