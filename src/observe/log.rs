@@ -19,7 +19,7 @@ use tracing_subscriber::{
     },
 };
 
-use super::lines::Lines;
+use super::log_writer::LogWriter;
 
 /// What to log, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl LogFormat {
     pub(super) fn dropped(self, lines: u64) -> String {
         let (now, message) = (now(), "log lines dropped");
         match self {
-            Self::Text => format!("{now}  WARN glossator::observe::lines: {message} lines={lines}"),
+            Self::Text => format!("{now}  WARN glossator::observe::log_writer: {message} lines={lines}"),
             Self::Json => {
                 json!({ "timestamp": now, "level": "WARN", "message": message, "lines": lines }).to_string()
             }
@@ -92,22 +92,22 @@ impl LogSettings {
     }
 }
 
-/// What is written, once that is set up.
-static LINES: OnceLock<Lines> = OnceLock::new();
+/// The writer of this process's log, once that is set up.
+static WRITER: OnceLock<LogWriter> = OnceLock::new();
 
 /// How long the last lines are waited for.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Waits until what was logged is written, before the process ends. Not for ever: it may be that nobody reads it.
 pub fn flush() {
-    if let Some(lines) = LINES.get() {
-        lines.flush(FLUSH_PATIENCE);
+    if let Some(writer) = WRITER.get() {
+        writer.flush(FLUSH_PATIENCE);
     }
 }
 
 /// How many lines were dropped so far, because nobody took them quickly enough.
 pub fn dropped() -> u64 {
-    LINES.get().map_or(0, Lines::dropped)
+    WRITER.get().map_or(0, LogWriter::dropped)
 }
 
 /// Sets the log of this process up, once. It goes to standard error: standard output belongs to results, and
@@ -118,7 +118,7 @@ pub fn dropped() -> u64 {
 /// [`LogError`].
 pub fn init(settings: &LogSettings) -> Result<(), LogError> {
     let filter = parse_filter(&settings.filter)?;
-    let writer = Lines::to(io::stderr(), settings.format).map_err(LogError::NoThread)?;
+    let writer = LogWriter::start(io::stderr(), settings.format).map_err(LogError::NoThread)?;
     let lines = Subscriber::builder()
         .with_env_filter(filter)
         .with_writer(writer.clone())
@@ -135,7 +135,7 @@ pub fn init(settings: &LogSettings) -> Result<(), LogError> {
         ),
     };
     set.map_err(|_| LogError::AlreadySet)?;
-    LINES.set(writer).map_err(|_| LogError::AlreadySet)
+    WRITER.set(writer).map_err(|_| LogError::AlreadySet)
 }
 
 /// The present time in UTC, as log lines show it: `2026-11-21T23:36:47.647162Z`.

@@ -15,7 +15,7 @@ mod chain;
 mod failures;
 mod foreign;
 mod history;
-mod lines;
+mod log_writer;
 mod meters;
 mod request_id;
 mod telemetry;
