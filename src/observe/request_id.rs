@@ -34,16 +34,9 @@ impl RequestId {
     /// A new one.
     pub fn next() -> Self {
         // The seeds of `RandomState` are random, so two replicas count under different names.
-        static PROCESS: LazyLock<[u8; 8]> = LazyLock::new(|| hexadecimal(RandomState::new().hash_one(0_u8)));
+        static PROCESS: LazyLock<u32> = LazyLock::new(|| RandomState::new().hash_one(0_u8) as u32);
         static COUNT: AtomicU64 = AtomicU64::new(1);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let digits: [u8; 16] = hexadecimal(count);
-        let zeros = (count.leading_zeros() / 4).min(15) as usize;
-        let mut id = [b'-'; 8 + 1 + 16];
-        id[..8].copy_from_slice(&*PROCESS);
-        id[9..25 - zeros].copy_from_slice(&digits[zeros..]);
-        let id = str::from_utf8(&id[..25 - zeros]).expect("digits and a dash are ASCII");
-        Self(id.into())
+        Self(format!("{:08x}-{:x}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed)).into())
     }
 
     /// The client's own, when its header holds one that is fit for a log, or else a new one.
@@ -64,16 +57,6 @@ impl RequestId {
     pub fn header_value(&self) -> HeaderValue {
         HeaderValue::from_str(&self.0).expect("a request id has visible ASCII characters only")
     }
-}
-
-/// The last `N` digits of a number.
-fn hexadecimal<const N: usize>(mut number: u64) -> [u8; N] {
-    let mut digits = [b'0'; N];
-    for digit in digits.iter_mut().rev() {
-        *digit = b"0123456789abcdef"[(number & 0xf) as usize];
-        number >>= 4;
-    }
-    digits
 }
 
 impl FromStr for RequestId {
