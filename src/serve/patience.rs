@@ -12,7 +12,6 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
-use crate::wire::poll_write_parts;
 
 /// A stream that breaks when its peer takes nothing for too long, and tells when something went.
 pub(super) struct Patient<S> {
@@ -98,7 +97,7 @@ impl<S: Write + Unpin> Write for Patient<S> {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let wrote = poll_write_parts(&mut self.stream, context, parts);
+        let wrote = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
         self.wrote(&wrote);
         self.patiently(context, wrote)
     }

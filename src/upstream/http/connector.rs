@@ -21,7 +21,6 @@ use tokio::{net::TcpStream, time::timeout};
 use crate::{
     descriptors::{ADMIN_RESERVE, leaves_free},
     tls::{ClientStream, ClientTls},
-    wire::poll_write_parts,
 };
 
 use super::{Address, ConnectTimedOut, HttpSettings, Protocol, outgoing::BoxError};
@@ -164,7 +163,7 @@ impl Write for Wire {
         context: &mut task::Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        each!(self.get_mut(), stream => poll_write_parts(stream, context, parts))
+        each!(self.get_mut(), stream => Pin::new(stream).poll_write_vectored(context, parts))
     }
 
     fn is_write_vectored(&self) -> bool {
