@@ -29,7 +29,7 @@ pub mod wire;
 pub mod observe;
 pub mod shared_state;
 pub mod upstream;
-pub mod access;
+pub mod auth;
 pub mod policy;
 pub mod gateway;
 pub mod face;

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{Failure, Output, output::Screen};
-use crate::access::{KeyHash, NewKey};
+use crate::auth::{KeyHash, NewKey};
 
 #[derive(Debug, Args)]
 pub(super) struct KeyArguments {

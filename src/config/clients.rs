@@ -17,7 +17,7 @@ use super::{
     tokens,
 };
 use crate::{
-    access::{AccessSettings, CertificateName, ClientSettings, KeyHash, NotACertificateName, NotAHash},
+    auth::{AccessSettings, CertificateName, ClientSettings, KeyHash, NotACertificateName, NotAHash},
     config::ListenerSettings,
     route::Scopes,
 };

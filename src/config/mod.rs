@@ -72,7 +72,7 @@ mod when;
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use crate::{
-    access::AccessSettings,
+    auth::AccessSettings,
     face::{door::DoorSettings, mcp::McpSettings},
     observe::log::LogSettings,
     policy::PassthroughSettings,

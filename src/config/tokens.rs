@@ -11,7 +11,7 @@ use super::{
     upstreams::tls,
 };
 use crate::{
-    access::{Algorithm, KeyList, KeySource, Resource, ResourceUrl, TokenSettings},
+    auth::{Algorithm, KeyList, KeySource, Resource, ResourceUrl, TokenSettings},
     upstream::http::{HttpSettings, TokenUrl},
 };
 
@@ -180,7 +180,7 @@ fn keys(section: &Section<'_, '_>, environment: &Environment) -> Option<KeySourc
         if let Some(entry) = section.entry("tls") {
             report.error(entry.key.span, "`tls` has no effect: `jwks` is not a server", "leave it out");
         }
-        let refuse = |error: crate::access::NotAKeyList| {
+        let refuse = |error: crate::auth::NotAKeyList| {
             let help = "name a JWK set: `{\"keys\": [{\"kty\": \"RSA\", …}]}`";
             report.error(node.span, format!("`jwks` can't be used: {error}"), help);
         };

@@ -23,7 +23,7 @@ use tracing::{field::display, info};
 
 use super::context::{Arrival, Reason, RequestContext};
 use crate::{
-    access::{Access, Denied, METADATA_PATH, Secret, Shown},
+    auth::{Access, Denied, METADATA_PATH, Secret, Shown},
     observe::RequestId,
     route::Scopes,
     tls::ClientCertificate,

@@ -18,7 +18,7 @@ use super::{
     ways::{Asked, ask},
 };
 use crate::{
-    access::Access,
+    auth::Access,
     config::{CertificateExpiry, Importer, ListenerSettings, Loaded, PromptFile, RouteFile, ToolRules},
     face::{door::Door, mcp::Mcp, rest::Rest},
     gateway::{Change, Gateway, Snapshot},

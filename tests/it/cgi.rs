@@ -1,6 +1,6 @@
 //! The program under a web server that speaks CGI.
 
-use glossator::access::KeyHash;
+use glossator::auth::KeyHash;
 use serde_json::{Value, json};
 
 use crate::support::{Cgi, Gate, Scripted, Step, reply};

@@ -1,7 +1,7 @@
 //! Who may call, over REST and MCP of both eras: what callers show, what they see, and what belongs to whom.
 
 use glossator::{
-    access::KeyHash,
+    auth::KeyHash,
     config::{self, Sources},
 };
 use serde_json::{Value, json};

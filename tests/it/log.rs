@@ -1,6 +1,6 @@
 //! What an operator reads.
 
-use glossator::access::KeyHash;
+use glossator::auth::KeyHash;
 use serde_json::{Value, json};
 
 use crate::{

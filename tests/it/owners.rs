@@ -1,7 +1,7 @@
 //! What belongs to whom: two clients that may do the same, and one that tries what the other has begun.
 
 use glossator::{
-    access::KeyHash,
+    auth::KeyHash,
     config::{self, Sources},
 };
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use glossator::{
-    access::KeyHash,
+    auth::KeyHash,
     config::{self, Sources},
 };
 use serde_json::{Value, json};

@@ -415,7 +415,7 @@ routes: {{ get_old: {{ description: x, request: GET old/old, rest: GET /old }} }
 ",
             section(own, &more),
             upstream.address,
-            glossator::access::KeyHash::of("glk_backup-backup-backup-backup"),
+            glossator::auth::KeyHash::of("glk_backup-backup-backup-backup"),
         );
         config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
     };

@@ -166,7 +166,7 @@ fn how_tokens_are_taken_may_come_from_outside() {
                 algorithms: ['${NONE:-RS512}', '${NONE:-PS256}'], leeway: '${NONE:-7s}' } } }";
     let loaded = loaded(&format!("{auth}\ndefaults: {{ scopes: [] }}\n{MINIMAL}"));
     let tokens = loaded.access.unwrap().tokens;
-    assert_eq!(tokens[0].algorithms, [crate::access::Algorithm::Rs512, crate::access::Algorithm::Ps256]);
+    assert_eq!(tokens[0].algorithms, [crate::auth::Algorithm::Rs512, crate::auth::Algorithm::Ps256]);
     assert_eq!(tokens[0].leeway, Duration::from_secs(7));
 }
 

@@ -173,7 +173,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/tokens.rs::a_good_token_is_taken_and_goes_no_further",
             "tests/it/tokens.rs::what_is_tried_in_the_place_of_a_token_is_not_taken",
             "tests/it/tokens.rs::a_token_is_signed_by_an_rsa_key_in_the_way_that_is_named",
-            "src/access/jwk.rs::a_key_is_for_its_own_kind_of_signature",
+            "src/auth/jwk.rs::a_key_is_for_its_own_kind_of_signature",
         ],
     ),
     (
@@ -181,8 +181,8 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         &[
             "tests/it/tokens.rs::keys_come_from_a_server_and_stay_when_it_goes",
             "tests/it/tokens.rs::keys_in_a_file_are_those_that_stand_there_now",
-            "src/access/key_source.rs::a_key_that_is_not_known_is_asked_for_once_and_not_too_often",
-            "src/access/key_source.rs::the_last_good_list_is_kept_while_none_comes_and_not_for_ever",
+            "src/auth/jwks.rs::a_key_that_is_not_known_is_asked_for_once_and_not_too_often",
+            "src/auth/jwks.rs::the_last_good_list_is_kept_while_none_comes_and_not_for_ever",
         ],
     ),
     (
@@ -190,7 +190,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         &[
             "tests/it/tokens.rs::clients_are_told_where_tokens_are_given",
             "tests/it/clients.rs::a_caller_sees_and_calls_what_it_may",
-            "src/access/resource.rs::a_challenge_says_what_is_missing_and_where_it_is_given",
+            "src/auth/oauth_metadata.rs::a_challenge_says_what_is_missing_and_where_it_is_given",
         ],
     ),
     (

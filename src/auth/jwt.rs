@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use super::{
     AskedFor, Denied, Identified, Secret,
+    jwks::{KeySet, KeySource},
     jws::{Algorithm, Jws},
-    key_source::{KeySet, KeySource},
 };
 use crate::{
     route::Scopes,
@@ -233,7 +233,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::access::KeyList;
+    use crate::auth::KeyList;
 
     const NOW: u64 = 1_000_000;
 

@@ -185,7 +185,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::{AccessSettings, ClientSettings};
+    use crate::auth::{AccessSettings, ClientSettings};
 
     fn scopes(text: &str) -> Scopes {
         Scopes::new(text.split_whitespace()).unwrap()

@@ -1,19 +1,20 @@
 //! Who may call: what callers show of themselves, and what they are allowed by it.
 //!
 //! In reading order: [`AccessSettings`] is what an operator says; [`Access`] takes what a caller has [`Shown`] to the
-//! client that it is, or says why not ([`Denied`]); `key` knows API keys by their hashes, `certificate` those whom TLS has checked, and `token`
-//! what other servers vouch for: a `jws` held against a `jwk` of a `key_source`. [`Resource`] is what clients
-//! that know OAuth are told of us (RFC 9728), and how any other is told what is missing (RFC 6750).
+//! client that it is, or says why not ([`Denied`]); `api_key` knows API keys by their hashes, `certificate` those whom TLS
+//! has checked, and `jwt` what other servers vouch for: a `jws` held against a `jwk` of the `jwks` of its issuer.
+//! [`Resource`] is what clients that know OAuth are told of us (RFC 9728), and how any other is told what is missing
+//! (RFC 6750).
 //!
 //! What is shown is a secret: it is in no error, no log and no `Debug`.
 
 mod certificate;
 mod jwk;
 mod jws;
-mod key;
-mod key_source;
-mod resource;
-mod token;
+mod api_key;
+mod jwks;
+mod oauth_metadata;
+mod jwt;
 
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
@@ -24,17 +25,17 @@ use crate::{
     upstream::Client,
 };
 
+use api_key::Keys;
+pub use api_key::{KeyHash, NewKey, NotAHash};
 use certificate::Certificates;
 pub use certificate::{CertificateName, NotACertificateName};
 pub use jwk::{KeyList, NotAKeyList};
+pub use jwks::KeySource;
 pub use jws::Algorithm;
 use jws::Jws;
-use key::Keys;
-pub use key::{KeyHash, NewKey, NotAHash};
-pub use key_source::KeySource;
-pub use resource::{METADATA_PATH, NotAResource, Resource, ResourceUrl};
-use token::Issuer;
-pub use token::TokenSettings;
+use jwt::Issuer;
+pub use jwt::TokenSettings;
+pub use oauth_metadata::{METADATA_PATH, NotAResource, Resource, ResourceUrl};
 
 /// Who may call, as an operator says it.
 #[derive(Debug, Clone, Default)]

@@ -239,7 +239,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{access::jws::Algorithm, observe::RequestId};
+    use crate::{auth::jws::Algorithm, observe::RequestId};
 
     fn keys(id: &str) -> KeyList {
         let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
