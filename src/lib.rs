@@ -12,7 +12,7 @@
 //!   (`bytes`, `http`'s types and `serde_json` are words, not wires).
 //! - [`rule::translate`] is total and deterministic: any status and any bytes give a result with content, and
 //!   a declared output schema is met by every success.
-//! - Only [`face`]`::mcp` names the MCP library, only [`seal`] a cipher, only [`tls`] the TLS library, only
+//! - Only [`face`]`::mcp` names the MCP library, only [`crypto`] a cipher, only [`tls`] the TLS library, only
 //!   [`shared_state`] the store of several replicas, only [`upstream`] the HTTP client and the programs that are
 //!   started, only [`rule`] the jq engine, only [`tool`] the schema validator, only [`config`] the YAML parser and the shape of the file on disk.
 //! - Nothing is read without a bound, what is passed through unread and the responses of our own store aside.
@@ -22,7 +22,7 @@ pub mod tool;
 pub mod rule;
 pub mod route;
 pub mod prompt;
-pub mod seal;
+pub mod crypto;
 pub mod tls;
 pub mod descriptors;
 pub mod wire;

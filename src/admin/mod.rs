@@ -50,13 +50,13 @@ use tower_http::{
 use self::{metrics::ProcessMetrics, playground::Workers};
 use crate::{
     config::AdminSettings,
+    crypto::Secret,
     face::{
         Arrival,
         door::{BodyError, Door, DoorSettings, PagesHere, Refused},
     },
     gateway::{Face, Gateway},
     observe::{History, Meters},
-    seal::Secret,
 };
 
 pub use playground::{PLAYGROUND_TIMEOUT, Playground};

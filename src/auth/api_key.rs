@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
 
 use super::{ClientSettings, Denied, Identified, Secret};
 use crate::{
-    seal::{Blind, Digest, random_key, sha256},
+    crypto::{Blind, Digest, random_key, sha256},
     upstream::Client,
 };
 

@@ -15,8 +15,8 @@ use super::{
     jws::{Algorithm, Jws},
 };
 use crate::{
+    crypto::{Digest, sha256},
     route::Scopes,
-    seal::{Digest, sha256},
     upstream::Client,
 };
 

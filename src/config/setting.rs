@@ -11,8 +11,8 @@ use super::{
     units::UnitError,
 };
 use crate::{
+    crypto::Secret,
     face::{Network, mcp::PeerAddress},
-    seal::Secret,
 };
 
 /// A value that comes as text, from a variable or a flag.

@@ -12,7 +12,7 @@ use super::{
     upstreams::{auth, tls},
 };
 use crate::{
-    seal::Secret,
+    crypto::Secret,
     shared_state::{StoreAddress, StoreAddressError, StoreLogin, StoreSettings, StoreTls},
     tls::{ClientTlsOptions, Trust},
 };

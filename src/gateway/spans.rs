@@ -2,9 +2,9 @@
 
 use super::{Call, Face, Snapshot};
 use crate::{
+    crypto,
     observe::{Span, SpanKind},
     route::{Route, TraceContext},
-    seal,
 };
 
 /// What a message is called that nobody has named: the work of a task, when its answers are there.
@@ -62,7 +62,7 @@ fn of_message(span: &Span, tool: &str, call: &Call<'_>) {
 
 /// A session by a name that opens nothing.
 fn session_name(session: &str) -> String {
-    seal::fingerprint(session.as_bytes()).chars().take(16).collect()
+    crypto::fingerprint(session.as_bytes()).chars().take(16).collect()
 }
 
 /// How it ended.

@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use crate::{
-    seal::Secret,
+    crypto::Secret,
     tls::{ClientTls, Identity},
 };
 

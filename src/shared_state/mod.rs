@@ -26,7 +26,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::seal::{Names, Purpose, Seal};
+use crate::crypto::{Names, Purpose, Seal};
 
 mod address;
 mod client;

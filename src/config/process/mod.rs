@@ -20,13 +20,13 @@ use super::{
     setting::{integer, parse_listen},
 };
 use crate::{
+    crypto::Secret,
     face::{
         door::DoorSettings,
         mcp::{McpSettings, PeerAddress, ResumeSettings},
     },
     observe::log::{LogFormat, LogSettings},
     policy::Store,
-    seal::Secret,
     upstream::UpstreamBuffer,
 };
 

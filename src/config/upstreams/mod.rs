@@ -27,9 +27,9 @@ use super::{
     source::Span,
 };
 use crate::{
+    crypto::fingerprint,
     policy::PolicySettings,
     route::UpstreamName,
-    seal::fingerprint,
     upstream::{UpstreamSettings, cgi::CgiSettings, command::CommandSettings},
 };
 

@@ -13,8 +13,8 @@ use super::{
     session::Session,
 };
 use crate::{
+    crypto::Seal,
     face::context::{LoggedRequest, RequestContext},
-    seal::Seal,
     upstream::Caller,
 };
 

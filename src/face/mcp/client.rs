@@ -12,11 +12,11 @@ use super::{
     carrier::Carrier, decode::Request, questions::Questions, refusal::Refusal, revision::Revision, telling,
 };
 use crate::{
+    crypto::Seal,
     face::context::Arrival,
     gateway::{Call, Message},
     observe::RequestId,
     route::Scopes,
-    seal::Seal,
     upstream::Caller,
 };
 

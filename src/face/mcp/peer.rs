@@ -23,10 +23,10 @@ use super::{
     vouched::{self, CALLER, Vouched},
 };
 use crate::{
+    crypto::{Purpose, Seal, random_id},
     observe::Chain,
     reply::Reply,
     route::{HttpRequest, Under},
-    seal::{Purpose, Seal, random_id},
     tls::ClientTls,
     upstream::{
         Ask, Due,
@@ -232,6 +232,7 @@ impl Peers {
 mod tests {
     use super::*;
     use crate::{
+        crypto::Secret,
         face::{
             door::{Door, DoorSettings},
             mcp::{Mcp, McpSettings, client::Outbox},
@@ -240,7 +241,6 @@ mod tests {
         gateway::{Gateway, Snapshot},
         policy::Policies,
         route::RouteTable,
-        seal::Secret,
     };
 
     fn peers(secret: &str, own: Option<&str>) -> Peers {

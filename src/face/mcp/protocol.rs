@@ -34,9 +34,9 @@ use super::{
     tasks::{self, AskingTasks},
 };
 use crate::{
+    crypto::Seal,
     face::{authenticate::Guard, context::Arrival},
     gateway::Gateway,
-    seal::Seal,
 };
 
 /// What answers messages, whatever they come by.

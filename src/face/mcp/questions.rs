@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::{client::Unanswered, peer::Peers};
-use crate::seal::random_id;
+use crate::crypto::random_id;
 
 /// How many questions may wait for an answer at once, of all clients.
 const LIMIT: usize = 10_000;

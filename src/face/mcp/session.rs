@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::revision::Revision;
 use crate::{
-    seal::{Purpose, Seal, Unsealed},
+    crypto::{Purpose, Seal, Unsealed},
     upstream::Caller,
 };
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{refusal::Refusal, session::Session};
-use crate::seal::{Seal, Unsealed};
+use crate::crypto::{Seal, Unsealed};
 
 /// How many ended sessions are kept, of all clients. When more end, the client that has ended the most loses the one that it
 /// ended first: that id is taken again until it expires. So nobody who begins and ends sessions brings back another's.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::tls::ClientTls;
 
 use super::{PeerAddress, ResumeSettings};
-use crate::seal::Secret;
+use crate::crypto::Secret;
 
 /// Settings of the MCP face.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, request::Parts};
 
 use super::header::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::{
+    crypto::{Purpose, Seal, fingerprint},
     route::Scopes,
-    seal::{Purpose, Seal, fingerprint},
     upstream::{Caller, Client},
 };
 

@@ -15,7 +15,7 @@ use super::super::{
     Inner, SharedStore, StoreSettings,
     client::{ADD, GET, Received, TAKE},
 };
-use crate::seal::Secret;
+use crate::crypto::Secret;
 
 /// The store. Clones are the same one.
 #[derive(Clone, Default)]

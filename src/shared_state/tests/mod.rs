@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::seal::Secret;
+use crate::crypto::Secret;
 
 pub(crate) mod memory;
 

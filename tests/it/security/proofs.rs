@@ -82,7 +82,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
     (
         "C12",
         &[
-            "src/seal.rs::a_token_that_was_changed_anywhere_does_not_open",
+            "src/crypto.rs::a_token_that_was_changed_anywhere_does_not_open",
             "tests/it/mcp/streams.rs::any_replica_with_the_secret_knows_a_session_and_no_other_does",
             "tests/it/mcp/ask.rs::an_answer_to_what_nobody_was_asked_does_nothing",
         ],
@@ -335,7 +335,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
     (
         "S6",
         &[
-            "src/seal.rs::what_is_kept_opens_in_its_place_and_nowhere_else",
+            "src/crypto.rs::what_is_kept_opens_in_its_place_and_nowhere_else",
             "tests/it/shared.rs::what_somebody_else_writes_there_is_taken_for_nothing",
         ],
     ),

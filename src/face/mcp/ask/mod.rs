@@ -20,9 +20,9 @@ use super::{
 };
 
 use crate::{
+    crypto::{Purpose, Unsealed, fingerprint},
     gateway::{Answering, Asker},
     route::{Abilities, Asking, Missing, Question, Unfit},
-    seal::{Purpose, Unsealed, fingerprint},
 };
 
 pub(super) use self::round::{Outcome, Round};

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
+    crypto::random_id,
     face::mcp::revision::Revision,
     route::{Abilities, Answer, FormAbility, Inquiry, Question, Unfit},
     rule::Sample,
-    seal::random_id,
 };
 
 /// What a client is able to do that declares these capabilities.

@@ -15,10 +15,10 @@ use super::{
     task::{Task, milliseconds},
 };
 use crate::{
+    crypto::Purpose,
     face::mcp::{ask, client::Client, protocol::Protocol, refusal::Refusal, revision::Revision},
     gateway::{JobState, Snapshot},
     route::{JobPlace, JobRule, Question, Route},
-    seal::Purpose,
     tool::ToolResult,
 };
 

@@ -18,11 +18,11 @@ use serde_json::{Map, Value};
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
+    crypto::random_id,
     face::mcp::ask::{Outcome, Round},
     gateway::{Call, Called, Face, OpenJob, Snapshot, ask_first},
     observe::RequestId,
     route::{Abilities, Question, Route, TraceContext},
-    seal::random_id,
     tool::ToolResult,
     upstream::Caller,
 };

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
+    crypto::Purpose,
     face::mcp::{client::Client, protocol::Protocol},
-    seal::Purpose,
 };
 
 /// What a task's id holds.
