@@ -1,9 +1,10 @@
-//! Tokens that are given away and come back: nobody can read or make one who has not the secret.
+//! Encryption under the secret of all replicas, keyed hashes, hashes and random names.
 //!
-//! What a server would have to remember between two requests goes into a token, so that any replica with the same
-//! secret answers the next one: session ids, the state of a question (`requestState` of MCP 2026-07-28), task ids.
-//! A token is `base64url(salt ‖ AES-256-GCM(expiry ‖ content))` under a key of its own, which HKDF makes of the secret
-//! and the salt; what a token is for is part of what is authenticated.
+//! What a server would have to remember between two requests goes into an encrypted token, so that any replica with the
+//! same secret answers the next one: session ids, the state of an input request (`requestState` of MCP 2026-07-28),
+//! task ids. Only who has the secret can read or make one. A token is `base64url(encrypt(expiry ‖ content))`, and what
+//! is encrypted is `salt ‖ AES-256-GCM(content)` under a key of its own, which HKDF derives from the secret and the
+//! salt. Its purpose is authenticated with it.
 
 use std::{fmt, sync::Arc, time::SystemTime};
 
@@ -16,8 +17,8 @@ use ring::{
     rand::{SecureRandom, SystemRandom},
 };
 
+/// Random for each encryption, and long enough that none ever comes twice.
 const SALT_LEN: usize = 24;
-const EXPIRY_LEN: usize = 8;
 
 /// A secret as it was configured. It is never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -46,35 +47,36 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a token is for: one of another purpose does not open.
+/// What something is encrypted for: it does not decrypt for another purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum Purpose<'a> {
     /// The id of a session (MCP up to 2025-11-25).
     Session,
     /// The id of a task (an extension of MCP 2026-07-28).
     Task,
-    /// The id of a question to a client of that era, which tells who asked it.
+    /// The id of a request to a client of MCP up to 2025-11-25, which says for whom it is.
     Question,
-    /// The state of a request that waits for answers (`requestState` of MCP 2026-07-28).
+    /// The state of a request that waits for input (`requestState` of MCP 2026-07-28).
     State,
-    /// What replicas keep in the store that they share.
-    Kept,
-    /// What replicas tell one another there.
-    Told,
-    /// Who asks, told by one replica to another.
+    /// The identity of a client, forwarded by one replica to another.
     Caller,
+    /// A value that replicas keep in their store under this key.
+    Stored(&'a str),
+    /// A message that replicas publish there on the channel of this prefix.
+    Published(&'a str),
 }
 
-impl Purpose {
-    const fn as_bytes(self) -> &'static [u8] {
+impl Purpose<'_> {
+    /// The associated data of the encryption, different for every two purposes.
+    fn associated_data(self) -> Vec<u8> {
         match self {
-            Self::Session => b"session",
-            Self::Task => b"task",
-            Self::Question => b"question",
-            Self::State => b"state",
-            Self::Kept => b"kept",
-            Self::Told => b"told",
-            Self::Caller => b"caller",
+            Self::Session => b"session".to_vec(),
+            Self::Task => b"task".to_vec(),
+            Self::Question => b"question".to_vec(),
+            Self::State => b"state".to_vec(),
+            Self::Caller => b"caller".to_vec(),
+            Self::Stored(key) => format!("kept at {key}").into_bytes(),
+            Self::Published(prefix) => format!("told at {prefix}").into_bytes(),
         }
     }
 }
@@ -90,112 +92,92 @@ pub enum Unsealed {
     Expired,
 }
 
-/// Makes tokens and opens them. Clones are the same one.
+/// Encrypts and decrypts. Clones have the same secret.
 #[derive(Clone)]
-pub struct Seal {
-    secret: Arc<Prk>,
-    random: SystemRandom,
-}
+pub struct Seal(Arc<Prk>);
 
 impl Seal {
-    /// The seal that every process with this secret has.
+    /// With the secret of all replicas.
     pub fn of(secret: &Secret) -> Self {
         Self::of_bytes(&secret.0)
     }
 
-    /// The seal of this process alone.
+    /// With a secret of this process alone.
     pub fn random() -> Self {
-        let mut secret = [0; 32];
-        fill(&SystemRandom::new(), &mut secret);
-        Self::of_bytes(&secret)
+        Self::of_bytes(&random_bytes::<32>())
     }
 
     fn of_bytes(secret: &[u8]) -> Self {
-        let secret = Salt::new(HKDF_SHA256, b"glossator tokens 1").extract(secret);
-        Self { secret: Arc::new(secret), random: SystemRandom::new() }
+        Self(Arc::new(Salt::new(HKDF_SHA256, b"glossator tokens 1").extract(secret)))
     }
 
-    /// A token of letters, digits, `-` and `_` that holds `content` until `expires`. It is about 64 characters, and
-    /// four thirds of the content, long.
-    pub fn seal(&self, purpose: Purpose, content: &[u8], expires: SystemTime) -> String {
-        let mut salt = [0; SALT_LEN];
-        fill(&self.random, &mut salt);
-        let mut sealed = Vec::with_capacity(EXPIRY_LEN + content.len() + AES_256_GCM.tag_len());
-        sealed.extend_from_slice(&seconds(expires).to_be_bytes());
-        sealed.extend_from_slice(content);
-        self.key(&salt)
-            .seal_in_place_append_tag(nonce(), Aad::from(purpose.as_bytes()), &mut sealed)
-            .expect("a token is far shorter than what the cipher takes");
-        let mut token = URL_SAFE_NO_PAD.encode(salt);
-        URL_SAFE_NO_PAD.encode_string(&sealed, &mut token);
-        token
+    /// A token of letters, digits, `-` and `_` that holds `content` until `expires`. Its length is about 64 characters
+    /// and four thirds of the content.
+    pub fn seal(&self, purpose: Purpose<'_>, content: &[u8], expires: SystemTime) -> String {
+        let content = [&seconds(expires).to_be_bytes()[..], content].concat();
+        URL_SAFE_NO_PAD.encode(self.encrypt(purpose, &content))
     }
 
-    /// What a token holds.
+    /// The content of a token.
     ///
     /// # Errors
     ///
     /// [`Unsealed`]. Nothing else is told of a token that does not open.
-    pub fn open(&self, purpose: Purpose, token: &str, now: SystemTime) -> Result<Vec<u8>, Unsealed> {
-        let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| Unsealed::Foreign)?;
-        let (salt, sealed) = bytes.split_first_chunk::<SALT_LEN>().ok_or(Unsealed::Foreign)?;
-        let mut sealed = sealed.to_vec();
-        let opened = self
-            .key(salt)
-            .open_in_place(nonce(), Aad::from(purpose.as_bytes()), &mut sealed)
-            .map_err(|_| Unsealed::Foreign)?;
-        let (expiry, content) = opened.split_first_chunk::<EXPIRY_LEN>().ok_or(Unsealed::Foreign)?;
+    pub fn open(&self, purpose: Purpose<'_>, token: &str, now: SystemTime) -> Result<Vec<u8>, Unsealed> {
+        let encrypted = URL_SAFE_NO_PAD.decode(token).map_err(|_| Unsealed::Foreign)?;
+        let opened = self.decrypt(purpose, &encrypted).ok_or(Unsealed::Foreign)?;
+        let (expiry, content) = opened.split_first_chunk().ok_or(Unsealed::Foreign)?;
         match seconds(now) < u64::from_be_bytes(*expiry) {
             true => Ok(content.to_vec()),
             false => Err(Unsealed::Expired),
         }
     }
 
-    /// Seals bytes that are kept under a name, or told in one place: they open nowhere else. They do not expire.
-    pub fn seal_at(&self, purpose: Purpose, place: &[u8], content: &[u8]) -> Vec<u8> {
-        let mut salt = [0; SALT_LEN];
-        fill(&self.random, &mut salt);
-        let mut sealed = Vec::with_capacity(SALT_LEN + content.len() + AES_256_GCM.tag_len());
-        sealed.extend_from_slice(content);
+    /// Encrypts bytes. They do not expire.
+    pub fn encrypt(&self, purpose: Purpose<'_>, content: &[u8]) -> Vec<u8> {
+        let salt = random_bytes();
+        let mut encrypted = content.to_vec();
         self.key(&salt)
-            .seal_in_place_append_tag(nonce(), Aad::from(at(purpose, place)), &mut sealed)
-            .expect("what is kept is far shorter than what the cipher takes");
-        sealed.splice(0..0, salt);
-        sealed
+            .seal_in_place_append_tag(nonce(), Aad::from(purpose.associated_data()), &mut encrypted)
+            .expect("content is far shorter than what the cipher takes");
+        [&salt[..], &encrypted].concat()
     }
 
-    /// What such bytes hold; `None` of what was not sealed for this place, with this secret.
-    pub fn open_at(&self, purpose: Purpose, place: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
-        let (salt, sealed) = sealed.split_first_chunk::<SALT_LEN>()?;
-        let mut sealed = sealed.to_vec();
-        let place = Aad::from(at(purpose, place));
-        let opened = self.key(salt).open_in_place(nonce(), place, &mut sealed).ok()?.len();
-        sealed.truncate(opened);
-        Some(sealed)
+    /// Decrypts bytes; `None` of what was not encrypted for this purpose with this secret.
+    pub fn decrypt(&self, purpose: Purpose<'_>, encrypted: &[u8]) -> Option<Vec<u8>> {
+        let (salt, encrypted) = encrypted.split_first_chunk()?;
+        let mut encrypted = encrypted.to_vec();
+        let purpose = Aad::from(purpose.associated_data());
+        let content = self.key(salt).open_in_place(nonce(), purpose, &mut encrypted).ok()?;
+        Some(content.to_vec())
     }
 
-    /// What gives things names that tell nothing of them, the same wherever the secret is.
-    pub fn names(&self) -> Names {
-        let mut key = [0; 32];
-        let expanded = self.secret.expand(&[b"names"], HKDF_SHA256).expect("it is as long as a hash");
-        expanded.fill(&mut key).expect("it is as long as a hash");
-        Names(hmac::Key::new(hmac::HMAC_SHA256, &key))
+    /// A keyed hash that is the same wherever the secret is.
+    pub fn keyed_hash(&self) -> KeyedHash {
+        let key = self.0.expand(&[b"names"], hmac::HMAC_SHA256).expect("a key is as long as a hash");
+        KeyedHash(key.into())
     }
 
-    /// The key of one token.
+    /// The key of one encryption.
     fn key(&self, salt: &[u8; SALT_LEN]) -> LessSafeKey {
         let info = [salt.as_slice()];
-        let key = self.secret.expand(&info, &AES_256_GCM).expect("a key is shorter than what HKDF gives");
+        let key = self.0.expand(&info, &AES_256_GCM).expect("a key is shorter than what HKDF gives");
         LessSafeKey::new(UnboundKey::from(key))
     }
 }
 
-/// Gives names: HMAC-SHA-256 in base64url. Clones are the same one.
-#[derive(Clone)]
-pub struct Names(hmac::Key);
+impl fmt::Debug for Seal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Seal(…)")
+    }
+}
 
-impl Names {
-    /// The name of what has these parts, one after the other; other parts have another name.
+/// HMAC-SHA-256 in base64url: names that reveal nothing of what they name. Clones have the same key.
+#[derive(Clone)]
+pub struct KeyedHash(hmac::Key);
+
+impl KeyedHash {
+    /// The hash of these parts, one after the other; other parts have another hash.
     pub fn of(&self, parts: &[&[u8]]) -> String {
         let mut context = hmac::Context::with_key(&self.0);
         for part in parts {
@@ -207,15 +189,10 @@ impl Names {
     }
 }
 
-impl fmt::Debug for Names {
+impl fmt::Debug for KeyedHash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Names(…)")
+        formatter.write_str("KeyedHash(…)")
     }
-}
-
-/// A purpose and a place as one; no purpose is the beginning of another with a place behind it.
-fn at(purpose: Purpose, place: &[u8]) -> Vec<u8> {
-    [purpose.as_bytes(), b" at ", place].concat()
 }
 
 /// A hash of 256 bits.
@@ -226,50 +203,22 @@ pub fn sha256(content: &[u8]) -> Digest {
     digest(&SHA256, content).as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
+/// SHA-256 in base64url.
+pub fn fingerprint(content: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(sha256(content))
+}
+
 /// A key of 256 random bits, in base64url.
 pub fn random_key() -> String {
-    let mut bytes = [0; 32];
-    fill(&SystemRandom::new(), &mut bytes);
-    URL_SAFE_NO_PAD.encode(bytes)
-}
-
-/// Hashes under a key that nobody but this process knows: who can choose what is hashed learns nothing of a comparison
-/// by how long it takes.
-pub struct Blind(hmac::Key);
-
-impl Blind {
-    /// With a key of its own.
-    pub fn random() -> Self {
-        let mut secret = [0; 32];
-        fill(&SystemRandom::new(), &mut secret);
-        Self(hmac::Key::new(hmac::HMAC_SHA256, &secret))
-    }
-
-    /// The hash of something.
-    pub fn of(&self, content: &[u8]) -> Digest {
-        hmac::sign(&self.0, content).as_ref().try_into().expect("HMAC-SHA-256 has 32 bytes")
-    }
-}
-
-/// Tells contents apart: SHA-256 in base64url.
-pub fn fingerprint(content: &[u8]) -> String {
-    URL_SAFE_NO_PAD.encode(digest(&SHA256, content))
+    URL_SAFE_NO_PAD.encode(random_bytes::<32>())
 }
 
 /// A name that nobody can guess: 32 hexadecimal digits.
 pub fn random_id() -> String {
-    let mut bytes = [0; 16];
-    fill(&SystemRandom::new(), &mut bytes);
-    format!("{:032x}", u128::from_be_bytes(bytes))
+    format!("{:032x}", u128::from_be_bytes(random_bytes()))
 }
 
-impl fmt::Debug for Seal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Seal(…)")
-    }
-}
-
-/// A key is used for one token, so its nonce may be always the same.
+/// A key encrypts once, so its nonce may be always the same.
 fn nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; NONCE_LEN])
 }
@@ -278,8 +227,10 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-fn fill(random: &SystemRandom, bytes: &mut [u8]) {
-    random.fill(bytes).expect("the system gives random bytes");
+fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    SystemRandom::new().fill(&mut bytes).expect("the system gives random bytes");
+    bytes
 }
 
 #[cfg(test)]
@@ -331,25 +282,25 @@ mod tests {
     #[test]
     fn what_is_kept_opens_in_its_place_and_nowhere_else() {
         let seal = seal("the same for all");
-        let sealed = seal.seal_at(Purpose::Kept, b"here", b"content");
+        let encrypted = seal.encrypt(Purpose::Stored("here"), b"content");
         let same = self::seal("the same for all");
-        assert_eq!(same.open_at(Purpose::Kept, b"here", &sealed).unwrap(), b"content");
-        assert_eq!(seal.open_at(Purpose::Kept, b"there", &sealed), None);
-        assert_eq!(seal.open_at(Purpose::Told, b"here", &sealed), None);
-        assert_eq!(Seal::random().open_at(Purpose::Kept, b"here", &sealed), None);
-        for index in 0..sealed.len() {
-            let mut changed = sealed.clone();
+        assert_eq!(same.decrypt(Purpose::Stored("here"), &encrypted).unwrap(), b"content");
+        assert_eq!(seal.decrypt(Purpose::Stored("there"), &encrypted), None);
+        assert_eq!(seal.decrypt(Purpose::Published("here"), &encrypted), None);
+        assert_eq!(Seal::random().decrypt(Purpose::Stored("here"), &encrypted), None);
+        for index in 0..encrypted.len() {
+            let mut changed = encrypted.clone();
             changed[index] ^= 1;
-            assert_eq!(seal.open_at(Purpose::Kept, b"here", &changed), None, "{index}");
-            assert_eq!(seal.open_at(Purpose::Kept, b"here", &sealed[..index]), None, "{index}");
+            assert_eq!(seal.decrypt(Purpose::Stored("here"), &changed), None, "{index}");
+            assert_eq!(seal.decrypt(Purpose::Stored("here"), &encrypted[..index]), None, "{index}");
         }
     }
 
     #[test]
     fn names_are_the_same_for_the_same_parts_and_the_same_secret() {
-        let names = seal("the same for all").names();
-        assert_eq!(names.of(&[b"a", b"b"]), seal("the same for all").names().of(&[b"a", b"b"]));
-        assert_ne!(names.of(&[b"a", b"b"]), seal("another for all!").names().of(&[b"a", b"b"]));
+        let names = seal("the same for all").keyed_hash();
+        assert_eq!(names.of(&[b"a", b"b"]), seal("the same for all").keyed_hash().of(&[b"a", b"b"]));
+        assert_ne!(names.of(&[b"a", b"b"]), seal("another for all!").keyed_hash().of(&[b"a", b"b"]));
         let all: std::collections::HashSet<String> =
             [&[b"ab".as_slice()][..], &[b"a", b"b"], &[b"", b"ab"], &[b"ab", b""]]
                 .map(|parts| names.of(parts))

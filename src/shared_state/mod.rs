@@ -26,7 +26,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::crypto::{Names, Purpose, Seal};
+use crate::crypto::{KeyedHash, Purpose, Seal};
 
 mod address;
 mod client;
@@ -139,7 +139,7 @@ pub struct SharedStore(Arc<Inner>);
 struct Inner {
     client: Arc<Client>,
     seal: Seal,
-    names: Names,
+    names: KeyedHash,
     heard: broadcast::Sender<Heard>,
     writing: Arc<Semaphore>,
     /// What keeps the connection; it ends with this.
@@ -158,7 +158,7 @@ impl SharedStore {
         let seal = Seal::of(&settings.secret);
         Self(Arc::new(Inner {
             client: Arc::new(Client::new(settings)),
-            names: seal.names(),
+            names: seal.keyed_hash(),
             seal,
             heard: broadcast::Sender::new(LISTENER_BACKLOG),
             writing: Arc::new(Semaphore::new(WRITE_LIMIT as usize)),
@@ -234,13 +234,13 @@ impl SharedStore {
             self.0.client.run_script(client::GET.key(name).arg(limit_bytes)).await?;
         // What has no end is none of ours.
         let Ok(left) = u64::try_from(left) else { return Ok(None) };
-        let content = self.0.opened(Purpose::Kept, name, &sealed);
+        let content = self.0.opened(Purpose::Stored(name), &sealed);
         Ok(content.map(|content| KeptBytes { content, left: Duration::from_millis(left) }))
     }
 
     /// Keeps a value under a name for a time. Nobody waits for that; one that is too long is not kept.
     pub fn put(&self, name: &str, content: &[u8], life: Duration) {
-        let sealed = self.0.seal.seal_at(Purpose::Kept, name.as_bytes(), content);
+        let sealed = self.0.seal.encrypt(Purpose::Stored(name), content);
         if sealed.len() > self.entry_limit_bytes() {
             self.counts().not_written.fetch_add(1, Ordering::Relaxed);
             return;
@@ -265,7 +265,7 @@ impl SharedStore {
         limit: usize,
         life: Duration,
     ) -> Result<bool, Unreachable> {
-        let sealed = self.0.seal.seal_at(Purpose::Kept, group.as_bytes(), member);
+        let sealed = self.0.seal.encrypt(Purpose::Stored(group), member);
         let mut script = client::ADD.key(group);
         script.arg(self.member_name(group, member)).arg(sealed).arg(limit).arg(millis(life));
         self.0.client.run_script(&script).await
@@ -288,14 +288,14 @@ impl SharedStore {
     pub async fn members(&self, group: &str) -> Result<Vec<Vec<u8>>, Unreachable> {
         let values: Vec<Vec<u8>> = self.0.client.run(cmd("HVALS").arg(group)).await?;
         let some = values.iter().take(MEMBER_LIMIT);
-        Ok(some.filter_map(|sealed| self.0.opened(Purpose::Kept, group, sealed)).collect())
+        Ok(some.filter_map(|sealed| self.0.opened(Purpose::Stored(group), sealed)).collect())
     }
 
     /// Publishes something to all replicas, this one too. Nobody waits for that.
     pub fn tell(&self, message: &Message) {
         let json = serde_json::to_vec(message).expect("its keys are strings");
-        let prefix = self.0.client.settings.prefix.as_bytes();
-        let sealed = self.0.seal.seal_at(Purpose::Told, prefix, &json);
+        let prefix = &self.0.client.settings.prefix;
+        let sealed = self.0.seal.encrypt(Purpose::Published(prefix), &json);
         self.post(cmd("PUBLISH").arg(self.0.client.channel()).arg(&sealed), sealed.len());
     }
 
@@ -321,8 +321,8 @@ impl SharedStore {
 }
 
 impl Inner {
-    fn opened(&self, purpose: Purpose, place: &str, sealed: &[u8]) -> Option<Vec<u8>> {
-        let opened = self.seal.open_at(purpose, place.as_bytes(), sealed);
+    fn opened(&self, purpose: Purpose<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
+        let opened = self.seal.decrypt(purpose, sealed);
         if opened.is_none() {
             self.client.counts.foreign.fetch_add(1, Ordering::Relaxed);
         }
@@ -333,7 +333,7 @@ impl Inner {
         let heard = match received {
             Received::Subscribed => Heard::Back,
             Received::Message(sealed) => {
-                let opened = self.opened(Purpose::Told, &self.client.settings.prefix, &sealed);
+                let opened = self.opened(Purpose::Published(&self.client.settings.prefix), &sealed);
                 let Some(message) = opened.and_then(|json| serde_json::from_slice(&json).ok()) else {
                     return;
                 };
