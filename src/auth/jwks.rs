@@ -40,7 +40,7 @@ const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 const REST: Duration = Duration::from_secs(10);
 
 /// Where a list of keys is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum KeySource {
     /// Here.
     Written(KeyList),
@@ -84,19 +84,6 @@ struct Asking {
     /// The question that was sent last.
     coming: Option<Coming<()>>,
     asked: Option<Instant>,
-}
-
-impl KeySource {
-    pub(super) fn is_certainly(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Written(keys), Self::Written(others)) => keys == others,
-            (
-                Self::Server { server, path_and_query },
-                Self::Server { server: other, path_and_query: other_path },
-            ) => server.is_certainly(other) && path_and_query == other_path,
-            (Self::Written(_), Self::Server { .. }) | (Self::Server { .. }, Self::Written(_)) => false,
-        }
-    }
 }
 
 impl KeySet {

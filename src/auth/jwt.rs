@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Which tokens of one server are taken.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TokenSettings {
     /// The server, as its tokens name it.
     pub issuer: String,
@@ -44,16 +44,6 @@ impl TokenSettings {
     pub const SCOPE_CLAIM_DEFAULT: &str = "scope";
     /// For [`algorithms`](Self::algorithms).
     pub const ALGORITHMS_DEFAULT: [Algorithm; 3] = [Algorithm::Rs256, Algorithm::Es256, Algorithm::EdDsa];
-
-    pub(super) fn is_certainly(&self, other: &Self) -> bool {
-        let Self { issuer, audiences, keys, algorithms, leeway, scope_claim } = self;
-        *issuer == other.issuer
-            && *audiences == other.audiences
-            && keys.is_certainly(&other.keys)
-            && *algorithms == other.algorithms
-            && *leeway == other.leeway
-            && *scope_claim == other.scope_claim
-    }
 }
 
 /// How long what a token says of its client may be, in bytes.

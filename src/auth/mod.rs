@@ -38,7 +38,7 @@ pub use jwt::TokenSettings;
 pub use oauth_metadata::{METADATA_PATH, NotAResource, Resource, ResourceUrl};
 
 /// Who may call, as an operator says it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct AccessSettings {
     /// The clients that are known by name.
     pub clients: Vec<ClientSettings>,
@@ -63,18 +63,6 @@ pub struct ClientSettings {
     pub certificates: Vec<CertificateName>,
     /// What tokens call it.
     pub subjects: Vec<String>,
-}
-
-impl AccessSettings {
-    /// Whether these are the same as others, as far as can be told.
-    pub fn are_certainly(&self, other: &Self) -> bool {
-        let Self { clients, tokens, resource, scopes } = self;
-        *clients == other.clients
-            && tokens.len() == other.tokens.len()
-            && tokens.iter().zip(&other.tokens).all(|(one, other)| one.is_certainly(other))
-            && *resource == other.resource
-            && *scopes == other.scopes
-    }
 }
 
 /// What a caller shows of itself.
@@ -174,14 +162,14 @@ impl Access {
         &self.settings
     }
 
-    /// Whether another one with these would tell callers apart in the same way, as far as can be told.
-    pub fn is_certainly(&self, settings: &AccessSettings, tls: Option<&ServerTls>) -> bool {
+    /// Whether another one with these would tell callers apart in the same way.
+    pub fn has(&self, settings: &AccessSettings, tls: Option<&ServerTls>) -> bool {
         let has_same_roots = match (&self.tls, tls) {
             (None, None) => true,
             (Some(own), Some(other)) => own.has_roots_of(other),
             (Some(_), None) | (None, Some(_)) => false,
         };
-        has_same_roots && self.settings.are_certainly(settings)
+        has_same_roots && self.settings == *settings
     }
 
     /// Who a caller is. What is said in the log of what has to be asked for that has the name of the request.

@@ -219,7 +219,7 @@ impl Swap {
         let now = self.door.guard.access();
         let is_same = match (now.as_deref(), &loaded.access) {
             (None, None) => true,
-            (Some(now), Some(then)) => now.is_certainly(then, loaded.tls.as_ref()),
+            (Some(now), Some(then)) => now.has(then, loaded.tls.as_ref()),
             (Some(_), None) | (None, Some(_)) => false,
         };
         if is_same {

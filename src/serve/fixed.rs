@@ -57,7 +57,7 @@ impl Fixed {
             ("shared", self.shared != loaded.shared),
             ("log.level", self.log.filter != loaded.log.filter),
             ("log.format", self.log.format != loaded.log.format),
-            ("telemetry", !self.telemetry.is_certainly(&loaded.telemetry)),
+            ("telemetry", self.telemetry != loaded.telemetry),
         ];
         found.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }

@@ -32,9 +32,9 @@ pub(super) fn ask(
 ) -> HashMap<UpstreamName, Asked> {
     let asked = loaded.upstreams.iter().map(|file| {
         let name = file.settings.name().clone();
-        let kept = now.get(&name).filter(|asked| {
-            asked.file.policy == file.policy && asked.file.settings.is_certainly(&file.settings)
-        });
+        let kept = now
+            .get(&name)
+            .filter(|asked| asked.file.policy == file.policy && asked.file.settings == file.settings);
         let asked = match kept {
             // Asked for its tools at other times, perhaps.
             Some(kept) if kept.file.tools != file.tools => {

@@ -63,7 +63,7 @@ pub enum Upstream {
 }
 
 /// What one legacy server is, and how it is reached.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum UpstreamSettings {
     /// A server that speaks HTTP.
     Http(Box<HttpSettings>),
@@ -176,17 +176,6 @@ impl UpstreamSettings {
                 McpTransport::Http(settings) => settings.secrets_pattern(),
                 McpTransport::Child(program) => program.secrets_pattern(),
             },
-        }
-    }
-
-    /// Whether these are the same as others, as far as can be told.
-    pub fn is_certainly(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Http(settings), Self::Http(other)) => settings.is_certainly(other),
-            (Self::Command(settings), Self::Command(other)) => settings == other,
-            (Self::Cgi(settings), Self::Cgi(other)) => settings == other,
-            (Self::Mcp(settings), Self::Mcp(other)) => settings.is_certainly(other),
-            (Self::Http(_) | Self::Command(_) | Self::Cgi(_) | Self::Mcp(_), _) => false,
         }
     }
 }

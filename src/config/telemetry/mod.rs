@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// What is sent to a collector, and where.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TelemetryFile {
     /// Traces, where they are sent.
     pub traces: Option<TracesFile>,
@@ -38,7 +38,7 @@ pub struct TelemetryFile {
 }
 
 /// How traces are sent.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TracesFile {
     /// Where to.
     pub to: HttpSettings,
@@ -49,7 +49,7 @@ pub struct TracesFile {
 }
 
 /// How metrics are sent.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct MetricsFile {
     /// Where to.
     pub to: HttpSettings,
@@ -60,26 +60,6 @@ pub struct MetricsFile {
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(60);
 const DELAY_DEFAULT: Duration = Duration::from_secs(5);
-
-impl TelemetryFile {
-    /// Whether these are the same as others, as far as can be told.
-    pub fn is_certainly(&self, other: &Self) -> bool {
-        let Self { traces, metrics, service, timeout } = self;
-        let same_traces = match (traces, &other.traces) {
-            (Some(one), Some(other)) => {
-                one.to.is_certainly(&other.to) && one.sampling == other.sampling && one.delay == other.delay
-            }
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        let same_metrics = match (metrics, &other.metrics) {
-            (Some(one), Some(other)) => one.to.is_certainly(&other.to) && one.interval == other.interval,
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        same_traces && same_metrics && *service == other.service && *timeout == other.timeout
-    }
-}
 
 /// What the file says, as far as it says something.
 #[derive(Default)]

@@ -45,7 +45,7 @@ pub use targets::{ADDRESS_LIMIT, AddressView, EjectionSettings, HealthSettings, 
 pub(super) use veil::{EVERYTHING, MARK, pattern_of};
 
 /// One server, and how it is reached.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct HttpSettings {
     /// What routes call it.
     pub name: UpstreamName,
@@ -75,45 +75,6 @@ pub struct HttpSettings {
     pub health: Option<HealthSettings>,
     /// After how long a name is looked up again.
     pub dns_refresh: Duration,
-}
-
-impl HttpSettings {
-    /// Whether these are the same as others, as far as can be told.
-    pub fn is_certainly(&self, other: &Self) -> bool {
-        let Self {
-            name,
-            address,
-            others,
-            protocol,
-            tls,
-            connect_timeout,
-            headers,
-            auth,
-            redirects,
-            idle_connections,
-            ejection,
-            health,
-            dns_refresh,
-        } = self;
-        let same_auth = match (auth, &other.auth) {
-            (None, None) => true,
-            (Some(auth), Some(other)) => auth.is_certainly(other),
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        *name == other.name
-            && *tls == other.tls
-            && *address == other.address
-            && *others == other.others
-            && *protocol == other.protocol
-            && *connect_timeout == other.connect_timeout
-            && *headers == other.headers
-            && same_auth
-            && *redirects == other.redirects
-            && *idle_connections == other.idle_connections
-            && *ejection == other.ejection
-            && *health == other.health
-            && *dns_refresh == other.dns_refresh
-    }
 }
 
 /// Which HTTP an upstream speaks.

@@ -53,7 +53,7 @@ pub struct McpUpstream {
 }
 
 /// One MCP server, and how it is reached.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct McpSettings {
     /// What routes call it.
     pub name: UpstreamName,
@@ -62,7 +62,7 @@ pub struct McpSettings {
 }
 
 /// Where an MCP server is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum McpTransport {
     /// At an address, as Streamable HTTP.
     Http(Box<HttpSettings>),
@@ -77,17 +77,6 @@ impl McpSettings {
             McpTransport::Http(settings) => Some(settings),
             McpTransport::Child(_) => None,
         }
-    }
-
-    /// Whether these are the same as others, as far as can be told.
-    pub fn is_certainly(&self, other: &Self) -> bool {
-        self.name == other.name
-            && match (&self.transport, &other.transport) {
-                (McpTransport::Http(settings), McpTransport::Http(other)) => settings.is_certainly(other),
-                (McpTransport::Child(settings), McpTransport::Child(other)) => settings == other,
-                (McpTransport::Http(_), McpTransport::Child(_))
-                | (McpTransport::Child(_), McpTransport::Http(_)) => false,
-            }
     }
 }
 

@@ -29,7 +29,7 @@ const LONGEST_LIFE: Duration = Duration::from_secs(24 * 3600);
 const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 
 /// Who gives tokens for an upstream, and for what.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct OAuthSettings {
     /// How the token server is reached; its address is that of `url`.
     pub server: HttpSettings,
@@ -81,17 +81,6 @@ impl FromStr for TokenUrl {
 }
 
 impl OAuthSettings {
-    pub(super) fn is_certainly(&self, other: &Self) -> bool {
-        let Self { server, path_and_query, client_id, client_secret, style, scopes, parameters } = self;
-        server.is_certainly(&other.server)
-            && *path_and_query == other.path_and_query
-            && *client_id == other.client_id
-            && *client_secret == other.client_secret
-            && *style == other.style
-            && *scopes == other.scopes
-            && *parameters == other.parameters
-    }
-
     fn request(&self) -> HttpRequest {
         let mut fields = vec![("grant_type", "client_credentials".to_owned())];
         let mut headers = HeaderMap::new();
