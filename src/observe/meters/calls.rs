@@ -13,7 +13,7 @@ use std::{
 use super::{
     super::Failures,
     histogram::{Durations, Histogram},
-    reading::Reading,
+    reading::{Labels, Reading},
     words::{ByWord, Words},
 };
 
@@ -66,8 +66,6 @@ pub struct UpstreamMeters {
     replies: Words,
     durations: Histogram,
 }
-
-const RULES: (&str, &str) = ("glossator_rules", "Replies by the rule of the route that decided");
 
 impl RouteMeters {
     pub(super) fn new(
@@ -156,47 +154,42 @@ impl RouteMeters {
     }
 
     pub(super) fn tell(&self, reading: &mut Reading) {
-        let own = |text: &Arc<str>| Cow::Owned(text.to_string());
-        let (tool, upstream) = (("tool", own(&self.tool)), ("upstream", own(&self.upstream)));
+        let labels = |more: &[(&'static str, &str)]| -> Labels {
+            let all = [&[("tool", &*self.tool)][..], more].concat();
+            all.into_iter().map(|(label, value)| (label, value.to_owned().into())).collect()
+        };
         for (face, of_face) in self.faces.iter() {
-            let face = ("face", Cow::Borrowed(face));
-            let labels = vec![tool.clone(), face.clone()];
-            let in_flight = of_face.in_flight.load(Ordering::Relaxed);
-            reading
-                .gauge("glossator_calls_in_flight", "Calls that are not over")
-                .add(labels.clone(), in_flight);
+            let in_flight = reading.gauge("glossator_calls_in_flight", "Calls that are not over");
+            in_flight.add(labels(&[("face", face)]), of_face.in_flight.load(Ordering::Relaxed));
             let durations = reading.histogram("glossator_call_duration_seconds", "How long calls took");
             for (outcome, histogram) in of_face.durations.iter() {
-                let mut labels = labels.clone();
-                labels.push(("outcome", outcome.into()));
-                durations.add(labels, histogram.read());
+                durations.add(labels(&[("face", face), ("outcome", outcome)]), histogram.read());
             }
             let calls = reading.counter("glossator_calls", "Calls that are over");
             for (protocol, ended) in of_face.ended.iter() {
                 for (word, count) in ended.read() {
                     let (outcome, fault) = if is_fault(word) { ("error", word) } else { (word, "") };
-                    let labels = vec![
-                        tool.clone(),
-                        upstream.clone(),
-                        face.clone(),
-                        ("protocol", protocol.into()),
-                        ("outcome", outcome.into()),
-                        ("fault", fault.into()),
+                    let more = [
+                        ("upstream", &*self.upstream),
+                        ("face", face),
+                        ("protocol", protocol),
+                        ("outcome", outcome),
+                        ("fault", fault),
                     ];
-                    calls.add(labels, count);
+                    calls.add(labels(&more), count);
                 }
             }
         }
-        let rules = reading.counter(RULES.0, RULES.1);
+        let rules = reading.counter("glossator_rules", "Replies by the rule of the route that decided");
         for (index, count) in self.rules.iter().enumerate() {
-            let rule = if index < self.rules() { (index + 1).to_string().into() } else { "default".into() };
-            rules.add(vec![tool.clone(), ("rule", rule)], count.load(Ordering::Relaxed));
+            let number = (index + 1).to_string();
+            let rule = if index < self.rules() { number.as_str() } else { "default" };
+            rules.add(labels(&[("rule", rule)]), count.load(Ordering::Relaxed));
         }
         let help = "Replies that a route was not written for: none of its rules held, or the one that did could not read it";
         let strange = reading.counter("glossator_strange_replies", help);
         for (reason, count) in self.strange.iter() {
-            let count = count.load(Ordering::Relaxed);
-            strange.add(vec![tool.clone(), ("reason", reason.into())], count);
+            strange.add(labels(&[("reason", reason)]), count.load(Ordering::Relaxed));
         }
     }
 }

@@ -7,6 +7,13 @@ use super::reading::Reading;
 /// How many of the kernel's ticks a second has, on every Linux that there is for user space.
 const TICKS_PER_SECOND: f64 = 100.0;
 
+/// Gauges by the lines of `/proc/self/status`: their names and help, and the unit of the number in each line.
+const STATUS_LINES: [(&str, &str, &str, u64); 3] = [
+    ("VmRSS:", "process_resident_memory_bytes", "Memory of this process that is really there", 1024),
+    ("VmSize:", "process_virtual_memory_bytes", "Memory of this process by its addresses", 1024),
+    ("Threads:", "process_threads", "Threads of this process", 1),
+];
+
 /// Tells of the process. What the system does not say this way is left out.
 pub(super) fn tell(reading: &mut Reading, began: SystemTime) {
     let since = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -15,21 +22,16 @@ pub(super) fn tell(reading: &mut Reading, began: SystemTime) {
         reading.counter("process_cpu_seconds", "Time of processors that this process took").set(seconds);
     }
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    if let Some(bytes) = bytes_in(&status, "VmRSS:") {
-        reading
-            .gauge("process_resident_memory_bytes", "Memory of this process that is really there")
-            .set(bytes);
-    }
-    if let Some(bytes) = bytes_in(&status, "VmSize:") {
-        reading.gauge("process_virtual_memory_bytes", "Memory of this process by its addresses").set(bytes);
-    }
-    if let Some(threads) = number_in(&status, "Threads:") {
-        reading.gauge("process_threads", "Threads of this process").set(threads);
+    for (line, name, help, unit) in STATUS_LINES {
+        if let Some(number) = number_in(&status, line).and_then(|number| number.checked_mul(unit)) {
+            reading.gauge(name, help).set(number);
+        }
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         reading.gauge("process_open_fds", "Files and sockets of this process").set(open.count());
     }
-    if let Some(most) = most_files() {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    if let Some(most) = number_in(&limits, "Max open files") {
         reading.gauge("process_max_fds", "How many files and sockets it may have").set(most);
     }
 }
@@ -43,17 +45,8 @@ fn cpu_seconds() -> Option<f64> {
     Some((user + system) / TICKS_PER_SECOND)
 }
 
-fn number_in(status: &str, name: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
-fn bytes_in(status: &str, name: &str) -> Option<u64> {
-    number_in(status, name)?.checked_mul(1024)
-}
-
-fn most_files() -> Option<u64> {
-    let limits = fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+/// The first number of the line that begins with `name`.
+fn number_in(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
