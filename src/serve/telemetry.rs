@@ -167,8 +167,8 @@ impl Spans {
     }
 
     async fn ship(&mut self, batch: Batch, attempts: u32) {
-        let (body, spans) = (Bytes::from(batch.encode(&self.service)), batch.len() as u64);
-        drop(batch);
+        let spans = batch.len() as u64;
+        let body = Bytes::from(batch.encode(&self.service));
         let stopped = self.stopped.clone();
         match self.collector.send(body, attempts, stopped).await {
             Some(rejected) => {

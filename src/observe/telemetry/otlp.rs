@@ -28,9 +28,9 @@ use crate::observe::meters::{BOUNDS, Family, Kind, Labels, Reading, Value};
 
 impl Batch {
     /// A request that tells of these spans.
-    pub fn encode(&self, service: &Service) -> Vec<u8> {
+    pub fn encode(self, service: &Service) -> Vec<u8> {
         let resource = (&service.resource()).into();
-        let resource_spans = group_spans_by_resource_and_scope(self.0.clone(), &resource);
+        let resource_spans = group_spans_by_resource_and_scope(self.0, &resource);
         ExportTraceServiceRequest { resource_spans }.encode_to_vec()
     }
 }
