@@ -11,27 +11,23 @@
 
 pub mod log;
 
-mod chain;
+mod call_context;
 mod failures;
-mod foreign;
 mod history;
 mod log_writer;
 mod meters;
-mod request_id;
 mod telemetry;
-mod ticket;
+mod text;
 
-pub use chain::Chain;
+pub use call_context::{RequestId, RequestIdError, Ticket};
 pub use failures::{Decided, FAILURES_LIMIT, Failure, Failures};
-pub use foreign::{Foreign, LOGGED_BYTES, Quoted};
 pub use history::{HISTORY_ROUTES_LIMIT, History, Past, SAMPLE_INTERVAL, SLOTS, Tally};
 pub use meters::{
     BOUNDS, CallEnd, Durations, Family, Kind, Labels, MeterSource, Meters, Reading, RouteMeters, Strange,
     TextFormat, UpstreamMeters, Value, Words, method_word,
 };
-pub use request_id::{RequestId, RequestIdError};
 pub use telemetry::{
     Accepted, Batch, QUEUE_LIMIT, Sampling, SamplingError, Service, Span, SpanKind, SpanQueue, Tracing,
     read_answer,
 };
-pub use ticket::Ticket;
+pub use text::{Chain, Foreign, LOGGED_BYTES, Quoted};

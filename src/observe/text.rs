@@ -1,6 +1,38 @@
-//! Other people's words in the log.
+//! Texts of the log: an error with all its causes, and other people's words.
 
-use std::fmt::{self, Write};
+use std::{
+    error::Error,
+    fmt::{self, Write},
+};
+
+/// Writes an error and each of its sources, separated by `: `.
+///
+/// Our own errors never repeat their source; other people's do. A source whose words stand in what was
+/// written just before is left out.
+pub struct Chain<'a>(pub &'a dyn Error);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut before = self.0.to_string();
+        formatter.write_str(&before)?;
+        let mut next = self.0.source();
+        while let Some(error) = next {
+            let words = error.to_string();
+            if !before.contains(&words) {
+                write!(formatter, ": {words}")?;
+                before = words;
+            }
+            next = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Chain<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
 
 /// Writes a text in which a client's words may stand: in one line, whatever is in it, and at most
 /// [`LOGGED_BYTES`] of it.
@@ -42,7 +74,23 @@ fn write_in_a_line(text: &str, formatter: &mut fmt::Formatter<'_>) -> fmt::Resul
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("could not do it")]
+    struct Ours(#[source] Theirs);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("connection error: {0}")]
+    struct Theirs(#[source] io::Error);
+
+    #[test]
+    fn every_cause_is_written_once() {
+        let error = Ours(Theirs(io::Error::other("refused")));
+        assert_eq!(Chain(&error).to_string(), "could not do it: connection error: refused");
+    }
 
     #[test]
     fn it_stays_in_its_line() {
