@@ -18,7 +18,10 @@ use http::{HeaderMap, HeaderValue, Method, header, uri::PathAndQuery};
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
-use super::{AskedFor, Denied, jwk::KeyList, jws::Jws};
+use super::{
+    AskedFor, Denied,
+    jws::{Jws, KeyList},
+};
 use crate::{
     observe::{Chain, Span, Ticket},
     route::{HttpRequest, Under},

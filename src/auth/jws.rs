@@ -1,6 +1,12 @@
-//! Signed tokens as they come (RFC 7515, section 7.1): taken apart, and held against a key.
+//! Signed tokens (RFC 7515, section 7.1), and the lists of keys that their signatures are verified with (RFC 7517).
+//!
+//! Not by `jsonwebtoken`: it has no provider for `ring`, it ignores `crit`, it does not know the name `Ed25519`
+//! (RFC 9864), and with `arbitrary_precision` of `serde_json` it can't read `exp`.
+
+use std::fmt;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm};
 use serde_json::{Map, Value};
 
 use super::Denied;
@@ -119,6 +125,169 @@ impl<'a> Jws<'a> {
     }
 }
 
+/// Keys as a server lists them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyList(Vec<Jwk>);
+
+/// One key, and what it is for.
+#[derive(Clone, PartialEq, Eq)]
+struct Jwk {
+    id: Option<String>,
+    algorithm: Option<Algorithm>,
+    material: Material,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Material {
+    Rsa {
+        modulus: Vec<u8>,
+        exponent: Vec<u8>,
+    },
+    /// A point, uncompressed.
+    P256(Vec<u8>),
+    P384(Vec<u8>),
+    Ed25519(Vec<u8>),
+}
+
+/// A document that lists no keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotAKeyList {
+    /// It is no JSON object with `keys`.
+    #[error("it is not a JSON object with a list `keys`")]
+    NotJson,
+    /// It has more than anybody signs with.
+    #[error("it lists more than {} keys", KeyList::LIMIT)]
+    TooMany,
+    /// None is of a kind that is known here.
+    #[error("it lists no key that a signature can be held against")]
+    NoneUsable,
+}
+
+impl KeyList {
+    /// How many keys a list may have.
+    pub const LIMIT: usize = 100;
+
+    /// How many keys are tried for a token that names none.
+    const TRIED_LIMIT: usize = 8;
+
+    /// Reads a document. Keys for something else, or of kinds that are not known, are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`NotAKeyList`].
+    pub fn read(document: &[u8]) -> Result<Self, NotAKeyList> {
+        let document: Value = serde_json::from_slice(document).map_err(|_| NotAKeyList::NotJson)?;
+        let listed = document.get("keys").and_then(Value::as_array).ok_or(NotAKeyList::NotJson)?;
+        if listed.len() > Self::LIMIT {
+            return Err(NotAKeyList::TooMany);
+        }
+        let keys: Vec<Jwk> = listed.iter().filter_map(Jwk::read).collect();
+        if keys.is_empty() { Err(NotAKeyList::NoneUsable) } else { Ok(Self(keys)) }
+    }
+
+    /// Whether there is a key that a token may be signed with, by what it says of that.
+    pub(super) fn knows(&self, token: &Jws<'_>) -> bool {
+        self.candidates(token).next().is_some()
+    }
+
+    /// Whether one of them has signed a token.
+    pub(super) fn have_signed(&self, token: &Jws<'_>) -> bool {
+        self.candidates(token).take(Self::TRIED_LIMIT).any(|key| key.has_signed(token))
+    }
+
+    fn candidates<'k>(&'k self, token: &'k Jws<'_>) -> impl Iterator<Item = &'k Jwk> {
+        let is_named = move |key: &&Jwk| token.key_id.is_none() || token.key_id == key.id;
+        self.0.iter().filter(is_named).filter(|key| key.fits(token.algorithm))
+    }
+}
+
+/// Keys are no secrets, but nobody wants to read them.
+impl fmt::Debug for KeyList {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "KeyList({})", self.0.len())
+    }
+}
+
+impl Jwk {
+    fn read(value: &Value) -> Option<Self> {
+        let text = |name: &str| value.get(name).and_then(Value::as_str);
+        let bytes = |name: &str| URL_SAFE_NO_PAD.decode(text(name)?).ok();
+        if text("use").is_some_and(|purpose| purpose != "sig") {
+            return None;
+        }
+        if let Some(operations) = value.get("key_ops").and_then(Value::as_array)
+            && !operations.iter().any(|operation| operation == "verify")
+        {
+            return None;
+        }
+        let algorithm = match value.get("alg") {
+            None => None,
+            Some(name) => Some(Algorithm::named(name.as_str()?)?),
+        };
+        let point = |length: usize| {
+            let (x, y) = (bytes("x")?, bytes("y")?);
+            (x.len() == length && y.len() == length).then(|| [&[4][..], &x, &y].concat())
+        };
+        let material = match (text("kty")?, text("crv")) {
+            ("RSA", _) => {
+                let number =
+                    |name| Some(bytes(name)?.into_iter().skip_while(|byte| *byte == 0).collect::<Vec<u8>>());
+                let (modulus, exponent) = (number("n")?, number("e")?);
+                // 2048 to 8192 bits.
+                if !(256..=1024).contains(&modulus.len()) || !(1..=8).contains(&exponent.len()) {
+                    return None;
+                }
+                Material::Rsa { modulus, exponent }
+            }
+            ("EC", Some("P-256")) => Material::P256(point(32)?),
+            ("EC", Some("P-384")) => Material::P384(point(48)?),
+            ("OKP", Some("Ed25519")) => Material::Ed25519(bytes("x").filter(|x| x.len() == 32)?),
+            _ => return None,
+        };
+        let id = text("kid").map(str::to_owned);
+        let key = Self { id, algorithm, material };
+        // A key that says one thing and is another is none.
+        algorithm.is_none_or(|algorithm| key.fits(algorithm)).then_some(key)
+    }
+
+    /// Whether a signature of this kind can be one of it. The key decides, whatever the token says.
+    fn fits(&self, algorithm: Algorithm) -> bool {
+        use Algorithm::{EdDsa, Es256, Es384, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
+        let is_its_kind = match self.material {
+            Material::Rsa { .. } => matches!(algorithm, Rs256 | Rs384 | Rs512 | Ps256 | Ps384 | Ps512),
+            Material::P256(_) => algorithm == Es256,
+            Material::P384(_) => algorithm == Es384,
+            Material::Ed25519(_) => algorithm == EdDsa,
+        };
+        is_its_kind && self.algorithm.is_none_or(|own| own == algorithm)
+    }
+
+    fn has_signed(&self, token: &Jws<'_>) -> bool {
+        let (message, signature) = (token.message, token.signature.as_slice());
+        let by = |algorithm: &'static dyn VerificationAlgorithm, key: &[u8]| {
+            UnparsedPublicKey::new(algorithm, key).verify(message, signature).is_ok()
+        };
+        match &self.material {
+            Material::P256(point) => by(&signature::ECDSA_P256_SHA256_FIXED, point),
+            Material::P384(point) => by(&signature::ECDSA_P384_SHA384_FIXED, point),
+            Material::Ed25519(key) => by(&signature::ED25519, key),
+            Material::Rsa { modulus, exponent } => {
+                let parameters = match token.algorithm {
+                    Algorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+                    Algorithm::Rs384 => &signature::RSA_PKCS1_2048_8192_SHA384,
+                    Algorithm::Rs512 => &signature::RSA_PKCS1_2048_8192_SHA512,
+                    Algorithm::Ps256 => &signature::RSA_PSS_2048_8192_SHA256,
+                    Algorithm::Ps384 => &signature::RSA_PSS_2048_8192_SHA384,
+                    Algorithm::Ps512 => &signature::RSA_PSS_2048_8192_SHA512,
+                    Algorithm::Es256 | Algorithm::Es384 | Algorithm::EdDsa => return false,
+                };
+                let key = RsaPublicKeyComponents { n: modulus, e: exponent };
+                key.verify(parameters, message, signature).is_ok()
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -174,5 +343,68 @@ mod tests {
         for broken in ["", ".", "..", "a.b", "a.b.c.d", "{}.{}.x", "e30.e30.", "e30.e30=.e30"] {
             assert!(Jws::parse(broken).is_err(), "{broken}");
         }
+    }
+
+    /// The key and the signature of RFC 7515, appendix A.3.
+    const TOKEN: &str = "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q";
+
+    fn key() -> Value {
+        json!({ "kty": "EC", "crv": "P-256", "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0" })
+    }
+
+    fn read(keys: Value) -> Result<KeyList, NotAKeyList> {
+        KeyList::read(json!({ "keys": keys }).to_string().as_bytes())
+    }
+
+    #[test]
+    fn a_signature_is_held_against_the_key_that_is_named() {
+        let token = Jws::parse(TOKEN).unwrap();
+        assert!(read(json!([key()])).unwrap().have_signed(&token));
+        let mut named = key();
+        named["kid"] = "one".into();
+        assert!(read(json!([named])).unwrap().have_signed(&token), "the token names none");
+        let changed = TOKEN.replace("joe", "eve").replacen("eyJpc3MiOiJqb2Ui", "eyJpc3MiOiJldmUi", 1);
+        assert!(!read(json!([key()])).unwrap().have_signed(&Jws::parse(&changed).unwrap()));
+        let other = Jws { key_id: Some("two".to_owned()), ..Jws::parse(TOKEN).unwrap() };
+        assert!(!read(json!([named])).unwrap().knows(&other));
+    }
+
+    #[test]
+    fn a_key_is_for_its_own_kind_of_signature() {
+        let mut token = Jws::parse(TOKEN).unwrap();
+        let keys = read(json!([key()])).unwrap();
+        for algorithm in Algorithm::ALL {
+            token.algorithm = algorithm;
+            assert_eq!(keys.knows(&token), algorithm == Algorithm::Es256);
+        }
+        let with = |name: &str, value: Value| {
+            let mut key = key();
+            key[name] = value;
+            read(json!([key]))
+        };
+        for (name, value) in [
+            ("use", json!("enc")),
+            ("key_ops", json!(["sign"])),
+            ("alg", json!("RS256")),
+            ("alg", json!("HS256")),
+            ("kty", json!("oct")),
+            ("crv", json!("P-521")),
+            ("x", json!("AA")),
+            ("x", json!("!")),
+        ] {
+            assert_eq!(with(name, value.clone()).unwrap_err(), NotAKeyList::NoneUsable, "{name}: {value}");
+        }
+        assert!(with("use", json!("sig")).is_ok() && with("key_ops", json!(["verify"])).is_ok());
+        let small = json!({ "kty": "RSA", "n": URL_SAFE_NO_PAD.encode([255; 128]), "e": "AQAB" });
+        assert_eq!(read(json!([small])).unwrap_err(), NotAKeyList::NoneUsable, "1024 bits");
+    }
+
+    #[test]
+    fn a_list_is_a_list_of_keys_and_not_endless() {
+        assert_eq!(KeyList::read(b"<html>").unwrap_err(), NotAKeyList::NotJson);
+        assert_eq!(KeyList::read(b"{}").unwrap_err(), NotAKeyList::NotJson);
+        assert_eq!(read(json!([])).unwrap_err(), NotAKeyList::NoneUsable);
+        assert_eq!(read(vec![key(); 101].into()).unwrap_err(), NotAKeyList::TooMany);
+        assert!(read(json!([{ "kty": "oct", "k": "AA" }, null, key()])).is_ok());
     }
 }

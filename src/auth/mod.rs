@@ -2,19 +2,18 @@
 //!
 //! In reading order: [`AccessSettings`] is what an operator says; [`Access`] takes what a caller has [`Shown`] to the
 //! client that it is, or says why not ([`Denied`]); `api_key` knows API keys by their hashes, `certificate` those whom TLS
-//! has checked, and `jwt` what other servers vouch for: a `jws` held against a `jwk` of the `jwks` of its issuer.
+//! has checked, and `jwt` what other servers vouch for: a `jws` held against the keys in the `jwks` of its issuer.
 //! [`Resource`] is what clients that know OAuth are told of us (RFC 9728), and how any other is told what is missing
 //! (RFC 6750).
 //!
 //! What is shown is a secret: it is in no error, no log and no `Debug`.
 
-mod certificate;
-mod jwk;
-mod jws;
 mod api_key;
+mod certificate;
 mod jwks;
-mod oauth_metadata;
+mod jws;
 mod jwt;
+mod oauth_metadata;
 
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
@@ -29,10 +28,9 @@ use api_key::Keys;
 pub use api_key::{KeyHash, NewKey, NotAHash};
 use certificate::Certificates;
 pub use certificate::{CertificateName, NotACertificateName};
-pub use jwk::{KeyList, NotAKeyList};
 pub use jwks::KeySource;
-pub use jws::Algorithm;
 use jws::Jws;
+pub use jws::{Algorithm, KeyList, NotAKeyList};
 use jwt::Issuer;
 pub use jwt::TokenSettings;
 pub use oauth_metadata::{METADATA_PATH, NotAResource, Resource, ResourceUrl};

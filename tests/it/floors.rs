@@ -146,7 +146,7 @@ fn outside_words_stay_in_their_rooms() {
         (&["client::legacy"], &["upstream/"]),
         (&["granit_parser"], &["config/"]),
         (&["rustls", "tokio_rustls", "rustls_native_certs", "x509_cert"], &["tls/"]),
-        (&["ring"], &["crypto", "tls/", "auth/jwk"]),
+        (&["ring"], &["crypto", "tls/", "auth/jws"]),
         (&["jaq_"], &["rule/"]),
         (&["jsonschema"], &["tool/"]),
         // The crate's name is that of the extractor's module, too.

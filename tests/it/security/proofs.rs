@@ -173,7 +173,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/tokens.rs::a_good_token_is_taken_and_goes_no_further",
             "tests/it/tokens.rs::what_is_tried_in_the_place_of_a_token_is_not_taken",
             "tests/it/tokens.rs::a_token_is_signed_by_an_rsa_key_in_the_way_that_is_named",
-            "src/auth/jwk.rs::a_key_is_for_its_own_kind_of_signature",
+            "src/auth/jws.rs::a_key_is_for_its_own_kind_of_signature",
         ],
     ),
     (
