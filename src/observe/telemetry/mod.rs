@@ -10,16 +10,14 @@
 mod names;
 mod otlp;
 mod queue;
-mod sampling;
-mod span;
+mod traces;
 
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
 
 pub use otlp::{Accepted, read_answer};
 pub use queue::{Batch, QUEUE_LIMIT, SpanQueue};
-pub use sampling::{Sampling, SamplingError};
-pub use span::{Span, SpanKind, Tracing};
+pub use traces::{Sampling, SamplingError, Span, SpanKind, Tracing};
 
 /// What we are called where telemetry goes: attributes of the resource that all of it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
