@@ -7,10 +7,11 @@ use http::HeaderMap;
 use super::{Snapshot, audience::Telling, record::Record};
 use crate::{
     observe::Ticket,
+    policy::Response,
     reply::Reply,
     route::{Route, TraceContext, Traces, UpstreamRequest},
     tool::Arguments,
-    upstream::{Ask, Caller, Due, Happened, Hearing, Kept, Meanwhile, UpstreamError},
+    upstream::{Ask, Caller, Due, Happened, Hearing, Meanwhile, UpstreamError},
 };
 
 /// A call whose arguments are right.
@@ -34,20 +35,19 @@ impl Asking<'_> {
         self,
         request: UpstreamRequest,
         repeatable: bool,
-        kept: Option<Kept>,
-        (record, telling): (&mut Record<'_>, &mut Telling<'_>),
-    ) -> Result<Reply, UpstreamError> {
+        record: &mut Record<'_>,
+        telling: &mut Telling<'_>,
+    ) -> Result<Response, UpstreamError> {
         let policies = self.snapshot.policies_of(self.route);
         let (meanwhile, hearing) = meanwhile(telling);
-        let ask = Ask { kept: kept.clone(), meanwhile, ..self.ask_of(request, repeatable, self.due) };
-        let reply = self.heard(policies.call(&ask), hearing, record, telling).await;
-        match kept.and_then(|kept| kept.age()) {
-            Some(age) => {
-                record.kept(age);
-                ask.charged(reply?, &self.route.upstream).await
-            }
-            None => reply,
-        }
+        let ask = Ask { meanwhile, ..self.ask_of(request, repeatable, self.due) };
+        let begun = Instant::now();
+        let response = self.heard(policies.call(&ask), hearing, telling).await;
+        self.tell(response.as_ref().map(|response| &response.reply), begun, record);
+        let response = response?;
+        let Some(age) = response.age else { return Ok(response) };
+        record.kept(age);
+        Ok(Response { reply: ask.charged(response.reply, &self.route.upstream).await?, ..response })
     }
 
     /// The same for what follows from that.
@@ -60,47 +60,45 @@ impl Asking<'_> {
     ) -> Result<Reply, UpstreamError> {
         let (meanwhile, hearing) = meanwhile(telling);
         let ask = Ask { meanwhile, ..self.ask_of(request, repeatable, self.due) };
+        let begun = Instant::now();
         let reply = self.snapshot.upstream_of(self.route).follow_up(&ask);
-        self.heard(reply, hearing, record, telling).await
+        let reply = self.heard(reply, hearing, telling).await;
+        self.tell(reply.as_ref(), begun, record);
+        reply
     }
 
     /// Waits for a reply, and tells meanwhile what happens.
-    async fn heard(
+    async fn heard<T>(
         self,
-        reply: impl Future<Output = Result<Reply, UpstreamError>>,
+        reply: impl Future<Output = T>,
         hearing: Option<Hearing>,
-        record: &mut Record<'_>,
         telling: &mut Telling<'_>,
-    ) -> Result<Reply, UpstreamError> {
-        let begun = Instant::now();
+    ) -> T {
         let mut reply = pin!(reply);
-        let reply = match hearing {
-            None => reply.await,
-            Some(mut hearing) => {
-                let reply = loop {
-                    tokio::select! {
-                        biased;
-                        reply = &mut reply => break reply,
-                        Some(happened) = hearing.recv() => {
-                            telling.happened(happened, self.route.job.is_none());
-                        }
-                    }
-                };
-                // What an upstream told of its work may have come together with the reply.
-                while let Ok(happened) = hearing.try_recv() {
-                    if let Happened::Progress { .. } = happened {
-                        telling.happened(happened, false);
-                    }
-                }
-                reply
+        let Some(mut hearing) = hearing else { return reply.await };
+        let reply = loop {
+            tokio::select! {
+                biased;
+                reply = &mut reply => break reply,
+                Some(happened) = hearing.recv() => telling.happened(happened, self.route.job.is_none()),
             }
         };
+        // What an upstream told of its work may have come together with the reply.
+        while let Ok(happened) = hearing.try_recv() {
+            if let Happened::Progress { .. } = happened {
+                telling.happened(happened, false);
+            }
+        }
+        reply
+    }
+
+    /// Has the record know of a reply.
+    fn tell(self, reply: Result<&Reply, &UpstreamError>, begun: Instant, record: &mut Record<'_>) {
         let took = begun.elapsed();
-        match &reply {
+        match reply {
             Ok(reply) => record.replied(reply, took, &self.route.translator.redaction),
             Err(error) => record.upstream_failed(error, took, &self.route.translator.redaction),
         }
-        reply
     }
 
     /// A request as its upstream's policies take it.

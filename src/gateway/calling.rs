@@ -21,11 +21,12 @@ use super::{
 };
 use crate::{
     observe::RequestId,
+    policy::{CacheEntry, Response},
     reply::Reply,
     route::{LogLevel, Route, TraceContext, UpstreamRequest},
     rule::{Facts, STATUS_META_KEY, Stop, Trace, Translation, line_names, translate},
     tool::{Arguments, Fault, Outcome, ToolResult},
-    upstream::{Due, Kept},
+    upstream::Due,
 };
 
 impl Snapshot {
@@ -128,9 +129,8 @@ impl Snapshot {
             _ => None,
         };
         let repeatable = route.repeatable.unwrap_or_else(|| request.is_idempotent());
-        let kept = self.policies_of(route).caches().then(Kept::default);
-        let reply = asking.call(request, repeatable, kept.clone(), (record, &mut telling)).await;
-        let reply = reply.map_err(|error| {
+        let response = asking.call(request, repeatable, record, &mut telling).await;
+        let Response { reply, age, entry } = response.map_err(|error| {
             let effect = match (is_safe, ticket.was_sent()) {
                 (true, _) => Effect::Harmless,
                 (false, false) => Effect::Unsent,
@@ -165,7 +165,7 @@ impl Snapshot {
         }
         let beside = Beside { asker, record, telling: &mut telling };
         let result = self.translated(route, arguments, due, ended, beside).await;
-        kept_or_forgotten(result, kept.as_ref()).map(Answered::Result)
+        kept_or_forgotten(result, age, entry).map(Answered::Result)
     }
 
     /// The upstream's request for these arguments.
@@ -267,16 +267,18 @@ impl Snapshot {
 /// Of a reply that was kept, says how old it is; one that tells of an error after all is not kept any longer.
 fn kept_or_forgotten(
     result: Result<ToolResult, Box<ToolResult>>,
-    kept: Option<&Kept>,
+    age: Option<Duration>,
+    entry: Option<CacheEntry>,
 ) -> Result<ToolResult, Box<ToolResult>> {
-    let Some(kept) = kept else { return result };
     match result {
-        Ok(result) if !result.is_error() => Ok(match kept.age() {
+        Ok(result) if !result.is_error() => Ok(match age {
             Some(age) => result.with_meta(AGE_META, age.as_secs()),
             None => result,
         }),
         failed => {
-            kept.forget();
+            if let Some(entry) = entry {
+                entry.forget();
+            }
             failed
         }
     }

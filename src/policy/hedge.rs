@@ -100,15 +100,12 @@ impl Hedge {
     }
 
     /// Waits for the reply to one request, and after a while for that to a second, too.
-    pub(super) async fn race<S>(
+    pub(super) async fn race(
         &self,
         ask: &Ask,
         first: impl Future<Output = Result<Reply, UpstreamError>>,
-        second: impl FnOnce(Ask) -> S,
-    ) -> Result<Reply, UpstreamError>
-    where
-        S: Future<Output = Result<Reply, UpstreamError>>,
-    {
+        second: impl AsyncFnOnce(Ask) -> Result<Reply, UpstreamError>,
+    ) -> Result<Reply, UpstreamError> {
         let mut first = pin!(first);
         if !ask.repeatable {
             return first.await;
@@ -192,7 +189,7 @@ mod tests {
         second: &Script,
         ask: Ask,
     ) -> Result<Reply, UpstreamError> {
-        hedge.race(&ask, first.answer(&ask), |ask| async move { second.answer(&ask).await }).await
+        hedge.race(&ask, first.answer(&ask), async |ask: Ask| second.answer(&ask).await).await
     }
 
     #[tokio::test(start_paused = true)]

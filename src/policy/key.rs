@@ -42,8 +42,6 @@ impl Key {
             repeatable: _,
             caller: _,
             meanwhile: _,
-            tried: _,
-            kept: _,
             ticket: _,
             charge: _,
             traced: _,

@@ -44,7 +44,7 @@ use rate::{Over, Rate};
 use retry::Retry;
 
 pub use breaker::{BreakerOverride, BreakerSettings};
-pub use cache::{CacheSettings, Forbidden, Lasts, Store};
+pub use cache::{CacheEntry, CacheSettings, Forbidden, Lasts, Store};
 pub use hedge::HedgeSettings;
 pub use measured::result_word;
 pub use metrics::{Count, RouteCounts, UpstreamCounts};
@@ -52,7 +52,7 @@ pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
 pub use rate::{RateSettings, WithoutStore};
 pub use retry::{RetryOverride, RetrySettings};
 pub use spread::spread;
-pub use stack::{Policies, RoutePolicies, Sharing, UpstreamPolicies};
+pub use stack::{Policies, Response, RoutePolicies, Sharing, UpstreamPolicies};
 pub use view::{BreakerView, UpstreamView};
 
 /// How carefully one upstream is asked. The deadline is not here: it comes with each [`Ask`](crate::upstream::Ask).

@@ -12,13 +12,15 @@ use std::{
     future::Future,
     pin::{Pin, pin},
     sync::Arc,
+    time::Duration,
 };
 
 use tokio::time::timeout_at;
 
 use super::{
-    Budget, Cache, CircuitBreaker, Count, Flights, Gate, Hedge, Over, Passthrough, PassthroughSettings,
-    PolicySettings, Rate, Retry, RouteCounts, RoutePolicySettings, SameAtOnce, Store, UpstreamCounts,
+    Budget, Cache, CacheEntry, CircuitBreaker, Count, Flights, Gate, Hedge, Over, Passthrough,
+    PassthroughSettings, PolicySettings, Rate, Retry, RouteCounts, RoutePolicySettings, SameAtOnce, Store,
+    UpstreamCounts,
     cache::Away,
     key::Whom,
     measured::Attempt,
@@ -30,7 +32,7 @@ use crate::{
     route::UpstreamName,
     shared_state::SharedStore,
     tool::ToolName,
-    upstream::{Ask, Due, Upstream, UpstreamError, Whose, http::HttpUpstream},
+    upstream::{Ask, Due, Tried, Upstream, UpstreamError, Whose, http::HttpUpstream},
 };
 
 /// The state that several replicas have in common, of one upstream.
@@ -85,13 +87,31 @@ pub struct RoutePolicies {
     breaker: Arc<CircuitBreaker>,
 }
 
+/// The response to a call, and where it is from.
+#[derive(Debug)]
+pub struct Response {
+    /// The upstream's reply.
+    pub reply: Reply,
+    /// How long ago it came, where it is a cached one.
+    pub age: Option<Duration>,
+    /// Where it is cached, for other calls or since an earlier one.
+    pub entry: Option<CacheEntry>,
+}
+
+impl Response {
+    /// One that came for this call, and is cached nowhere.
+    pub(super) fn of_upstream(reply: Reply) -> Self {
+        Self { reply, age: None, entry: None }
+    }
+}
+
 impl RoutePolicies {
     /// A call of the route.
     ///
     /// # Errors
     ///
     /// [`UpstreamError`], where there is no response.
-    pub async fn call(self: &Arc<Self>, ask: &Ask) -> Result<Reply, UpstreamError> {
+    pub async fn call(self: &Arc<Self>, ask: &Ask) -> Result<Response, UpstreamError> {
         let upstream = &self.upstream;
         // The promise to the client. It holds for everything within, waiting in the queue included.
         upstream
@@ -106,7 +126,7 @@ impl RoutePolicies {
                     // response spares.
                     match &self.cache {
                         Some(cache) => Box::pin(cache.get_or_fetch(ask, |ask| self.coalesced(ask))).await,
-                        None => self.coalesced(Cow::Borrowed(ask)).await,
+                        None => self.coalesced(Cow::Borrowed(ask)).await.map(Response::of_upstream),
                     }
                 }),
             )
@@ -129,13 +149,14 @@ impl RoutePolicies {
     async fn send(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         // All clients together. Inside of the cache: it counts calls for which the upstream is asked.
         admit(self.rate.as_ref(), ask, Over::TurnedAway).await?;
+        let tried = Tried::default();
         // Retries happen within the deadline. Round all that follows, so that each attempt is judged, queued and timed as
         // a call of its own, and holds no slot while it waits for the next.
-        let first = self.retry.run(ask, || self.attempt(ask));
+        let first = self.retry.run(ask, || self.attempt(ask, &tried));
         match &self.hedge {
             // A slow request is sent once more. Round the retries, so that the second request has none.
             Some(hedge) => {
-                let second = |ask| async move { self.attempt(&ask).await };
+                let second = async |ask: Ask| self.attempt(&ask, &tried).await;
                 Box::pin(hedge.race(ask, first, second)).await
             }
             None => first.await,
@@ -143,11 +164,11 @@ impl RoutePolicies {
     }
 
     /// One attempt.
-    async fn attempt(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+    async fn attempt(&self, ask: &Ask, tried: &Tried) -> Result<Reply, UpstreamError> {
         // The circuit breaker of the route, for responses 502, 503 and 504. Outside of the upstream's, whose rejections
         // tell nothing about the route.
         let probe = self.breaker.enter(ask)?;
-        let result = self.upstream.attempt(ask, Over::TurnedAway).await;
+        let result = self.upstream.attempt(ask, tried, Over::TurnedAway).await;
         probe.record(&result);
         result
     }
@@ -161,12 +182,13 @@ impl UpstreamPolicies {
     ///
     /// [`UpstreamError`], where there is no response.
     pub async fn follow_up(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        let call = Box::pin(self.retry.run(ask, || self.attempt(ask, Over::Waits)));
+        let tried = Tried::default();
+        let call = Box::pin(self.retry.run(ask, || self.attempt(ask, &tried, Over::Waits)));
         self.within_deadline(ask, call).await
     }
 
     /// One attempt, with the policies that protect the upstream.
-    async fn attempt(&self, ask: &Ask, over: Over) -> Result<Reply, UpstreamError> {
+    async fn attempt(&self, ask: &Ask, tried: &Tried, over: Over) -> Result<Reply, UpstreamError> {
         // Rejects everything while the upstream is not there. Round the queue, so that nobody waits in vain, and round
         // the rate, so that nothing of it is used.
         let probe = self.breaker.enter(ask)?;
@@ -178,7 +200,7 @@ impl UpstreamPolicies {
             let client = matches!(over, Over::TurnedAway).then_some(&ask.caller);
             let _slot = self.gate.enter(client).await?;
             // The time of the attempt, without that in the queue.
-            self.within_attempt(ask).await
+            self.within_attempt(ask, tried).await
         }
         .await;
         probe.record(&result);
@@ -186,7 +208,7 @@ impl UpstreamPolicies {
     }
 
     /// A request to the upstream, counted and traced, within the time of an attempt.
-    async fn within_attempt(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+    async fn within_attempt(&self, ask: &Ask, tried: &Tried) -> Result<Reply, UpstreamError> {
         let due = self.settings.attempt_timeout.map(Due::after);
         // The upstream learns of the earlier end, so that what it gives up then is put down to it.
         let sooner = due.filter(|due| due.at < ask.due.at).map(|due| Ask { due, ..ask.clone() });
@@ -194,7 +216,7 @@ impl UpstreamPolicies {
         let request = pin!(async {
             // Innermost: each request that really goes out, and what came of it.
             let (attempt, traced) = Attempt::begin(&self.counts.attempts, ask, &self.address);
-            attempt.end(self.upstream.answer(traced.as_ref().unwrap_or(ask)).await)
+            attempt.end(self.upstream.answer(traced.as_ref().unwrap_or(ask), tried).await)
         });
         let Some(due) = due else { return request.await };
         timeout_at(due.at, request).await.unwrap_or_else(|_| {
@@ -205,11 +227,11 @@ impl UpstreamPolicies {
 
     /// The reply to a call, in its time. The call is boxed, so that it is not a part of all futures up to the connection of
     /// its client.
-    async fn within_deadline(
+    async fn within_deadline<T>(
         &self,
         ask: &Ask,
-        call: Pin<Box<impl Future<Output = Result<Reply, UpstreamError>>>>,
-    ) -> Result<Reply, UpstreamError> {
+        call: Pin<Box<impl Future<Output = Result<T, UpstreamError>>>>,
+    ) -> Result<T, UpstreamError> {
         timeout_at(ask.due.at, call).await.unwrap_or_else(|_| {
             self.counts.late.add();
             Err(UpstreamError::Deadline { upstream: self.upstream.name().clone(), after: ask.due.after })
@@ -341,11 +363,6 @@ impl RoutePolicies {
         &self.settings
     }
 
-    /// Whether a response may be a cached one.
-    pub fn caches(&self) -> bool {
-        self.cache.is_some()
-    }
-
     /// How often each policy did something.
     pub fn counts(&self) -> &RouteCounts {
         &self.counts
@@ -359,8 +376,6 @@ impl RoutePolicies {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::net::TcpListener;
 
     use super::*;

@@ -1,8 +1,7 @@
 //! Asks a legacy server and reads what it answers, whole or streamed.
 //!
 //! In reading order: an [`Upstream`] takes an [`Ask`] and gives the whole reply; [`UpstreamError`] says why there is
-//! none; [`Meanwhile`] tells what happens before there is one, [`Caller`] for whom it is ([`CallerParts`] how many of something each of them has), [`Kept`] whether it was kept
-//! from another, and [`Tried`] which addresses were asked for it; a `Coming` is one question of many who wait. [`http`] is the kind that speaks HTTP; [`command`] is
+//! none; [`Meanwhile`] tells what happens before there is one, [`Caller`] for whom it is ([`CallerParts`] how many of something each of them has), and [`Tried`] which addresses were asked for it; a `Coming` is one question of many who wait. [`http`] is the kind that speaks HTTP; [`command`] is
 //! a [`program`] that is started for each call, and [`cgi`] one that takes it for HTTP; [`mcp`] is an MCP server, whose
 //! tools are called. An [`UpstreamBuffer`] limits the memory that all their responses take.
 
@@ -14,7 +13,6 @@ mod coming;
 pub mod command;
 mod error;
 pub mod http;
-mod kept;
 pub mod mcp;
 mod meanwhile;
 pub mod program;
@@ -42,7 +40,6 @@ pub use caller::{Caller, Client};
 pub use callers::{CallerPart, CallerParts};
 pub(crate) use coming::Coming;
 pub use error::{Cause, UpstreamError, Whose};
-pub use kept::Kept;
 pub use meanwhile::{Happened, Hearing, Meanwhile};
 pub use tried::Tried;
 
@@ -114,14 +111,15 @@ impl Upstream {
 }
 
 impl Upstream {
-    /// Gives the whole reply. Dropping the future ends what was asked for.
+    /// Gives the whole reply. An attempt goes to another address than those that were `tried` before for the same call.
+    /// Dropping the future ends what was asked for.
     ///
     /// # Errors
     ///
     /// [`UpstreamError`], where there is none.
-    pub async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+    pub async fn answer(&self, ask: &Ask, tried: &Tried) -> Result<Reply, UpstreamError> {
         match self {
-            Self::Http(upstream) => upstream.answer(ask).await,
+            Self::Http(upstream) => upstream.attempt(ask, tried).await,
             // Beside a program, or a session, a place of its own is nothing; all calls of HTTP would have room for it.
             Self::Command(upstream) => Box::pin(upstream.answer(ask)).await,
             Self::Cgi(upstream) => Box::pin(upstream.answer(ask)).await,
@@ -195,10 +193,6 @@ pub struct Ask {
     pub caller: Caller,
     /// Who hears what happens before the reply is there; nobody where there is none.
     pub meanwhile: Option<Meanwhile>,
-    /// What is said of the reply to whoever asked, where somebody listens.
-    pub kept: Option<Kept>,
-    /// Which addresses it was sent to before; an attempt that follows goes to another.
-    pub tried: Tried,
     /// The call that it is sent for, by its name.
     pub ticket: Ticket,
     /// How the body of its response is charged to the memory that all responses share; not at all where there is none.
@@ -217,8 +211,6 @@ impl Ask {
             repeatable,
             caller: Caller::Only,
             meanwhile: None,
-            kept: None,
-            tried: Tried::default(),
             ticket: Ticket::default(),
             charge: None,
             traced: false,

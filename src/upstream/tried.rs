@@ -1,10 +1,10 @@
 //! Which addresses were asked for one call.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Addresses that a request was sent to. Clones are the same list, so the attempts of one call share it.
-#[derive(Debug, Clone, Default)]
-pub struct Tried(Arc<Mutex<Vec<u64>>>);
+/// Addresses that a request was sent to. The attempts of one call share it, those that go on at the same time too.
+#[derive(Debug, Default)]
+pub struct Tried(Mutex<Vec<u64>>);
 
 impl Tried {
     /// Whether one of them is this.

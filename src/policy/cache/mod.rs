@@ -15,13 +15,13 @@ use tokio::time::{Instant, timeout_at};
 
 use self::{page::Page, word::Word};
 use super::{
-    RouteCounts,
+    Response, RouteCounts,
     coalesce::Flights,
     key::{Key, Whom},
 };
 use crate::{
     reply::Reply,
-    upstream::{Ask, Kept, UpstreamError},
+    upstream::{Ask, UpstreamError},
 };
 
 pub(super) use away::Away;
@@ -111,7 +111,7 @@ impl Cache {
         self: &Arc<Self>,
         ask: &'a Ask,
         send: impl FnOnce(Cow<'a, Ask>) -> F,
-    ) -> Result<Reply, UpstreamError>
+    ) -> Result<Response, UpstreamError>
     where
         F: Future<Output = Result<Reply, UpstreamError>>,
     {
@@ -120,22 +120,22 @@ impl Cache {
             .headers()
             .is_some_and(|headers| CONDITIONS.iter().any(|name| headers.contains_key(name)));
         if is_conditional {
-            return send(Cow::Borrowed(ask)).await;
+            return send(Cow::Borrowed(ask)).await.map(Response::of_upstream);
         }
-        let (key, told) = (Arc::new(Key::of(self.whom, ask)), Told(ask.kept.as_ref()));
+        let key = Arc::new(Key::of(self.whom, ask));
         let mut page = self.store.get(&key);
         if let Some(page) = self.good(page.clone()) {
-            return Ok(self.give(&key, &page, &told));
+            return Ok(self.give(&key, &page));
         }
         page = self.newer(&key, page).await;
         if let Some(page) = self.good(page.clone()) {
-            return Ok(self.give(&key, &page, &told));
+            return Ok(self.give(&key, &page));
         }
         self.fetch(ask, key, page, send).await
     }
 
-    /// Keeps a reply, where it may be; and says how it is forgotten.
-    fn keep(self: &Arc<Self>, key: &Arc<Key>, page: Page, ask: &Told<'_>) -> Option<Arc<Page>> {
+    /// Keeps a reply, where it may be.
+    fn keep(self: &Arc<Self>, key: &Arc<Key>, page: Page) -> Option<CacheEntry> {
         if !self.settings.keeps(&page.reply, &page.word) {
             return None;
         }
@@ -144,8 +144,11 @@ impl Cache {
         if let Some(away) = &self.away {
             away.put(key, &page, self.settings);
         }
-        ask.until_forgotten(self, key, &page);
-        Some(page)
+        Some(self.entry(key, &page))
+    }
+
+    fn entry(self: &Arc<Self>, key: &Arc<Key>, page: &Arc<Page>) -> CacheEntry {
+        CacheEntry { cache: self.clone(), key: key.clone(), page: page.clone() }
     }
 
     /// Drops a page, here and where other replicas would find it.
@@ -185,12 +188,8 @@ impl Cache {
     }
 
     /// Gives a kept reply.
-    fn give(self: &Arc<Self>, key: &Arc<Key>, page: &Arc<Page>, ask: &Told<'_>) -> Reply {
-        ask.until_forgotten(self, key, page);
-        if let Some(kept) = ask.0 {
-            kept.since(page.age());
-        }
-        page.told()
+    fn give(self: &Arc<Self>, key: &Arc<Key>, page: &Arc<Page>) -> Response {
+        Response { reply: page.told(), age: Some(page.age()), entry: Some(self.entry(key, page)) }
     }
 
     /// Asks for what is not there, or is old. It may have come since `old` was looked for.
@@ -200,11 +199,10 @@ impl Cache {
         key: Arc<Key>,
         old: Option<Arc<Page>>,
         send: impl FnOnce(Cow<'a, Ask>) -> F,
-    ) -> Result<Reply, UpstreamError>
+    ) -> Result<Response, UpstreamError>
     where
         F: Future<Output = Result<Reply, UpstreamError>>,
     {
-        let told = Told(ask.kept.as_ref());
         let about_old = old.as_ref().and_then(|old| {
             let mut ask = ask.clone();
             let asks = old.ask_whether_it_is_good(ask.request.headers_mut()?);
@@ -217,7 +215,7 @@ impl Cache {
             Some(ask) => flights.flight(&Arc::new(Key::of(self.whom, ask))),
         });
         if let Some(page) = self.good(self.store.get(&key)) {
-            return Ok(self.give(&key, &page, &told));
+            return Ok(self.give(&key, &page));
         }
         self.counts.fetched.add();
         let spare = old.as_ref().filter(|old| old.is_better_than_nothing(self.settings));
@@ -228,9 +226,9 @@ impl Cache {
             Some(old) => {
                 let left = due.saturating_duration_since(Instant::now());
                 match timeout_at(Instant::now() + left.mul_f64(LATE), asked).await {
-                    Ok(Err(_)) | Err(_) => return Ok(self.give_old(&key, old, &told)),
+                    Ok(Err(_)) | Err(_) => return Ok(self.give_old(&key, old)),
                     Ok(Ok(reply)) if reply.status.is_server_error() => {
-                        return Ok(self.give_old(&key, old, &told));
+                        return Ok(self.give_old(&key, old));
                     }
                     Ok(result) => result,
                 }
@@ -241,43 +239,44 @@ impl Cache {
             Some(old) if is_about_old && reply.status == StatusCode::NOT_MODIFIED => {
                 self.counts.still_good.add();
                 let renewed = old.renewed(reply.headers);
-                let answer = renewed.told();
-                if let Some(kept) = told.0 {
-                    kept.since(renewed.age());
-                }
-                if self.keep(&key, renewed, &told).is_none() {
+                let (reply, age) = (renewed.told(), Some(renewed.age()));
+                let entry = self.keep(&key, renewed);
+                if entry.is_none() {
                     self.forget(&key, &old);
                 }
-                Ok(answer)
+                Ok(Response { reply, age, entry })
             }
             old => {
-                let page = Page::new(reply.clone());
-                if self.keep(&key, page, &told).is_none()
+                let entry = self.keep(&key, Page::new(reply.clone()));
+                if entry.is_none()
                     && let Some(old) = old
                     && !reply.status.is_server_error()
                 {
                     self.forget(&key, &old);
                 }
-                Ok(reply)
+                Ok(Response { reply, age: None, entry })
             }
         }
     }
 
-    fn give_old(self: &Arc<Self>, key: &Arc<Key>, old: &Arc<Page>, told: &Told<'_>) -> Reply {
+    fn give_old(self: &Arc<Self>, key: &Arc<Key>, old: &Arc<Page>) -> Response {
         self.counts.old.add();
-        self.give(key, old, told)
+        self.give(key, old)
     }
 }
 
-/// Whoever asked, and hears where the reply is from.
-struct Told<'a>(Option<&'a Kept>);
+/// A cached response.
+#[derive(Debug)]
+pub struct CacheEntry {
+    cache: Arc<Cache>,
+    key: Arc<Key>,
+    page: Arc<Page>,
+}
 
-impl Told<'_> {
-    fn until_forgotten(&self, shared: &Arc<Cache>, key: &Arc<Key>, page: &Arc<Page>) {
-        if let Some(kept) = self.0 {
-            let (shared, key, page) = (shared.clone(), key.clone(), page.clone());
-            kept.until_forgotten(move || shared.forget(&key, &page));
-        }
+impl CacheEntry {
+    /// Removes it from the cache, unless there is another by now: its words are an error after all.
+    pub fn forget(&self) {
+        self.cache.forget(&self.key, &self.page);
     }
 }
 

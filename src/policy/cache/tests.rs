@@ -12,7 +12,6 @@ use crate::{
         mock::{Inside, Script, answering_after, ask, failed, name, status},
     },
     shared_state::{Memory, SharedStore},
-    upstream::Kept,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -47,6 +46,10 @@ fn cache(script: &Script, settings: CacheSettings) -> Cached {
 }
 
 async fn call(cached: &Cached, ask: Ask) -> Result<Reply, UpstreamError> {
+    respond(cached, ask).await.map(|response| response.reply)
+}
+
+async fn respond(cached: &Cached, ask: Ask) -> Result<Response, UpstreamError> {
     cached.cache.get_or_fetch(&ask, |ask| async move { cached.upstream.answer(&ask).await }).await
 }
 
@@ -73,9 +76,8 @@ async fn a_reply_is_given_again_for_its_time_and_says_how_old_it_is() {
     let script = Script::new([good(&[]), good(&[])]);
     let service = cache(&script, TEN);
     let one = async || {
-        let kept = Kept::default();
-        let reply = call(&service, Ask { kept: Some(kept.clone()), ..ask(SECOND) }).await.unwrap();
-        (kept.age(), reply.headers.get(header::AGE).cloned())
+        let response = respond(&service, ask(SECOND)).await.unwrap();
+        (response.age, response.reply.headers.get(header::AGE).cloned())
     };
     assert_eq!(one().await, (None, None));
     tokio::time::advance(9 * SECOND).await;
@@ -200,9 +202,7 @@ async fn nobody_gets_a_reply_to_a_request_of_other_words() {
 async fn what_turns_out_to_be_an_error_is_forgotten() {
     let script = Script::new([good(&[]), good(&[])]);
     let service = cache(&script, TEN);
-    let kept = Kept::default();
-    call(&service, Ask { kept: Some(kept.clone()), ..ask(SECOND) }).await.unwrap();
-    kept.forget();
+    respond(&service, ask(SECOND)).await.unwrap().entry.unwrap().forget();
     call(&service, ask(SECOND)).await.unwrap();
     assert_eq!(script.asked(), 2);
 }
@@ -273,7 +273,7 @@ async fn of_calls_for_the_same_on_many_threads_one_asks() {
                     async |ask: Ask| flights.join(&ask, |ask| async move { script.answer(&ask).await }).await;
                 let ask = ask(SECOND);
                 let reply = cache.get_or_fetch(&ask, |ask| join(ask.into_owned())).await;
-                reply.unwrap().status
+                reply.unwrap().reply.status
             });
         }
         assert_eq!(calls.join_all().await, [StatusCode::OK; 8]);
@@ -288,9 +288,8 @@ async fn replicas_give_what_another_has_kept_and_how_old_it_is() {
     let [one, other] = [(); 2].map(|()| replica(&script, TEN, &memory, "same"));
     call(&one, ask(SECOND)).await.unwrap();
     tokio::time::advance(4 * SECOND).await;
-    let kept = Kept::default();
-    let reply = call(&other, Ask { kept: Some(kept.clone()), ..ask(SECOND) }).await.unwrap();
-    assert_eq!((script.asked(), kept.age()), (1, Some(4 * SECOND)));
+    let Response { reply, age, .. } = respond(&other, ask(SECOND)).await.unwrap();
+    assert_eq!((script.asked(), age), (1, Some(4 * SECOND)));
     assert_eq!(
         (&reply.headers["x-a"], &reply.headers["age"]),
         (&"1".parse().unwrap(), &"4".parse().unwrap())
@@ -358,11 +357,10 @@ async fn what_no_replica_wrote_is_not_given() {
 async fn a_reply_that_is_forgotten_is_forgotten_by_all() {
     let memory = Memory::default();
     let script = Script::new((0..9).map(|_| good(&[])));
-    let kept = Kept::default();
     let one = replica(&script, TEN, &memory, "same");
-    call(&one, Ask { kept: Some(kept.clone()), ..ask(SECOND) }).await.unwrap();
+    let response = respond(&one, ask(SECOND)).await.unwrap();
     assert_eq!(memory.names().len(), 1);
-    kept.forget();
+    response.entry.unwrap().forget();
     assert!(memory.names().is_empty());
     call(&replica(&script, TEN, &memory, "same"), ask(SECOND)).await.unwrap();
     assert_eq!(script.asked(), 2);

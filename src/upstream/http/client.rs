@@ -335,9 +335,22 @@ impl Veils {
 }
 
 impl HttpUpstream {
-    /// Asks one address, and another when nothing could be sent to that one.
+    /// A request that is tried once.
+    ///
+    /// # Errors
+    ///
+    /// [`UpstreamError`], where there is no reply.
     pub async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        let Ask { request, reply_limit_bytes, due, meanwhile, tried, repeatable, ticket, .. } = ask;
+        self.attempt(ask, &Tried::default()).await
+    }
+
+    /// Asks one address, and another when nothing could be sent to that one.
+    pub(in crate::upstream) async fn attempt(
+        &self,
+        ask: &Ask,
+        tried: &Tried,
+    ) -> Result<Reply, UpstreamError> {
+        let Ask { request, reply_limit_bytes, due, meanwhile, repeatable, ticket, .. } = ask;
         let UpstreamRequest::Http(request) = request else {
             return Err(UpstreamError::of_another_kind(self.name()));
         };
