@@ -17,7 +17,7 @@ use crate::{
     route::{Route, UpstreamName},
     rule::{Note, Redaction},
     tool::{Fault, Outcome, ToolName},
-    upstream::{Caller, UpstreamError},
+    upstream::{Caller, Stage, UpstreamError},
 };
 
 /// Watches one call and writes one line when it ends, however it ends: a call whose caller left has the outcome
@@ -140,12 +140,13 @@ impl<'a> Record<'a> {
 
     pub(super) fn upstream_failed(&mut self, error: &UpstreamError, took: Duration, redaction: &Redaction) {
         self.waited = Some(self.waited.unwrap_or_default() + took);
-        if !error.is_our_own_word() {
-            self.meters.upstream_replied(error.as_word(), took);
+        let facts = error.facts();
+        if facts.stage != Stage::Rejected {
+            self.meters.upstream_replied(facts.label, took);
         }
         let chain = Chain(error).to_string();
         // The line of the call says so. Why there is no credential, it does not say.
-        self.rejected_by = error.rejected_by();
+        self.rejected_by = facts.rejected_by;
         if self.rejected_by.is_some() {
             self.reason = Some(chain);
             return;

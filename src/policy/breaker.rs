@@ -19,7 +19,7 @@ use crate::{
     observe::Ticket,
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, UpstreamError},
+    upstream::{Ask, Stage, UpstreamError},
 };
 
 /// When it opens, and for how long.
@@ -219,59 +219,32 @@ impl Drop for Probe<'_> {
 
 /// What an attempt shows of the upstream: whether it is there.
 fn shown_of_upstream(result: &Result<Reply, UpstreamError>) -> Outcome {
-    match result {
+    match result.as_ref().map_err(|error| error.facts().stage) {
         Ok(_) => Outcome::Success,
-        Err(
-            UpstreamError::Connect { .. }
-            | UpstreamError::ConnectDeadline { .. }
-            | UpstreamError::NotStarted { .. }
-            | UpstreamError::CutOff { .. }
-            | UpstreamError::Deadline { .. }
-            | UpstreamError::AttemptDeadline { .. },
-        ) => Outcome::Failure,
+        Err(Stage::NotReached | Stage::NoResponse) => Outcome::Failure,
         // It answered, were it too much or nothing that can be read.
-        Err(
-            UpstreamError::HeadTooLong { .. }
-            | UpstreamError::TooLong { .. }
-            | UpstreamError::BufferFull { .. }
-            | UpstreamError::NotHttp { .. }
-            | UpstreamError::NotCgi { .. }
-            | UpstreamError::NotMcp { .. },
-        ) => Outcome::Success,
-        Err(error) => unasked(error),
+        Err(Stage::Malformed | Stage::TooLong | Stage::Unread) => Outcome::Success,
+        // It was not asked. Were a token server's failure the upstream's own, calls would be rejected when it could be
+        // asked again.
+        Err(Stage::Rejected | Stage::Unsendable) => Outcome::Unknown,
     }
 }
 
 /// What an attempt shows of its route: whether requests of its kind are served.
 fn shown_of_route(result: &Result<Reply, UpstreamError>) -> Outcome {
-    match result {
+    match result.as_ref().map_err(|error| error.facts().stage) {
         Ok(reply) => match reply.status {
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
                 Outcome::Failure
             }
             _ => Outcome::Success,
         },
-        Err(UpstreamError::NotHttp { .. } | UpstreamError::NotCgi { .. } | UpstreamError::NotMcp { .. }) => {
-            Outcome::Failure
-        }
-        Err(UpstreamError::HeadTooLong { .. } | UpstreamError::TooLong { .. }) => Outcome::Success,
+        Err(Stage::Malformed) => Outcome::Failure,
+        Err(Stage::TooLong) => Outcome::Success,
         // The circuit breaker of the upstream counts these.
-        Err(
-            UpstreamError::Connect { .. }
-            | UpstreamError::ConnectDeadline { .. }
-            | UpstreamError::NotStarted { .. }
-            | UpstreamError::CutOff { .. }
-            | UpstreamError::Deadline { .. }
-            | UpstreamError::AttemptDeadline { .. },
-        ) => Outcome::Unknown,
-        Err(error) => unasked(error),
+        Err(Stage::NotReached | Stage::NoResponse) => Outcome::Unknown,
+        Err(Stage::Unread | Stage::Rejected | Stage::Unsendable) => Outcome::Unknown,
     }
-}
-
-/// Nobody was asked, so nothing was learnt. Were a token server's failure the upstream's own, calls would be rejected when
-/// it could be asked again.
-fn unasked(_: &UpstreamError) -> Outcome {
-    Outcome::Unknown
 }
 
 #[cfg(test)]

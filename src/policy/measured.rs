@@ -33,7 +33,7 @@ impl<'a> Attempt<'a> {
         self.is_over = true;
         self.counted.add(match &outcome {
             Ok(reply) => result_word(reply),
-            Err(error) => error.as_word(),
+            Err(error) => error.facts().label,
         });
         if self.span.is_recorded() {
             spans::ended(&self.span, &outcome);

@@ -99,7 +99,7 @@ impl Passthrough {
         let reply = self.try_stream(request, caller).await;
         self.policies.counts.handed_through.add(match &reply {
             Ok(reply) => status_word(reply.status()),
-            Err(error) => error.as_word(),
+            Err(error) => error.facts().label,
         });
         reply
     }

@@ -11,7 +11,7 @@ use crate::{
     observe::Chain,
     reply::Reply,
     route::UpstreamName,
-    upstream::{Ask, Happened, UpstreamError},
+    upstream::{Ask, Happened, Repeat, Stage, UpstreamError},
 };
 
 /// Repeats a request that failed in passing, with a wait between that grows and is random, so that those who failed
@@ -94,7 +94,7 @@ impl Retry {
             let next = attempt_once().await;
             if attempt > 1 {
                 // Turned away by ourselves: the upstream has not been asked, so what it said before is the answer.
-                if next.as_ref().is_err_and(UpstreamError::is_our_own_word) {
+                if next.as_ref().is_err_and(|error| error.facts().stage == Stage::Rejected) {
                     break;
                 }
                 self.again.add();
@@ -148,32 +148,11 @@ impl Retry {
 /// Whether another try may go better, and does no harm.
 fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool {
     match outcome {
-        // Nothing was sent.
-        Err(
-            UpstreamError::Connect { .. }
-            | UpstreamError::ConnectDeadline { .. }
-            | UpstreamError::NotStarted { .. },
-        ) => true,
-        Err(UpstreamError::CutOff { .. } | UpstreamError::AttemptDeadline { .. }) => repeatable,
-        // It would be the same again, or is our own word.
-        Err(
-            UpstreamError::NotHttp { .. }
-            | UpstreamError::NotCgi { .. }
-            | UpstreamError::NotMcp { .. }
-            | UpstreamError::HeadTooLong { .. }
-            | UpstreamError::TooLong { .. }
-            | UpstreamError::Deadline { .. }
-            | UpstreamError::Busy { .. }
-            | UpstreamError::CallerBusy { .. }
-            | UpstreamError::Resting { .. }
-            // Whoever fetches it knows when to try again.
-            | UpstreamError::Credential { .. }
-            | UpstreamError::TooOften { .. }
-            | UpstreamError::Uncounted { .. }
-            | UpstreamError::SlowUpload { .. }
-            | UpstreamError::BufferFull { .. }
-            | UpstreamError::Unsendable { .. },
-        ) => false,
+        Err(error) => match error.facts().repeat {
+            Repeat::Always => true,
+            Repeat::IfIdempotent => repeatable,
+            Repeat::Never => false,
+        },
         Ok(reply) => {
             repeatable
                 && matches!(

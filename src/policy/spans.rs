@@ -101,6 +101,6 @@ pub(super) fn ended(span: &Span, outcome: &Result<Reply, UpstreamError>) {
                 span.failed(reply.status.as_str().to_owned());
             }
         }
-        Err(error) => span.failed(error.as_word()),
+        Err(error) => span.failed(error.facts().label),
     }
 }

@@ -260,6 +260,54 @@ pub enum UpstreamError {
     },
 }
 
+/// What is known of a kind of failure, for policies, metrics and the log ([`UpstreamError::facts`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts {
+    /// The label of metrics and spans.
+    pub label: &'static str,
+    /// How far the request came.
+    pub stage: Stage,
+    /// Whether the request may be sent again.
+    pub repeat: Repeat,
+    /// The limit of ours that rejected the call, for the log.
+    pub rejected_by: Option<&'static str>,
+    /// When another call may be let through.
+    pub retry_after: Option<Duration>,
+}
+
+/// How far a request came before it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// We rejected it: the upstream was not asked.
+    Rejected,
+    /// There is no complete request.
+    Unsendable,
+    /// The upstream could not be reached: nothing was sent, so another address can be asked.
+    NotReached,
+    /// It was sent, and no complete response came.
+    NoResponse,
+    /// A response came that can't be parsed.
+    Malformed,
+    /// A response came that is longer than is read.
+    TooLong,
+    /// A response came that no memory was free for.
+    Unread,
+}
+
+/// Whether a failed request may be sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeat {
+    /// It can have had no effect.
+    Always,
+    /// It may have had its effect.
+    IfIdempotent,
+    /// The outcome would be the same, or it is not for us to say.
+    Never,
+}
+
+/// When to try again where too much is in flight: slots come and go.
+const RETRY_WHEN_BUSY: Duration = Duration::from_secs(2);
+
 /// What the connector gives up with, to be told from a refusal in an error chain.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("no connection within {after:?}")]
@@ -276,6 +324,16 @@ impl Whose {
             Self::CallerOfUpstream => "caller_of_upstream",
             Self::Route => "route",
             Self::Upstream => "upstream",
+        }
+    }
+
+    /// The name of the limit, for the log.
+    fn limit(self) -> &'static str {
+        match self {
+            Self::CallerOfRoute => "caller_rate of the route",
+            Self::CallerOfUpstream => "caller_rate of the upstream",
+            Self::Route => "rate of the route",
+            Self::Upstream => "rate of the upstream",
         }
     }
 
@@ -338,87 +396,41 @@ impl UpstreamError {
         matches!(self, Self::CutOff { source, .. } if source.is::<Kept>())
     }
 
-    /// Whether it is the upstream that failed: it could not be reached, or did not answer in a way that can be read. One
-    /// that answers too much is there, and our own limits say nothing of it.
-    pub(super) fn is_of_upstream(&self) -> bool {
+    /// What is known of every kind of failure.
+    pub fn facts(&self) -> Facts {
+        use Repeat::{Always, IfIdempotent, Never};
+        let failed =
+            |label, stage, repeat| Facts { label, stage, repeat, rejected_by: None, retry_after: None };
+        let rejected = |label, rejected_by, retry_after| Facts {
+            rejected_by: Some(rejected_by),
+            retry_after: Some(retry_after),
+            ..failed(label, Stage::Rejected, Never)
+        };
         match self {
-            Self::Connect { .. }
-            | Self::ConnectDeadline { .. }
-            | Self::NotStarted { .. }
-            | Self::CutOff { .. }
-            | Self::NotHttp { .. }
-            | Self::NotCgi { .. }
-            | Self::NotMcp { .. }
-            | Self::Deadline { .. }
-            | Self::AttemptDeadline { .. } => true,
-            Self::HeadTooLong { .. }
-            | Self::TooLong { .. }
-            | Self::Resting { .. }
-            | Self::Busy { .. }
-            | Self::CallerBusy { .. }
-            | Self::Credential { .. }
-            | Self::TooOften { .. }
-            | Self::Uncounted { .. }
-            | Self::SlowUpload { .. }
-            | Self::BufferFull { .. }
-            | Self::Unsendable { .. } => false,
-        }
-    }
-
-    /// Whether nothing was sent, so that another address can be asked in its stead.
-    pub(super) fn is_before_sending(&self) -> bool {
-        matches!(self, Self::Connect { .. } | Self::ConnectDeadline { .. } | Self::NotStarted { .. })
-    }
-
-    /// Whether we turned the call away ourselves: the upstream was not asked.
-    pub fn is_our_own_word(&self) -> bool {
-        matches!(
-            self,
-            Self::Busy { .. }
-                | Self::CallerBusy { .. }
-                | Self::Resting { .. }
-                | Self::Credential { .. }
-                | Self::TooOften { .. }
-                | Self::Uncounted { .. }
-        )
-    }
-
-    /// The limit of ours that rejected the call, for the log; `None` where it was something else.
-    pub fn rejected_by(&self) -> Option<&'static str> {
-        match self {
-            Self::Resting { of_route: true, .. } => Some("route circuit breaker"),
-            Self::Resting { .. } => Some("upstream circuit breaker"),
-            Self::Busy { .. } => Some("in_flight"),
-            Self::CallerBusy { .. } => Some("caller_in_flight"),
-            Self::TooOften { whose, .. } => Some(match whose {
-                Whose::CallerOfRoute => "caller_rate of the route",
-                Whose::CallerOfUpstream => "caller_rate of the upstream",
-                Whose::Route => "rate of the route",
-                Whose::Upstream => "rate of the upstream",
-            }),
-            Self::Uncounted { .. } => Some("rate, which can't be counted"),
-            Self::BufferFull { .. } => Some("upstream_buffer_limit"),
-            _ => None,
-        }
-    }
-
-    /// What went wrong, in a word for whoever counts.
-    pub fn as_word(&self) -> &'static str {
-        match self {
-            Self::Connect { .. } | Self::ConnectDeadline { .. } | Self::NotStarted { .. } => "unreachable",
-            Self::CutOff { .. } => "cut_off",
-            Self::NotHttp { .. } | Self::NotCgi { .. } | Self::NotMcp { .. } => "not_understood",
-            Self::HeadTooLong { .. } | Self::TooLong { .. } => "too_long",
-            Self::Deadline { .. } | Self::AttemptDeadline { .. } => "deadline",
-            Self::Resting { .. } => "resting",
-            Self::Busy { .. } => "busy",
-            Self::CallerBusy { .. } => "caller_busy",
-            Self::TooOften { .. } => "too_often",
-            Self::Uncounted { .. } => "uncounted",
-            Self::SlowUpload { .. } => "body_slow",
-            Self::BufferFull { .. } => "buffer_full",
-            Self::Credential { .. } => "credential",
-            Self::Unsendable { .. } => "unsendable",
+            Self::Connect { .. } | Self::ConnectDeadline { .. } | Self::NotStarted { .. } => {
+                failed("unreachable", Stage::NotReached, Always)
+            }
+            Self::CutOff { .. } => failed("cut_off", Stage::NoResponse, IfIdempotent),
+            Self::AttemptDeadline { .. } => failed("deadline", Stage::NoResponse, IfIdempotent),
+            Self::Deadline { .. } => failed("deadline", Stage::NoResponse, Never),
+            Self::NotHttp { .. } | Self::NotCgi { .. } | Self::NotMcp { .. } => {
+                failed("not_understood", Stage::Malformed, Never)
+            }
+            Self::HeadTooLong { .. } | Self::TooLong { .. } => failed("too_long", Stage::TooLong, Never),
+            Self::BufferFull { .. } => Facts {
+                stage: Stage::Unread,
+                ..rejected("buffer_full", "upstream_buffer_limit", RETRY_WHEN_BUSY)
+            },
+            Self::Resting { of_route: true, rest, .. } => rejected("resting", "route circuit breaker", *rest),
+            Self::Resting { rest, .. } => rejected("resting", "upstream circuit breaker", *rest),
+            Self::Busy { .. } => rejected("busy", "in_flight", RETRY_WHEN_BUSY),
+            Self::CallerBusy { .. } => rejected("caller_busy", "caller_in_flight", RETRY_WHEN_BUSY),
+            Self::TooOften { whose, rest, .. } => rejected("too_often", whose.limit(), *rest),
+            Self::Uncounted { .. } => rejected("uncounted", "rate, which can't be counted", RETRY_WHEN_BUSY),
+            // Whoever fetches the credential knows when to try again.
+            Self::Credential { .. } => failed("credential", Stage::Rejected, Never),
+            Self::SlowUpload { .. } => failed("body_slow", Stage::Unsendable, Never),
+            Self::Unsendable { .. } => failed("unsendable", Stage::Unsendable, Never),
         }
     }
 

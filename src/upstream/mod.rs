@@ -39,7 +39,7 @@ pub use buffer::{BodyCharge, UpstreamBuffer};
 pub use caller::{Caller, Client};
 pub use callers::{CallerPart, CallerParts};
 pub(crate) use coming::Coming;
-pub use error::{Cause, UpstreamError, Whose};
+pub use error::{Cause, Facts, Repeat, Stage, UpstreamError, Whose};
 pub use meanwhile::{Happened, Hearing, Meanwhile};
 pub use tried::Tried;
 

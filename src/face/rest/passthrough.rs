@@ -10,7 +10,7 @@ use std::{
     net::IpAddr,
     pin::Pin,
     task::{Context, Poll, ready},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use axum::body::Body;
@@ -38,8 +38,6 @@ use crate::{
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// How long to wait for an upstream that has no place free.
-const WHEN_BUSY: Duration = Duration::from_secs(2);
 const VIA: HeaderValue = HeaderValue::from_static("1.1 glossator");
 
 pub(super) async fn hand_through(
@@ -87,13 +85,13 @@ pub(super) async fn hand_through(
             (response, status)
         }
         Err(error) => {
-            span.failed(error.as_word());
-            line.rejected_by = error.rejected_by();
+            span.failed(error.facts().label);
+            line.rejected_by = error.facts().rejected_by;
             if line.rejected_by.is_none() {
                 warn!(%request_id, upstream = %upstream.name(), error = %Chain(&error), "passthrough failed");
             }
             let (status, message) = failure(&error);
-            (answer::upstream_failed(status, message, again_after(&error)), status)
+            (answer::upstream_failed(status, message, error.facts().retry_after), status)
         }
     };
     line.status = Some(status);
@@ -234,17 +232,6 @@ fn tell_who_asks(parts: &mut Parts, arrival: &Arrival) {
 fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
     let values: Vec<_> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
     values.join(", ")
-}
-
-/// When to come again, where we turned the request away ourselves.
-fn again_after(error: &UpstreamError) -> Option<Duration> {
-    match error {
-        UpstreamError::TooOften { rest, .. } | UpstreamError::Resting { rest, .. } => Some(*rest),
-        UpstreamError::Busy { .. } | UpstreamError::CallerBusy { .. } | UpstreamError::Uncounted { .. } => {
-            Some(WHEN_BUSY)
-        }
-        _ => None,
-    }
 }
 
 /// Why the upstream gave no reply, as far as it is anyone's business.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{WHEN_BUSY, units::time};
+use super::{fault_of, units::time};
 use crate::{
     tool::{Fault, ToolResult},
     upstream::UpstreamError,
@@ -21,27 +21,10 @@ pub(in crate::gateway) fn job_not_done(after: Duration, ended: bool) -> ToolResu
 
 /// Of a job that can't be asked about any more.
 pub(in crate::gateway) fn job_lost(error: &UpstreamError) -> ToolResult {
-    let fault = match error {
-        UpstreamError::Busy { .. } | UpstreamError::Uncounted { .. } | UpstreamError::BufferFull { .. } => {
-            Fault::Busy { again_after: WHEN_BUSY }
-        }
-        UpstreamError::Resting { rest, .. } => Fault::Busy { again_after: *rest },
-        UpstreamError::CallerBusy { .. } => Fault::TooOften { again_after: WHEN_BUSY },
-        UpstreamError::TooOften { rest, .. } => Fault::TooOften { again_after: *rest },
-        UpstreamError::ConnectDeadline { .. }
-        | UpstreamError::Deadline { .. }
-        | UpstreamError::AttemptDeadline { .. } => Fault::Deadline,
-        UpstreamError::Connect { .. }
-        | UpstreamError::NotStarted { .. }
-        | UpstreamError::CutOff { .. }
-        | UpstreamError::NotHttp { .. }
-        | UpstreamError::NotCgi { .. }
-        | UpstreamError::NotMcp { .. }
-        | UpstreamError::HeadTooLong { .. }
-        | UpstreamError::TooLong { .. }
-        | UpstreamError::Credential { .. }
-        | UpstreamError::SlowUpload { .. }
-        | UpstreamError::Unsendable { .. } => Fault::Unreachable,
+    let fault = match fault_of(error) {
+        // No request that asks about a job is made of arguments.
+        Fault::Arguments => Fault::Unreachable,
+        fault => fault,
     };
     ToolResult::error(fault, JOB_LOST)
 }

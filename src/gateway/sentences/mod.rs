@@ -13,7 +13,7 @@ use super::{RETRY_AFTER_META, worker_pool::WorkError};
 use crate::{
     route::{Ability, Missing, Scopes},
     tool::{Fault, ToolResult},
-    upstream::{UpstreamError, Whose},
+    upstream::{Stage, UpstreamError, Whose},
 };
 
 pub(super) use job::{
@@ -75,124 +75,79 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
         Effect::Harmless | Effect::Unsent => "",
         Effect::Possible => " It may have taken effect: check before repeating it.",
     };
-    match error {
-        UpstreamError::Connect { .. } => ToolResult::error(
-            Fault::Unreachable,
-            "The service behind this tool can't be reached. Its arguments are not at fault; try again later.",
+    let text = match error {
+        UpstreamError::Connect { .. } => "The service behind this tool can't be reached. Its arguments are not at \
+                                          fault; try again later."
+            .to_owned(),
+        UpstreamError::ConnectDeadline { after, .. } => format!(
+            "The service behind this tool can't be reached: it took no connection within {}. Its arguments \
+             are not at fault; try again later.",
+            time(*after)
         ),
-        UpstreamError::ConnectDeadline { after, .. } => ToolResult::error(
-            Fault::Deadline,
+        UpstreamError::NotStarted { .. } => "The program behind this tool could not be started. Its arguments are \
+                                             not at fault; try again later, or tell whoever runs this tool."
+            .to_owned(),
+        UpstreamError::CutOff { .. } => format!(
+            "The service broke off before its reply was complete.{}",
+            effect_or(effect, " Try again.")
+        ),
+        UpstreamError::NotHttp { .. } => format!(
+            "The service gave a reply that is not valid HTTP. Trying again is unlikely to help; tell \
+             whoever runs this tool.{effect}"
+        ),
+        UpstreamError::NotCgi { .. } => format!(
+            "The program behind this tool gave a reply that can't be read. Trying again is unlikely to \
+             help; tell whoever runs this tool.{effect}"
+        ),
+        UpstreamError::NotMcp { .. } => format!(
+            "The service gave a reply that is not MCP. Trying again is unlikely to help; tell whoever runs \
+             this tool.{effect}"
+        ),
+        UpstreamError::HeadTooLong { .. } => format!(
+            "The service gave a reply with more headers than are read. Trying again is unlikely to help; \
+             tell whoever runs this tool.{effect}"
+        ),
+        UpstreamError::TooLong { limit_bytes, .. } => format!(
+            "The service's reply is longer than the limit of {}. Ask for less: arguments that narrow the \
+             question give a shorter reply.{effect}",
+            size(*limit_bytes)
+        ),
+        UpstreamError::Deadline { after, .. } if !was_sent => format!(
+            "The service was not asked within {}: the call was still waiting for its turn, and nothing was \
+             sent. Try again in a few seconds.",
+            time(*after)
+        ),
+        UpstreamError::Deadline { after, .. } | UpstreamError::AttemptDeadline { after, .. } => format!(
+            "The service gave no complete reply within {}.{}",
+            time(*after),
+            effect_or(effect, " Try again, or ask for less.")
+        ),
+        UpstreamError::Busy { .. } => "The service is busy with as many calls as it is given at a time. Nothing \
+                                       was sent; try again in a few seconds."
+            .to_owned(),
+        UpstreamError::CallerBusy { in_flight_limit, .. } => format!(
+            "The service behind this tool is called too much at once: one caller may have \
+             {in_flight_limit} in flight. Nothing was sent; try again when one of your calls has ended."
+        ),
+        UpstreamError::Resting { of_route: true, rest, .. } => format!(
+            "The service behind this tool could not serve it again and again, and the tool is left alone for \
+             a while. Nothing was sent; try again in {}.",
+            time(whole_seconds(*rest))
+        ),
+        UpstreamError::Resting { rest, .. } => format!(
+            "The service behind this tool has failed again and again and is left alone for a while. Nothing \
+             was sent; try again in {}.",
+            time(whole_seconds(*rest))
+        ),
+        UpstreamError::Credential { source, .. } => {
+            let rest = source.rest().map(|rest| format!("in {}", time(whole_seconds(rest))));
             format!(
-                "The service behind this tool can't be reached: it took no connection within {}. Its arguments \
-                 are not at fault; try again later.",
-                time(*after)
-            ),
-        ),
-        UpstreamError::NotStarted { .. } => ToolResult::error(
-            Fault::Unreachable,
-            "The program behind this tool could not be started. Its arguments are not at fault; try again later, or \
-             tell whoever runs this tool.",
-        ),
-        UpstreamError::CutOff { .. } => ToolResult::error(
-            Fault::Unreachable,
-            format!(
-                "The service broke off before its reply was complete.{}",
-                effect_or(effect, " Try again.")
-            ),
-        ),
-        UpstreamError::NotHttp { .. } => ToolResult::error(
-            Fault::Unreachable,
-            format!(
-                "The service gave a reply that is not valid HTTP. Trying again is unlikely to help; tell whoever runs \
-                 this tool.{effect}"
-            ),
-        ),
-        UpstreamError::NotCgi { .. } => ToolResult::error(
-            Fault::Unreachable,
-            format!(
-                "The program behind this tool gave a reply that can't be read. Trying again is unlikely to help; tell \
-                 whoever runs this tool.{effect}"
-            ),
-        ),
-        UpstreamError::NotMcp { .. } => ToolResult::error(
-            Fault::Unreachable,
-            format!(
-                "The service gave a reply that is not MCP. Trying again is unlikely to help; tell whoever runs \
-                 this tool.{effect}"
-            ),
-        ),
-        UpstreamError::HeadTooLong { .. } => ToolResult::error(
-            Fault::Unreachable,
-            format!(
-                "The service gave a reply with more headers than are read. Trying again is unlikely to help; \
-                 tell whoever runs this tool.{effect}"
-            ),
-        ),
-        UpstreamError::TooLong { limit_bytes, .. } => ToolResult::error(
-            Fault::Unreachable,
-            format!(
-                "The service's reply is longer than the limit of {}. Ask for less: arguments that narrow the \
-                 question give a shorter reply.{effect}",
-                size(*limit_bytes)
-            ),
-        ),
-        UpstreamError::Deadline { after, .. } if !was_sent => ToolResult::error(
-            Fault::Deadline,
-            format!(
-                "The service was not asked within {}: the call was still waiting for its turn, and nothing was sent. \
-                 Try again in a few seconds.",
-                time(*after)
-            ),
-        ),
-        UpstreamError::Deadline { after, .. } | UpstreamError::AttemptDeadline { after, .. } => {
-            ToolResult::error(
-                Fault::Deadline,
-                format!(
-                    "The service gave no complete reply within {}.{}",
-                    time(*after),
-                    effect_or(effect, " Try again, or ask for less.")
-                ),
+                "The service behind this tool wants to know who asks, and there is no credential for it just \
+                 now. Nothing was sent, and its arguments are not at fault; try again {}, and tell whoever \
+                 runs this tool if that does not help.",
+                rest.as_deref().unwrap_or("later")
             )
         }
-        UpstreamError::Busy { .. } => later(
-            Fault::Busy { again_after: WHEN_BUSY },
-            "The service is busy with as many calls as it is given at a time. Nothing was sent; try again in a \
-             few seconds.",
-        ),
-        UpstreamError::CallerBusy { in_flight_limit, .. } => later(
-            Fault::TooOften { again_after: WHEN_BUSY },
-            format!(
-                "The service behind this tool is called too much at once: one caller may have {in_flight_limit} in flight. \
-                 Nothing was sent; try again when one of your calls has ended."
-            ),
-        ),
-        UpstreamError::Resting { of_route: true, rest, .. } => later(
-            Fault::Busy { again_after: *rest },
-            format!(
-                "The service behind this tool could not serve it again and again, and the tool is left alone for a \
-                 while. Nothing was sent; try again in {}.",
-                time(whole_seconds(*rest))
-            ),
-        ),
-        UpstreamError::Resting { rest, .. } => later(
-            Fault::Busy { again_after: *rest },
-            format!(
-                "The service behind this tool has failed again and again and is left alone for a while. Nothing was \
-                 sent; try again in {}.",
-                time(whole_seconds(*rest))
-            ),
-        ),
-        UpstreamError::Credential { source, .. } => ToolResult::error(
-            Fault::Unreachable,
-            format!(
-                "The service behind this tool wants to know who asks, and there is no credential for it just now. \
-                 Nothing was sent, and its arguments are not at fault; try again {}, and tell whoever runs this tool \
-                 if that does not help.",
-                source
-                    .rest()
-                    .map_or_else(|| "later".to_owned(), |rest| format!("in {}", time(whole_seconds(rest))))
-            ),
-        ),
         UpstreamError::TooOften { whose, count, per, rest, .. } => {
             let who = match whose {
                 Whose::CallerOfRoute => "This tool is called too often. One caller may call it",
@@ -205,34 +160,42 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
                 }
             };
             let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
-            later(
-                Fault::TooOften { again_after: *rest },
-                format!(
-                    "{who} {times} {}. Nothing was sent; try again in {}.",
-                    in_a(*per),
-                    time(whole_seconds(*rest))
-                ),
-            )
+            let (per, rest) = (in_a(*per), time(whole_seconds(*rest)));
+            format!("{who} {times} {per}. Nothing was sent; try again in {rest}.")
         }
-        UpstreamError::Uncounted { .. } => later(
-            Fault::Busy { again_after: WHEN_BUSY },
-            "How often this tool is called can't be counted just now, and it may not be called uncounted. Nothing \
-             was sent; try again in a few seconds.",
-        ),
-        UpstreamError::BufferFull { .. } => later(
-            Fault::Busy { again_after: WHEN_BUSY },
-            format!(
-                "The service answered, but too many long responses are in memory at once, so this one was not read. Try \
-                 again in a few seconds, or ask for less.{effect}"
-            ),
+        UpstreamError::Uncounted { .. } => "How often this tool is called can't be counted just now, and it may \
+                                            not be called uncounted. Nothing was sent; try again in a few seconds."
+            .to_owned(),
+        UpstreamError::BufferFull { .. } => format!(
+            "The service answered, but too many long responses are in memory at once, so this one was not \
+             read. Try again in a few seconds, or ask for less.{effect}"
         ),
         UpstreamError::SlowUpload { .. } => {
-            ToolResult::error(Fault::Arguments, "The body of the request came too slowly. Send it again.")
+            "The body of the request came too slowly. Send it again.".to_owned()
         }
-        UpstreamError::Unsendable { .. } => ToolResult::error(
-            Fault::Arguments,
-            "No request can be made of these arguments. Try shorter ones, without unusual characters.",
-        ),
+        UpstreamError::Unsendable { .. } => "No request can be made of these arguments. Try shorter ones, without \
+                                             unusual characters."
+            .to_owned(),
+    };
+    later(fault_of(error), text)
+}
+
+/// The kind of tool error that a failure is.
+fn fault_of(error: &UpstreamError) -> Fault {
+    let facts = error.facts();
+    match (error, facts.retry_after) {
+        (UpstreamError::TooOften { .. } | UpstreamError::CallerBusy { .. }, Some(again_after)) => {
+            Fault::TooOften { again_after }
+        }
+        (_, Some(again_after)) => Fault::Busy { again_after },
+        (
+            UpstreamError::ConnectDeadline { .. }
+            | UpstreamError::Deadline { .. }
+            | UpstreamError::AttemptDeadline { .. },
+            None,
+        ) => Fault::Deadline,
+        (_, None) if facts.stage == Stage::Unsendable => Fault::Arguments,
+        (_, None) => Fault::Unreachable,
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::{
-    Address, Ask, CredentialError, HttpSettings, Meanwhile, Protocol, Tried, UpstreamError,
+    Address, Ask, CredentialError, HttpSettings, Meanwhile, Protocol, Stage, Tried, UpstreamError,
     auth::{Auth, Credential},
     body::{self, BodyError},
     exchange::ReplyBody,
@@ -144,10 +144,12 @@ impl HttpUpstream {
             };
             load.tell(outcome, &ticket);
             match &result {
-                Err(error) if error.is_before_sending() => match targets.pick_other(&tried, due) {
-                    Some(other) => load = other,
-                    None => return result,
-                },
+                Err(error) if error.facts().stage == Stage::NotReached => {
+                    match targets.pick_other(&tried, due) {
+                        Some(other) => load = other,
+                        None => return result,
+                    }
+                }
                 Ok(_) | Err(_) => return result,
             }
         }
@@ -377,10 +379,12 @@ impl HttpUpstream {
             };
             load.tell(Outcome::of(&result), ticket);
             match &result {
-                Err(error) if error.is_before_sending() => match targets.pick_other(tried, due) {
-                    Some(other) => load = other,
-                    None => return result,
-                },
+                Err(error) if error.facts().stage == Stage::NotReached => {
+                    match targets.pick_other(tried, due) {
+                        Some(other) => load = other,
+                        None => return result,
+                    }
+                }
                 Ok(_) | Err(_) => return result,
             }
         }

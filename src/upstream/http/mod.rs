@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::{Ask, Happened, Meanwhile, Tried, UpstreamError, error::ConnectTimedOut};
+use super::{Ask, Happened, Meanwhile, Stage, Tried, UpstreamError, error::ConnectTimedOut};
 use crate::route::UpstreamName;
 
 pub use crate::tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};

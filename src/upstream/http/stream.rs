@@ -18,7 +18,10 @@ use super::{
     remove_hop_by_hop,
     targets::{Load, Outcome, Target},
 };
-use crate::{observe::Ticket, upstream::Tried};
+use crate::{
+    observe::Ticket,
+    upstream::{Stage, Tried},
+};
 
 /// A reply that is passed through: its headers read, its body not.
 pub type Streamed = Response<StreamedBody>;
@@ -65,7 +68,7 @@ impl HttpUpstream {
                     remove_hop_by_hop(reply.headers_mut());
                     return Ok(reply.map(|body| StreamedBody { body, broken_off: None, _load: load }));
                 }
-                Err(error) if error.is_before_sending() => {
+                Err(error) if error.facts().stage == Stage::NotReached => {
                     body = home.take();
                     match self.targets().pick_other(&tried, due).filter(|_| body.is_some()) {
                         Some(other) => load = other,

@@ -20,7 +20,7 @@ use crate::{
     observe::Ticket,
     reply::Reply,
     upstream::{
-        UpstreamError,
+        Stage, UpstreamError,
         http::{Address, HttpSettings, connector::Connector, pool::Pool},
     },
 };
@@ -161,7 +161,11 @@ impl Outcome {
     }
 
     pub(in crate::upstream::http) fn of_error(error: &UpstreamError) -> Self {
-        if error.is_of_upstream() { Self::Failure } else { Self::Unknown }
+        match error.facts().stage {
+            Stage::NotReached | Stage::NoResponse | Stage::Malformed => Self::Failure,
+            // One that answers too much is there, and our own limits say nothing of it.
+            Stage::TooLong | Stage::Unread | Stage::Rejected | Stage::Unsendable => Self::Unknown,
+        }
     }
 
     pub(in crate::upstream::http) fn of(result: &Result<Reply, UpstreamError>) -> Self {
