@@ -15,11 +15,9 @@
 mod breaker;
 mod budget;
 mod cache;
-mod coalesce;
 mod dates;
 mod hedge;
 mod in_flight;
-mod key;
 mod measured;
 pub mod metrics;
 #[cfg(test)]
@@ -36,8 +34,6 @@ use std::time::Duration;
 
 use breaker::CircuitBreaker;
 use budget::Budget;
-use cache::Cache;
-use coalesce::Flights;
 use hedge::Hedge;
 use in_flight::Gate;
 use rate::{Over, Rate};

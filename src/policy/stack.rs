@@ -7,22 +7,22 @@
 //! Dropping the future of a call ends its request and gives back what it held.
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, HashMap},
     future::Future,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use tokio::time::timeout_at;
 
 use super::{
-    Budget, Cache, CacheEntry, CircuitBreaker, Count, Flights, Gate, Hedge, Over, Passthrough,
-    PassthroughSettings, PolicySettings, Rate, Retry, RouteCounts, RoutePolicySettings, SameAtOnce, Store,
-    UpstreamCounts,
-    cache::Away,
-    key::Whom,
+    Budget, CacheEntry, CircuitBreaker, Count, Gate, Hedge, Over, Passthrough, PassthroughSettings,
+    PolicySettings, Rate, Retry, RouteCounts, RoutePolicySettings, SameAtOnce, Store, UpstreamCounts,
+    cache::{RemoteCache, ResponseCache},
     measured::Attempt,
     spans::Whereto,
     view::{self, BreakerView, UpstreamView},
@@ -63,7 +63,8 @@ pub struct UpstreamPolicies {
     sharing: Option<Sharing>,
     pub(super) counts: UpstreamCounts,
     address: Whereto,
-    whom: Whom,
+    /// A number that no other has.
+    id: u64,
     rate_per_client: Option<Rate>,
     budget: Arc<Budget>,
     retry: Retry,
@@ -79,8 +80,7 @@ pub struct RoutePolicies {
     settings: RoutePolicySettings,
     counts: RouteCounts,
     rate_per_client: Option<Rate>,
-    cache: Option<Arc<Cache>>,
-    flights: Option<Arc<Flights>>,
+    responses: Option<Arc<ResponseCache>>,
     rate: Option<Rate>,
     hedge: Option<Hedge>,
     retry: Retry,
@@ -88,7 +88,7 @@ pub struct RoutePolicies {
 }
 
 /// The response to a call, and where it is from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Response {
     /// The upstream's reply.
     pub reply: Reply,
@@ -122,27 +122,20 @@ impl RoutePolicies {
                     // the upstream nothing.
                     admit(upstream.rate_per_client.as_ref(), ask, Over::TurnedAway).await?;
                     admit(self.rate_per_client.as_ref(), ask, Over::TurnedAway).await?;
-                    // Inside of what each client may call; round everything that protects the upstream, which a cached
-                    // response spares.
-                    match &self.cache {
-                        Some(cache) => Box::pin(cache.get_or_fetch(ask, |ask| self.coalesced(ask))).await,
-                        None => self.coalesced(Cow::Borrowed(ask)).await.map(Response::of_upstream),
+                    // Cached responses, and one request for all who ask for the same at the same time. Inside of what each
+                    // client may call, and of the deadline, so that each who waits has its own; round everything that
+                    // protects the upstream, which a cached response spares.
+                    match &self.responses {
+                        Some(responses) => {
+                            let route = self.clone();
+                            let send = move |ask| async move { route.send(&ask).await };
+                            Box::pin(responses.get_or_fetch(ask, send)).await
+                        }
+                        None => self.send(ask).await.map(Response::of_upstream),
                     }
                 }),
             )
             .await
-    }
-
-    /// One request for all calls that ask for the same at the same time. Inside of the cache, which spares most of them,
-    /// and of the deadline, so that each call has its own; round the rate of the route, as there is one request.
-    async fn coalesced(self: &Arc<Self>, ask: Cow<'_, Ask>) -> Result<Reply, UpstreamError> {
-        match &self.flights {
-            Some(flights) => {
-                let route = self.clone();
-                Box::pin(flights.join(&ask, |ask| async move { route.send(&ask).await })).await
-            }
-            None => self.send(&ask).await,
-        }
     }
 
     /// A request of the route, with its retries.
@@ -250,6 +243,7 @@ async fn admit(rate: Option<&Rate>, ask: &Ask, over: Over) -> Result<(), Upstrea
 impl UpstreamPolicies {
     /// Policies of which nothing is used yet. `sharing` is the state of several replicas, where there are others.
     pub fn new(upstream: Upstream, settings: PolicySettings, sharing: Option<Sharing>) -> Arc<Self> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let counts = UpstreamCounts::default();
         let name = upstream.name();
         let rate = |whose, settings: Option<_>, count: &Count| {
@@ -270,7 +264,7 @@ impl UpstreamPolicies {
         }
         Arc::new(Self {
             rate_per_client: rate(Whose::CallerOfUpstream, settings.caller_rate, &counts.caller_too_often),
-            whom: Whom::new(),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             retry: Retry::new(name.clone(), settings.retry, budget.clone(), counts.again.clone()),
             budget,
             breaker,
@@ -322,17 +316,22 @@ impl RoutePolicies {
         settings: RoutePolicySettings,
         store: &Store,
     ) -> Arc<Self> {
-        let (counts, name, whom) = (RouteCounts::default(), upstream.upstream.name(), upstream.whom);
+        let (counts, name) = (RouteCounts::default(), upstream.name());
         let rate = |whose, settings: Option<_>, count: &Count| {
             let rate = Rate::new(name.clone(), whose, settings?, count.clone());
             Some(rate.shared_by(upstream.sharing.as_ref(), tool.as_str()))
         };
-        let flights = (settings.same_at_once == SameAtOnce::AskedOnce)
-            .then(|| Arc::new(Flights::new(name.clone(), whom, counts.joined.clone())));
-        let cache = settings.cache.map(|settings| {
-            let away = upstream.sharing.clone().map(Away::new);
-            let (store, flights, counts) = (store.clone(), flights.clone(), counts.clone());
-            Arc::new(Cache { settings, whom, store, away, flights, counts })
+        let shares = settings.same_at_once == SameAtOnce::AskedOnce;
+        let responses = (shares || settings.cache.is_some()).then(|| {
+            Arc::new(ResponseCache {
+                upstream: name.clone(),
+                upstream_id: upstream.id,
+                settings: settings.cache,
+                store: store.clone(),
+                remote: upstream.sharing.clone().map(RemoteCache),
+                under_way: shares.then(Mutex::default),
+                counts: counts.clone(),
+            })
         });
         let breaker = settings.breaker.over(upstream.settings.breaker);
         let breaker =
@@ -346,8 +345,7 @@ impl RoutePolicies {
         });
         Arc::new(Self {
             rate_per_client: rate(Whose::CallerOfRoute, settings.caller_rate, &counts.caller_too_often),
-            cache,
-            flights,
+            responses,
             rate: rate(Whose::Route, settings.rate, &counts.too_often),
             hedge,
             retry: Retry::new(name.clone(), retry, budget, again),

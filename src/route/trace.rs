@@ -44,6 +44,11 @@ impl TraceContext {
         self.state.as_ref().and_then(|state| state.to_str().ok())
     }
 
+    /// Whether a header is of a trace.
+    pub fn is_header(name: &HeaderName) -> bool {
+        *name == PARENT || *name == STATE
+    }
+
     /// Takes whatever trace they name out of the headers of a request.
     pub fn remove(headers: &mut HeaderMap) {
         headers.remove(PARENT);

@@ -1,32 +1,33 @@
-//! Gives a reply again that was given before.
+//! The cached responses of a route, and the requests for them that are under way.
 //!
-//! `word` reads what an upstream says of how long its reply may be kept, a `page` is a reply that is; [`Store`] keeps replies of all routes, to a number
-//! of bytes; `away` keeps them where other replicas find them; [`Cache`] is what the calls of one route have in common.
+//! An [`Entry`] is a response that is cached; a [`Store`] has those of all routes, to a number of bytes; a
+//! [`RemoteCache`] has them where other replicas find them; a [`ResponseCache`] is what the calls of one route have in
+//! common.
 
-mod away;
-mod page;
-mod store;
-mod word;
+mod entry;
+mod remote;
 
-use std::{borrow::Cow, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    time::Duration,
+};
 
 use http::{HeaderName, StatusCode, header};
+use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 use tokio::time::{Instant, timeout_at};
 
-use self::{page::Page, word::Word};
-use super::{
-    Response, RouteCounts,
-    coalesce::Flights,
-    key::{Key, Whom},
-};
+use self::entry::Entry;
+use super::{Response, RouteCounts};
 use crate::{
+    observe::Ticket,
     reply::Reply,
-    upstream::{Ask, UpstreamError},
+    route::UpstreamName,
+    upstream::{Ask, Coming, UpstreamError},
 };
 
-pub(super) use away::Away;
-pub(super) use page::compact;
-pub use store::Store;
+pub(super) use self::remote::RemoteCache;
 
 /// Which replies are kept, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,19 +58,63 @@ pub enum Forbidden {
     Kept,
 }
 
-/// The cached responses of one route. Gives them to requests of the same words.
+/// The cached responses of one route, given to requests of the same words, and one request for all who ask for the same
+/// at the same time.
 ///
-/// Only good replies are kept (200, 203, 204). An old one with an `ETag` or a `Last-Modified` is asked about, and given
-/// again when it has not changed.
+/// Only good responses are cached (200, 203, 204). A stale one with an `ETag` or a `Last-Modified` is asked about, and
+/// given again when it has not changed.
 #[derive(Debug)]
-pub(super) struct Cache {
-    pub(super) settings: CacheSettings,
-    pub(super) whom: Whom,
+pub(super) struct ResponseCache {
+    pub(super) upstream: UpstreamName,
+    /// A number that no other upstream has, nor the same one once it is configured in another way.
+    pub(super) upstream_id: u64,
+    /// Which responses are cached; none where calls only share what is under way.
+    pub(super) settings: Option<CacheSettings>,
     pub(super) store: Store,
-    pub(super) away: Option<Away>,
-    /// What is being asked for, where calls for the same share a request.
-    pub(super) flights: Option<Arc<Flights>>,
+    pub(super) remote: Option<RemoteCache>,
+    /// The requests under way, where calls share them. There are never more than there are calls.
+    pub(super) under_way: Option<Mutex<HashMap<Key, Weak<Flight>>>>,
     pub(super) counts: RouteCounts,
+}
+
+/// Everything that a response depends on: the upstream, how long a response may be, and all that is sent
+/// ([`UpstreamRequest::to_bytes`](crate::route::UpstreamRequest::to_bytes)). Whatever of a client goes into a request, its
+/// credentials for instance, is a part of it; so nobody gets a response to a request that was not theirs, word for word.
+/// Keys are compared as a whole, not by a hash.
+type Key = Arc<[u8]>;
+
+/// How many bytes of a key are the upstream's number. Other replicas have another one.
+const UPSTREAM_ID_BYTES: usize = size_of::<u64>();
+
+/// One request, for all who hold it. It begins when the first of them asks, goes on as long as one of them waits, whoever
+/// began it, and ends with the last; each has the deadline that is its own.
+#[derive(Debug)]
+pub(super) struct Flight {
+    key: Key,
+    cache: Arc<ResponseCache>,
+    begun: OnceLock<Begun>,
+}
+
+/// A request that is under way.
+#[derive(Debug)]
+struct Begun {
+    response: Coming<Result<Response, UpstreamError>>,
+    /// The call that it was begun for.
+    ticket: Ticket,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if let Some(begun) = self.begun.get() {
+            begun.response.abort();
+        }
+        // Another one may have begun since.
+        if let Some(mut under_way) = self.cache.under_way()
+            && under_way.get(&self.key).is_some_and(|flight| flight.strong_count() == 0)
+        {
+            under_way.remove(&self.key);
+        }
+    }
 }
 
 /// The part of a caller's time after which an old reply is better than none.
@@ -85,198 +130,284 @@ const CONDITIONS: [HeaderName; 6] = [
     header::RANGE,
 ];
 
-impl CacheSettings {
-    /// Whether a reply is kept at all.
-    fn keeps(&self, reply: &Reply, word: &Word) -> bool {
-        let is_good = matches!(
-            reply.status,
-            StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION | StatusCode::NO_CONTENT
-        );
-        let may_be = !word.forbids || self.forbidden == Forbidden::Kept;
-        let is_of_use = match self.lasts {
-            Lasts::For(_) => true,
-            Lasts::AsTheUpstreamSays => {
-                let can_be_asked_about =
-                    [header::ETAG, header::LAST_MODIFIED].iter().any(|name| reply.headers.contains_key(name));
-                can_be_asked_about || (word.lasts.is_some_and(|time| time > word.age) && !word.asks_each_time)
-            }
-        };
-        is_good && may_be && is_of_use && !word.varies
-    }
-}
-
-impl Cache {
-    /// A cached response, or the one that `send` brings.
-    pub(super) async fn get_or_fetch<'a, F>(
+impl ResponseCache {
+    /// A cached response, that of the request under way, or the one that `send` brings.
+    pub(super) async fn get_or_fetch<F>(
         self: &Arc<Self>,
-        ask: &'a Ask,
-        send: impl FnOnce(Cow<'a, Ask>) -> F,
+        ask: &Ask,
+        send: impl FnOnce(Ask) -> F + Send + 'static,
     ) -> Result<Response, UpstreamError>
     where
-        F: Future<Output = Result<Reply, UpstreamError>>,
+        F: Future<Output = Result<Reply, UpstreamError>> + Send + 'static,
     {
+        let key = self.key(ask);
         let is_conditional = ask
             .request
             .headers()
             .is_some_and(|headers| CONDITIONS.iter().any(|name| headers.contains_key(name)));
-        if is_conditional {
-            return send(Cow::Borrowed(ask)).await.map(Response::of_upstream);
+        let Some(settings) = self.settings.filter(|_| !is_conditional) else {
+            let fetch = async move |ask: Ask| send(ask).await.map(Response::of_upstream);
+            return self.flight(&key).fetch(ask, fetch).await;
+        };
+        let mut old = self.store.get(&key);
+        if let Some(response) = self.fresh(settings, &key, old.as_ref()) {
+            return Ok(response);
         }
-        let key = Arc::new(Key::of(self.whom, ask));
-        let mut page = self.store.get(&key);
-        if let Some(page) = self.good(page.clone()) {
-            return Ok(self.give(&key, &page));
+        old = self.newer(settings, &key, old).await;
+        if let Some(response) = self.fresh(settings, &key, old.as_ref()) {
+            return Ok(response);
         }
-        page = self.newer(&key, page).await;
-        if let Some(page) = self.good(page.clone()) {
-            return Ok(self.give(&key, &page));
+        // From here on the request is under way until its response is cached: who looks for that in vain finds the
+        // request, and who comes too late for the request finds what was cached.
+        let flight = self.flight(&key);
+        if let Some(response) = self.fresh(settings, &key, self.store.get(&key).as_ref()) {
+            return Ok(response);
         }
-        self.fetch(ask, key, page, send).await
-    }
-
-    /// Keeps a reply, where it may be.
-    fn keep(self: &Arc<Self>, key: &Arc<Key>, page: Page) -> Option<CacheEntry> {
-        if !self.settings.keeps(&page.reply, &page.word) {
-            return None;
-        }
-        let page = Arc::new(page.compact());
-        self.store.put(key, page.clone());
-        if let Some(away) = &self.away {
-            away.put(key, &page, self.settings);
-        }
-        Some(self.entry(key, &page))
-    }
-
-    fn entry(self: &Arc<Self>, key: &Arc<Key>, page: &Arc<Page>) -> CacheEntry {
-        CacheEntry { cache: self.clone(), key: key.clone(), page: page.clone() }
-    }
-
-    /// Drops a page, here and where other replicas would find it.
-    fn forget(&self, key: &Arc<Key>, page: &Arc<Page>) {
-        self.store.forget(key, page);
-        if let Some(away) = &self.away {
-            away.remove(key);
+        self.counts.fetched.add();
+        let spare = old.clone().filter(|old| old.is_better_than_nothing(settings));
+        let cache = self.clone();
+        let fetched = flight.fetch(ask, |ask| cache.fetch_and_store(settings, key.clone(), ask, old, send));
+        let Some(spare) = spare else { return fetched.await };
+        let left = ask.due.at.saturating_duration_since(Instant::now());
+        match timeout_at(Instant::now() + left.mul_f64(LATE), fetched).await {
+            Ok(Ok(response)) if !response.reply.status.is_server_error() => Ok(response),
+            Ok(_) | Err(_) => {
+                self.counts.old.add();
+                Ok(self.give(&key, &spare))
+            }
         }
     }
 
-    /// The page that another replica has kept, where it is a better one than ours; then it is ours, too.
-    async fn newer(&self, key: &Arc<Key>, own: Option<Arc<Page>>) -> Option<Arc<Page>> {
-        let Some(away) = &self.away else { return own };
-        let found = away.get(key).await;
-        // Another call may have kept one while the store was asked.
+    fn key(&self, ask: &Ask) -> Key {
+        // Whatever an `Ask` has besides is no part of what is sent.
+        let Ask {
+            request,
+            reply_limit_bytes,
+            due: _,
+            repeatable: _,
+            caller: _,
+            meanwhile: _,
+            ticket: _,
+            charge: _,
+            traced: _,
+        } = ask;
+        // A longer response is an error, so the limit is a part of what comes of a request.
+        let limit = (*reply_limit_bytes as u64).to_be_bytes();
+        [&self.upstream_id.to_be_bytes()[..], &limit, &request.to_bytes()].concat().into()
+    }
+
+    /// A response that needs no asking.
+    fn fresh(
+        self: &Arc<Self>,
+        settings: CacheSettings,
+        key: &Key,
+        entry: Option<&Arc<Entry>>,
+    ) -> Option<Response> {
+        let entry = entry.filter(|entry| !entry.left(settings).is_zero())?;
+        self.counts.kept.add();
+        Some(self.give(key, entry))
+    }
+
+    fn give(self: &Arc<Self>, key: &Key, entry: &Arc<Entry>) -> Response {
+        let place = CacheEntry { cache: self.clone(), key: key.clone(), entry: entry.clone() };
+        Response { reply: entry.told(), age: Some(entry.age()), entry: Some(place) }
+    }
+
+    /// The response that another replica has cached, where it is a better one than ours; then it is ours, too.
+    async fn newer(&self, settings: CacheSettings, key: &Key, own: Option<Arc<Entry>>) -> Option<Arc<Entry>> {
+        let Some(remote) = &self.remote else { return own };
+        let found = remote.get(&key[UPSTREAM_ID_BYTES..]).await;
+        // Another call may have stored one while the store was asked.
         let own = self.store.get(key).or(own);
-        let Some(page) = found else { return own };
-        // What may be kept here is for this route to say, whoever wrote it there.
-        if !self.settings.keeps(&page.reply, &page.word)
-            || own.as_ref().is_some_and(|own| own.came >= page.came)
-        {
+        let Some(entry) = found else { return own };
+        // What may be cached here is for this route to say, whoever wrote it there.
+        if !entry.is_cacheable(settings) || own.as_ref().is_some_and(|own| own.came >= entry.came) {
             return own;
         }
-        let page = Arc::new(page);
-        self.store.put(key, page.clone());
-        if !page.left(self.settings).is_zero() {
+        let entry = Arc::new(entry);
+        self.store.put(key, entry.clone());
+        if !entry.left(settings).is_zero() {
             self.counts.kept_by_others.add();
         }
-        Some(page)
+        Some(entry)
     }
 
-    /// A page that needs no asking.
-    fn good(&self, page: Option<Arc<Page>>) -> Option<Arc<Page>> {
-        let page = page.filter(|page| !page.left(self.settings).is_zero())?;
-        self.counts.kept.add();
-        Some(page)
-    }
-
-    /// Gives a kept reply.
-    fn give(self: &Arc<Self>, key: &Arc<Key>, page: &Arc<Page>) -> Response {
-        Response { reply: page.told(), age: Some(page.age()), entry: Some(self.entry(key, page)) }
-    }
-
-    /// Asks for what is not there, or is old. It may have come since `old` was looked for.
-    async fn fetch<'a, F>(
-        self: &Arc<Self>,
-        ask: &'a Ask,
-        key: Arc<Key>,
-        old: Option<Arc<Page>>,
-        send: impl FnOnce(Cow<'a, Ask>) -> F,
+    /// Asks for what is not there, or about what is stale, and stores what comes.
+    async fn fetch_and_store<F>(
+        self: Arc<Self>,
+        settings: CacheSettings,
+        key: Key,
+        mut ask: Ask,
+        old: Option<Arc<Entry>>,
+        send: impl FnOnce(Ask) -> F,
     ) -> Result<Response, UpstreamError>
     where
         F: Future<Output = Result<Reply, UpstreamError>>,
     {
-        let about_old = old.as_ref().and_then(|old| {
-            let mut ask = ask.clone();
-            let asks = old.ask_whether_it_is_good(ask.request.headers_mut()?);
-            asks.then_some(ask)
-        });
-        let is_about_old = about_old.is_some();
-        // Held until the reply is kept.
-        let _flight = self.flights.as_ref().map(|flights| match &about_old {
-            None => flights.flight(&key),
-            Some(ask) => flights.flight(&Arc::new(Key::of(self.whom, ask))),
-        });
-        if let Some(page) = self.good(self.store.get(&key)) {
-            return Ok(self.give(&key, &page));
-        }
-        self.counts.fetched.add();
-        let spare = old.as_ref().filter(|old| old.is_better_than_nothing(self.settings));
-        let due = ask.due.at;
-        let asked = send(about_old.map_or(Cow::Borrowed(ask), Cow::Owned));
-        let result = match spare {
-            None => asked.await,
-            Some(old) => {
-                let left = due.saturating_duration_since(Instant::now());
-                match timeout_at(Instant::now() + left.mul_f64(LATE), asked).await {
-                    Ok(Err(_)) | Err(_) => return Ok(self.give_old(&key, old)),
-                    Ok(Ok(reply)) if reply.status.is_server_error() => {
-                        return Ok(self.give_old(&key, old));
-                    }
-                    Ok(result) => result,
-                }
-            }
+        let is_about_old = match (&old, ask.request.headers_mut()) {
+            (Some(old), Some(headers)) => old.ask_whether_it_is_good(headers),
+            _ => false,
         };
-        let reply = result?;
-        match old {
+        let reply = send(ask).await?;
+        let (response, entry) = match &old {
             Some(old) if is_about_old && reply.status == StatusCode::NOT_MODIFIED => {
                 self.counts.still_good.add();
                 let renewed = old.renewed(reply.headers);
-                let (reply, age) = (renewed.told(), Some(renewed.age()));
-                let entry = self.keep(&key, renewed);
-                if entry.is_none() {
-                    self.forget(&key, &old);
-                }
-                Ok(Response { reply, age, entry })
+                (Response { reply: renewed.told(), age: Some(renewed.age()), entry: None }, renewed)
             }
-            old => {
-                let entry = self.keep(&key, Page::new(reply.clone()));
-                if entry.is_none()
-                    && let Some(old) = old
-                    && !reply.status.is_server_error()
-                {
-                    self.forget(&key, &old);
-                }
-                Ok(Response { reply, age: None, entry })
+            _ => (Response::of_upstream(reply.clone()), Entry::new(reply)),
+        };
+        if !entry.is_cacheable(settings) {
+            if let Some(old) = old
+                && !response.reply.status.is_server_error()
+            {
+                self.forget(&key, &old);
             }
+            return Ok(response);
+        }
+        let entry = Arc::new(entry.compact());
+        self.store.put(&key, entry.clone());
+        if let Some(remote) = &self.remote {
+            remote.put(&key[UPSTREAM_ID_BYTES..], &entry, settings);
+        }
+        Ok(Response { entry: Some(CacheEntry { cache: self, key, entry }), ..response })
+    }
+
+    /// Removes a response, here and where other replicas would find it.
+    fn forget(&self, key: &Key, entry: &Arc<Entry>) {
+        self.store.forget(key, entry);
+        if let Some(remote) = &self.remote {
+            remote.remove(&key[UPSTREAM_ID_BYTES..]);
         }
     }
 
-    fn give_old(self: &Arc<Self>, key: &Arc<Key>, old: &Arc<Page>) -> Response {
-        self.counts.old.add();
-        self.give(key, old)
+    /// The request of these words: the one under way, or one that is to begin.
+    fn flight(self: &Arc<Self>, key: &Key) -> Arc<Flight> {
+        let new = || Arc::new(Flight { key: key.clone(), cache: self.clone(), begun: OnceLock::new() });
+        let Some(mut under_way) = self.under_way() else { return new() };
+        if let Some(flight) = under_way.get(key).and_then(Weak::upgrade) {
+            return flight;
+        }
+        let flight = new();
+        under_way.insert(key.clone(), Arc::downgrade(&flight));
+        flight
+    }
+
+    /// The requests under way, where calls share them.
+    fn under_way(&self) -> Option<MutexGuard<'_, HashMap<Key, Weak<Flight>>>> {
+        Some(self.under_way.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// A cached response.
-#[derive(Debug)]
+impl Flight {
+    /// The response to this request, which `fetch` begins where nobody has: in a task of its own, where others may join.
+    async fn fetch<F>(&self, ask: &Ask, fetch: impl FnOnce(Ask) -> F) -> Result<Response, UpstreamError>
+    where
+        F: Future<Output = Result<Response, UpstreamError>> + Send + 'static,
+    {
+        if self.cache.under_way.is_none() {
+            return fetch(ask.clone()).await;
+        }
+        let mut is_first = false;
+        let begun = self.begun.get_or_init(|| {
+            is_first = true;
+            // Others may wait for longer than the one who begins.
+            let for_all = Ask { due: ask.due.for_everybody(), ..ask.clone() };
+            Begun { response: Coming::of(fetch(for_all)), ticket: ask.ticket.clone() }
+        });
+        if !is_first {
+            self.cache.counts.joined.add();
+            ask.ticket.join(&begun.ticket);
+        }
+        let upstream = &self.cache.upstream;
+        let response = begun.response.answer().await.unwrap_or_else(|| {
+            let source = "the task that asked ended early".into();
+            Err(UpstreamError::CutOff { upstream: upstream.clone(), source })
+        })?;
+        // A cached one is charged by whoever gets it.
+        if is_first || response.age.is_some() {
+            return Ok(response);
+        }
+        Ok(Response { reply: ask.charged(response.reply, upstream).await?, ..response })
+    }
+}
+
+/// Where a response is cached.
+#[derive(Debug, Clone)]
 pub struct CacheEntry {
-    cache: Arc<Cache>,
-    key: Arc<Key>,
-    page: Arc<Page>,
+    cache: Arc<ResponseCache>,
+    key: Key,
+    entry: Arc<Entry>,
 }
 
 impl CacheEntry {
     /// Removes it from the cache, unless there is another by now: its words are an error after all.
     pub fn forget(&self) {
-        self.cache.forget(&self.key, &self.page);
+        self.cache.forget(&self.key, &self.entry);
+    }
+}
+
+/// The cached responses of all routes together, never more than a number of bytes. What is used seldom goes first. Clones
+/// are the same one.
+#[derive(Debug, Clone)]
+pub struct Store(Arc<Cache<Key, Arc<Entry>, Weight>>);
+
+/// How many bytes an entry takes.
+#[derive(Debug, Clone)]
+struct Weight;
+
+impl Weighter<Key, Arc<Entry>> for Weight {
+    fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {
+        // With its share of the table, about.
+        (256 + key.len() + entry.bytes()) as u64
+    }
+}
+
+impl Store {
+    /// For the bytes that are cached in all.
+    pub const LIMIT_BYTES_DEFAULT: usize = 64 << 20;
+
+    /// An empty one.
+    pub fn new(limit_bytes: usize) -> Self {
+        let mut options = OptionsBuilder::new();
+        // One shard: the largest response that can be cached is a part of what one shard may take.
+        options.shards(1).estimated_items_capacity(1024).weight_capacity(limit_bytes as u64);
+        let options = options.build().expect("all that it needs is set");
+        Self(Arc::new(Cache::with_options(options, Weight, Default::default(), Default::default())))
+    }
+
+    /// Keeps at most so much from now on.
+    pub fn set_limit(&self, limit_bytes: usize) {
+        self.0.set_capacity(limit_bytes as u64);
+    }
+
+    /// How many bytes are cached.
+    pub fn bytes(&self) -> u64 {
+        self.0.weight()
+    }
+
+    /// How many responses are cached.
+    pub fn entries(&self) -> usize {
+        self.0.len()
+    }
+
+    /// How many bytes may be.
+    pub fn limit_bytes(&self) -> u64 {
+        self.0.capacity()
+    }
+
+    fn get(&self, key: &Key) -> Option<Arc<Entry>> {
+        self.0.get(key)
+    }
+
+    /// Stores a response in the place of the one that was there. One that is larger than all that may be cached is not.
+    fn put(&self, key: &Key, entry: Arc<Entry>) {
+        self.0.insert(key.clone(), entry);
+    }
+
+    /// Removes a response, unless another is in its place by now.
+    fn forget(&self, key: &Key, entry: &Arc<Entry>) {
+        self.0.remove_if(key, |now| Arc::ptr_eq(now, entry));
     }
 }
 

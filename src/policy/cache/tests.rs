@@ -2,13 +2,12 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, uri::PathAndQuery};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::timeout};
 
 use super::*;
 use crate::{
     policy::{
-        Count, Sharing,
-        coalesce::Flights,
+        Sharing,
         mock::{Inside, Script, answering_after, ask, failed, name, status},
     },
     shared_state::{Memory, SharedStore},
@@ -29,20 +28,33 @@ fn with(code: u16, headers: &[(&str, &str)]) -> Result<Reply, UpstreamError> {
     Ok(reply)
 }
 
-/// What calls of a route share that keeps its replies for itself.
-fn alone(settings: CacheSettings) -> Cache {
-    let (store, counts) = (Store::new(1 << 20), RouteCounts::default());
-    Cache { settings, whom: Whom::new(), store, away: None, flights: None, counts }
+/// What calls of a route share that caches its responses for itself.
+fn alone(settings: Option<CacheSettings>) -> ResponseCache {
+    ResponseCache {
+        upstream: name(),
+        upstream_id: 7,
+        settings,
+        store: Store::new(1 << 20),
+        remote: None,
+        under_way: None,
+        counts: RouteCounts::default(),
+    }
 }
 
 /// A cache before an upstream.
 struct Cached {
-    cache: Arc<Cache>,
+    cache: Arc<ResponseCache>,
     upstream: Script,
 }
 
 fn cache(script: &Script, settings: CacheSettings) -> Cached {
-    Cached { cache: Arc::new(alone(settings)), upstream: script.clone() }
+    Cached { cache: Arc::new(alone(Some(settings))), upstream: script.clone() }
+}
+
+/// Without a cache: calls share what is under way.
+fn coalescing(upstream: Script) -> Cached {
+    let cache = ResponseCache { under_way: Some(Mutex::default()), ..alone(None) };
+    Cached { cache: Arc::new(cache), upstream }
 }
 
 async fn call(cached: &Cached, ask: Ask) -> Result<Reply, UpstreamError> {
@@ -50,7 +62,8 @@ async fn call(cached: &Cached, ask: Ask) -> Result<Reply, UpstreamError> {
 }
 
 async fn respond(cached: &Cached, ask: Ask) -> Result<Response, UpstreamError> {
-    cached.cache.get_or_fetch(&ask, |ask| async move { cached.upstream.answer(&ask).await }).await
+    let upstream = cached.upstream.clone();
+    cached.cache.get_or_fetch(&ask, move |ask| async move { upstream.answer(&ask).await }).await
 }
 
 const UPSTREAM: CacheSettings = CacheSettings {
@@ -168,11 +181,11 @@ async fn an_old_reply_is_better_than_an_error_where_that_is_said() {
 async fn an_old_reply_is_better_than_none_in_time() {
     let settings = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
     let inside = Inside::default();
-    let shared = Arc::new(alone(settings));
-    let key = Arc::new(Key::of(shared.whom, &ask(SECOND)));
-    shared.store.put(&key, Arc::new(Page::new(good(&[("x-first", "1")]).unwrap())));
+    let cache = Arc::new(alone(Some(settings)));
+    let key = cache.key(&ask(SECOND));
+    cache.store.put(&key, Arc::new(Entry::new(good(&[("x-first", "1")]).unwrap())));
     tokio::time::advance(20 * SECOND).await;
-    let slow = Cached { cache: shared, upstream: answering_after(60 * SECOND, &inside) };
+    let slow = Cached { cache, upstream: answering_after(60 * SECOND, &inside) };
     let begun = Instant::now();
     assert!(call(&slow, ask(10 * SECOND)).await.unwrap().headers.contains_key("x-first"));
     assert_eq!((begun.elapsed(), inside.count()), (9 * SECOND, 0));
@@ -234,8 +247,8 @@ async fn what_is_kept_does_not_keep_what_it_was_read_with() {
 /// The cache of one replica of an upstream of this identity.
 fn replica(script: &Script, settings: CacheSettings, memory: &Memory, identity: &str) -> Cached {
     let sharing = Sharing { store: SharedStore::in_memory(memory), identity: identity.into() };
-    let cache = Arc::new(Cache { away: Some(Away::new(sharing)), ..alone(settings) });
-    Cached { cache, upstream: script.clone() }
+    let cache = ResponseCache { remote: Some(RemoteCache(sharing)), ..alone(Some(settings)) };
+    Cached { cache: Arc::new(cache), upstream: script.clone() }
 }
 
 fn asking(path: &'static str, headers: &[(&str, &str)]) -> Ask {
@@ -262,19 +275,12 @@ async fn what_comes_while_the_store_is_asked_is_not_asked_for_again() {
 async fn of_calls_for_the_same_on_many_threads_one_asks() {
     for round in 0..2_000 {
         let script = Script::new((0..8).map(|_| good(&[])));
-        let alone = alone(TEN);
-        let flights = Arc::new(Flights::new(name(), alone.whom, Count::default()));
-        let cache = Arc::new(Cache { flights: Some(flights.clone()), ..alone });
+        let cache = ResponseCache { under_way: Some(Mutex::default()), ..alone(Some(TEN)) };
+        let service = Arc::new(Cached { cache: Arc::new(cache), upstream: script.clone() });
         let mut calls = JoinSet::new();
         for _ in 0..8 {
-            let (cache, flights, script) = (cache.clone(), flights.clone(), script.clone());
-            calls.spawn(async move {
-                let join =
-                    async |ask: Ask| flights.join(&ask, |ask| async move { script.answer(&ask).await }).await;
-                let ask = ask(SECOND);
-                let reply = cache.get_or_fetch(&ask, |ask| join(ask.into_owned())).await;
-                reply.unwrap().reply.status
-            });
+            let service = service.clone();
+            calls.spawn(async move { call(&service, ask(SECOND)).await.unwrap().status });
         }
         assert_eq!(calls.join_all().await, [StatusCode::OK; 8]);
         assert_eq!(script.asked(), 1, "round {round}");
@@ -399,4 +405,146 @@ async fn what_is_too_long_to_share_is_kept_by_each() {
         call(service, ask(SECOND)).await.unwrap();
     }
     assert_eq!((script.asked(), memory.names().len()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_ask_for_the_same_at_the_same_time_share_one_request() {
+    let inside = Inside::default();
+    let service = coalescing(answering_after(SECOND, &inside));
+    let other = || {
+        let mut ask = ask(SECOND);
+        ask.request.headers_mut().unwrap().insert("authorization", HeaderValue::from_static("another"));
+        ask
+    };
+    let calls = async {
+        let (a, b, c) =
+            tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)), call(&service, other()));
+        assert!(a.is_ok() && b.is_ok() && c.is_ok());
+    };
+    let looks = async {
+        tokio::time::sleep(SECOND / 2).await;
+        assert_eq!(inside.count(), 2, "one for two, and one for who sends something else");
+    };
+    tokio::join!(calls, looks);
+    assert_eq!(service.cache.counts.joined.get(), 1);
+    assert!(service.cache.under_way().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_began_may_leave_and_the_others_get_their_reply() {
+    let inside = Inside::default();
+    let service = coalescing(answering_after(3 * SECOND, &inside));
+    let begun = Instant::now();
+    let leaving = timeout(SECOND, call(&service, ask(SECOND)));
+    let staying = async {
+        tokio::time::sleep(SECOND / 2).await;
+        call(&service, ask(10 * SECOND)).await
+    };
+    let (left, stayed) = tokio::join!(leaving, staying);
+    left.unwrap_err();
+    stayed.unwrap();
+    assert_eq!(begun.elapsed(), 3 * SECOND, "the request was not begun anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_nobody_waits_for_any_more_is_dropped() {
+    let inside = Inside::default();
+    let service = coalescing(answering_after(60 * SECOND, &inside));
+    let one = timeout(SECOND, call(&service, ask(SECOND)));
+    let other = timeout(2 * SECOND, call(&service, ask(SECOND)));
+    let (one, other) = tokio::join!(one, other);
+    assert!(one.is_err() && other.is_err());
+    tokio::task::yield_now().await;
+    assert_eq!(inside.count(), 0);
+    assert!(service.cache.under_way().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_has_come_and_was_not_taken_yet_is_for_who_comes_then() {
+    let script = Script::new([failed(), failed()]);
+    let service = coalescing(script.clone());
+    let mut first = std::pin::pin!(call(&service, ask(SECOND)));
+    timeout(Duration::ZERO, first.as_mut()).await.unwrap_err();
+    while script.asked() == 0 {
+        tokio::task::yield_now().await;
+    }
+    tokio::task::yield_now().await;
+    call(&service, ask(SECOND)).await.unwrap_err();
+    assert_eq!((script.asked(), service.cache.counts.joined.get()), (1, 1));
+    first.await.unwrap_err();
+    assert!(service.cache.under_way().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_wait_are_told_of_a_failure_and_the_next_asks_anew() {
+    let script = Script::new([failed(), failed()]);
+    let service = coalescing(script.clone());
+    let (one, other) = tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)));
+    assert!(matches!(one, Err(UpstreamError::Connect { .. })), "{one:?}");
+    assert!(matches!(other, Err(UpstreamError::Connect { .. })), "{other:?}");
+    assert_eq!(script.asked(), 1);
+    call(&service, ask(SECOND)).await.unwrap_err();
+    assert_eq!(script.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_share_a_request_about_a_stale_response_get_it_renewed() {
+    let etag = [("etag", "\"7\""), ("x-first", "1")];
+    let script = Script::new([good(&etag), with(304, &[("etag", "\"7\"")])]);
+    let cache = ResponseCache { under_way: Some(Mutex::default()), ..alone(Some(UPSTREAM)) };
+    let service = Cached { cache: Arc::new(cache), upstream: script.clone() };
+    call(&service, ask(SECOND)).await.unwrap();
+    let (one, other) = tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)));
+    for reply in [one.unwrap(), other.unwrap()] {
+        assert_eq!((reply.status.as_u16(), &reply.headers["x-first"]), (200, &"1".parse().unwrap()));
+    }
+    let counts = &service.cache.counts;
+    assert_eq!((script.asked(), counts.joined.get(), counts.still_good.get()), (2, 1, 1));
+}
+
+fn key(upstream_id: u64, path: &'static str) -> Key {
+    ResponseCache { upstream_id, ..alone(None) }.key(&asking(path, &[]))
+}
+
+fn entry(bytes: usize) -> Arc<Entry> {
+    let mut reply = status(200).unwrap();
+    reply.body = vec![0; bytes].into();
+    Arc::new(Entry::new(reply))
+}
+
+#[tokio::test]
+async fn there_is_never_too_much_and_what_is_used_stays() {
+    let store = Store::new(10_000);
+    let used = key(0, "/used");
+    store.put(&used, entry(2_000));
+    for id in 1..100 {
+        assert!(store.get(&used).is_some(), "{id}");
+        store.put(&key(id, "/other"), entry(2_000));
+        assert!(store.bytes() <= 10_000 && store.entries() >= 3.min(id as usize), "{id}: {}", store.bytes());
+    }
+    store.put(&used, entry(20_000));
+    assert!(store.get(&used).is_none(), "it is too large, and what was there is old");
+    store.set_limit(0);
+    assert_eq!((store.bytes(), store.entries(), store.limit_bytes()), (0, 0, 0));
+    store.set_limit(10_000);
+    store.put(&used, entry(2_000));
+    assert!(store.get(&used).is_some());
+}
+
+#[tokio::test]
+async fn a_response_is_forgotten_and_another_in_its_place_is_not() {
+    let store = Store::new(10_000);
+    let (key, first, second) = (key(0, "/a"), entry(1), entry(2));
+    store.put(&key, first.clone());
+    store.put(&key, second.clone());
+    store.forget(&key, &first);
+    assert!(store.get(&key).is_some());
+    store.forget(&key, &second);
+    assert!(store.get(&key).is_none());
+    assert_eq!(store.bytes(), 0);
+}
+
+#[test]
+fn another_upstream_of_the_same_name_is_another_one() {
+    assert_ne!(key(1, "/a"), key(2, "/a"));
 }

@@ -51,20 +51,12 @@ pub enum WordTemplate {
 }
 
 /// What a command is asked.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandRequest {
     /// The words behind those that the command has itself.
     pub words: Vec<String>,
     /// What it reads; empty for nothing.
     pub stdin: Bytes,
-}
-
-impl CommandRequest {
-    /// About how many bytes of memory it takes, beside its own size.
-    pub(super) fn bytes(&self) -> usize {
-        let words: usize = self.words.iter().map(|word| word.len() + size_of::<String>()).sum();
-        words + self.stdin.len()
-    }
 }
 
 impl CommandTemplate {

@@ -4,8 +4,6 @@
 //! query values are percent-encoded, header values may not have line breaks, JSON and form bodies are written
 //! by an encoder. So no argument can reach beyond its place.
 
-use std::hash::{Hash, Hasher};
-
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
 use serde_json::{Map, Value};
@@ -100,7 +98,7 @@ pub struct HttpRequest {
 }
 
 /// What a path of an upstream is under.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Under {
     /// The upstream's address, which may end in a path of its own.
     Address,
@@ -108,23 +106,6 @@ pub enum Under {
     Root,
     /// Nothing: the address itself is asked, whatever the path says.
     Itself,
-}
-
-impl HttpRequest {
-    /// About how many bytes of memory it takes, beside its own size.
-    pub(super) fn bytes(&self) -> usize {
-        let header = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 64;
-        let headers: usize = self.headers.iter().map(header).sum();
-        self.path_and_query.as_str().len() + headers + self.body.len()
-    }
-}
-
-/// Headers have no order to be hashed in; equality looks at them.
-impl Hash for HttpRequest {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { method, under, path_and_query, headers, body } = self;
-        (method, under, path_and_query, headers.len(), body).hash(state);
-    }
 }
 
 impl HttpTemplate {

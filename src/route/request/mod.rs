@@ -18,7 +18,10 @@ pub use self::{
     tool::{Effect, ToolRequest, ToolTemplate},
 };
 use crate::{
-    route::path::{ESCAPED, scalar},
+    route::{
+        TraceContext,
+        path::{ESCAPED, scalar},
+    },
     rule::{Stop, Template, TemplateBudget, TemplateError, template_names},
     tool::Arguments,
 };
@@ -35,7 +38,7 @@ pub enum RequestTemplate {
 }
 
 /// What an upstream is asked. Two are equal when all that is sent is the same.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UpstreamRequest {
     /// By HTTP, or by a CGI program that takes it for HTTP.
     Http(HttpRequest),
@@ -155,17 +158,8 @@ impl UpstreamRequest {
         }
     }
 
-    /// About how many bytes of memory it takes, beside its own size.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Self::Http(request) => request.bytes(),
-            Self::Command(request) => request.bytes(),
-            Self::Tool(request) => request.bytes(),
-        }
-    }
-
-    /// All that is sent, as bytes: two requests have the same ones only when they are equal. Another program may hold
-    /// them against its own.
+    /// All that is sent, as bytes: two requests have the same ones only when they are equal. Only the trace that a call
+    /// belongs to is left out: it is another one each time, and responses say nothing of it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -188,7 +182,10 @@ impl UpstreamRequest {
                 write_parts(&mut out, b"command", std::iter::once(stdin.as_ref()).chain(words));
             }
             Self::Tool(ToolRequest { tool, arguments, effect, headers }) => {
-                let arguments = serde_json::to_vec(arguments).expect("its keys are strings");
+                // Members have no order.
+                let mut arguments = Value::Object(arguments.clone());
+                arguments.sort_all_objects();
+                let arguments = serde_json::to_vec(&arguments).expect("its keys are strings");
                 let effect = format!("{effect:?}");
                 write_parts(&mut out, b"tool", [tool.as_bytes(), &arguments, effect.as_bytes()]);
                 write_headers(&mut out, headers);
@@ -226,7 +223,7 @@ fn write_parts<'p>(out: &mut Vec<u8>, kind: &'static [u8], parts: impl IntoItera
 
 /// Headers have no order, but for those of one name.
 fn write_headers(out: &mut Vec<u8>, headers: &HeaderMap) {
-    let mut names: Vec<_> = headers.keys().collect();
+    let mut names: Vec<_> = headers.keys().filter(|name| !TraceContext::is_header(name)).collect();
     names.sort_by_key(|name| name.as_str());
     for name in names {
         for value in headers.get_all(name) {
@@ -336,6 +333,7 @@ fn unfilled(template: &Template, arguments: &Arguments, error: &TemplateError) -
 #[cfg(test)]
 mod tests {
     use ::http::{Method, uri::PathAndQuery};
+    use serde_json::json;
 
     use super::*;
 
@@ -355,6 +353,7 @@ mod tests {
     fn requests_have_the_same_bytes_only_when_they_are_equal() {
         let one = bytes("/a", "b", &[("x-a", "1"), ("x-b", "2")]);
         assert_eq!(one, bytes("/a", "b", &[("x-b", "2"), ("x-a", "1")]));
+        assert_eq!(one, bytes("/a", "b", &[("x-b", "2"), ("traceparent", "00-1"), ("x-a", "1")]));
         for other in [
             bytes("/a", "", &[("x-a", "1"), ("x-b", "2")]),
             bytes("/ab", "", &[("x-a", "1"), ("x-b", "2")]),
@@ -370,6 +369,16 @@ mod tests {
         };
         assert_ne!(command(&["a", "b"], ""), command(&["ab"], ""));
         assert_ne!(command(&["a"], "b"), command(&["a", "b"], ""));
+        let tool = |arguments: Value| {
+            let (arguments, headers) = (arguments.as_object().unwrap().clone(), HeaderMap::new());
+            let (tool, effect) = ("t".into(), Effect::Unknown);
+            UpstreamRequest::from(ToolRequest { tool, arguments, effect, headers }).to_bytes()
+        };
+        assert_eq!(
+            tool(json!({ "a": { "b": 1, "c": 2 }, "d": 3 })),
+            tool(json!({ "d": 3, "a": { "c": 2, "b": 1 } }))
+        );
+        assert_ne!(tool(json!({ "a": 1 })), tool(json!({ "a": 1.0 })));
     }
 }
 

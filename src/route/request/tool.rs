@@ -1,8 +1,6 @@
 //! Arguments to a call of a tool of an MCP server.
 
-use std::hash::{Hash, Hasher};
-
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 
 use super::{JsonTemplate, RequestError};
@@ -46,15 +44,6 @@ pub struct ToolRequest {
     pub headers: HeaderMap,
 }
 
-impl ToolRequest {
-    /// About how many bytes of memory it takes, beside its own size.
-    pub(super) fn bytes(&self) -> usize {
-        let header = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 64;
-        let arguments = self.arguments.iter().map(|(name, value)| name.len() + bytes_of(value));
-        self.tool.len() + self.headers.iter().map(header).sum::<usize>() + arguments.sum::<usize>()
-    }
-}
-
 /// Of a value with all that is in it.
 pub(super) fn bytes_of(value: &Value) -> usize {
     let inside = match value {
@@ -65,14 +54,6 @@ pub(super) fn bytes_of(value: &Value) -> usize {
         Value::Object(members) => members.iter().map(|(name, value)| name.len() + 32 + bytes_of(value)).sum(),
     };
     inside + size_of::<Value>()
-}
-
-/// Headers have no order to be hashed in; equality looks at them.
-impl Hash for ToolRequest {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { tool, arguments, effect, headers } = self;
-        (tool, arguments, effect, headers.len()).hash(state);
-    }
 }
 
 impl ToolTemplate {

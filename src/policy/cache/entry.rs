@@ -1,0 +1,266 @@
+//! A cached response: how long it is fresh, what a conditional request asks about it, what clients get of it (RFC 9111).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use tokio::time::Instant;
+
+use super::{CacheSettings, Forbidden, Lasts};
+use crate::{policy::dates, reply::Reply};
+
+/// A response that is cached, or may be.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) reply: Reply,
+    pub(super) control: CacheControl,
+    /// When it was received.
+    pub(super) came: Instant,
+}
+
+impl Entry {
+    pub(super) fn new(reply: Reply) -> Self {
+        Self { control: CacheControl::of(&reply.headers), reply, came: Instant::now() }
+    }
+
+    /// Whether it may be cached, and is of any use then.
+    pub(super) fn is_cacheable(&self, settings: CacheSettings) -> bool {
+        let Self { reply, control, .. } = self;
+        let is_good = matches!(
+            reply.status,
+            StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION | StatusCode::NO_CONTENT
+        );
+        let may_be = !control.forbids || settings.forbidden == Forbidden::Kept;
+        let is_of_use = match settings.lasts {
+            Lasts::For(_) => true,
+            Lasts::AsTheUpstreamSays => {
+                let is_fresh = control.lasts.is_some_and(|time| time > control.age);
+                self.can_be_asked_about() || (is_fresh && !control.asks_each_time)
+            }
+        };
+        is_good && may_be && is_of_use && !control.varies
+    }
+
+    /// Whether a conditional request can ask about it.
+    pub(super) fn can_be_asked_about(&self) -> bool {
+        [header::ETAG, header::LAST_MODIFIED].iter().any(|name| self.reply.headers.contains_key(name))
+    }
+
+    /// The same in memory of its own. What came over a connection is a part of all that was read of it at once, and
+    /// would keep that whole.
+    pub(super) fn compact(mut self) -> Self {
+        self.reply.body = Bytes::copy_from_slice(&self.reply.body);
+        compact(&mut self.reply.headers);
+        self
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        self.came.elapsed() + self.control.age
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let headers = self.reply.headers.iter();
+        let headers: usize = headers.map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
+        size_of::<Self>() + headers + self.reply.body.len()
+    }
+
+    /// For how much longer it is good.
+    pub(super) fn left(&self, settings: CacheSettings) -> Duration {
+        match settings.lasts {
+            Lasts::For(time) => time.saturating_sub(self.came.elapsed()),
+            Lasts::AsTheUpstreamSays if self.control.asks_each_time => Duration::ZERO,
+            Lasts::AsTheUpstreamSays => self.control.lasts.unwrap_or_default().saturating_sub(self.age()),
+        }
+    }
+
+    /// Whether it is better than an error, though it is old.
+    pub(super) fn is_better_than_nothing(&self, settings: CacheSettings) -> bool {
+        let (good, longer) = match settings.lasts {
+            Lasts::For(time) => (time, settings.stale_if_error),
+            Lasts::AsTheUpstreamSays if self.control.asks_each_time || self.control.never_old => {
+                return false;
+            }
+            Lasts::AsTheUpstreamSays => {
+                (self.control.lasts.unwrap_or_default(), settings.stale_if_error.max(self.control.if_error))
+            }
+        };
+        let age = match settings.lasts {
+            Lasts::For(_) => self.came.elapsed(),
+            Lasts::AsTheUpstreamSays => self.age(),
+        };
+        !longer.is_zero() && age < good + longer
+    }
+
+    /// Says in a request what is known already (RFC 9110, section 13.1); whether there is anything to say.
+    pub(super) fn ask_whether_it_is_good(&self, headers: &mut HeaderMap) -> bool {
+        let validators =
+            [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
+        let mut says = false;
+        for (known, condition) in validators {
+            if let Some(value) = self.reply.headers.get(known) {
+                headers.insert(condition, value.clone());
+                says = true;
+            }
+        }
+        says
+    }
+
+    /// The same reply, with what a 304 says of it.
+    pub(super) fn renewed(&self, said: HeaderMap) -> Self {
+        let mut reply = self.reply.clone();
+        // Each says how long it is good, and how old it is, for itself.
+        reply.headers.remove(header::AGE);
+        for name in said.keys() {
+            // Those describe the 304, or a body that it does not have (RFC 9111, section 3.2).
+            if *name == header::CONTENT_LENGTH
+                || *name == header::CONTENT_ENCODING
+                || *name == header::CONTENT_TYPE
+            {
+                continue;
+            }
+            reply.headers.remove(name);
+            for value in said.get_all(name) {
+                reply.headers.append(name.clone(), value.clone());
+            }
+        }
+        Self::new(reply)
+    }
+
+    /// As clients get it.
+    pub(super) fn told(&self) -> Reply {
+        let mut reply = self.reply.clone();
+        reply.headers.insert(header::AGE, HeaderValue::from(self.age().as_secs()));
+        reply
+    }
+}
+
+/// Values in memory of their own.
+fn compact(headers: &mut HeaderMap) {
+    for value in headers.values_mut() {
+        if let Ok(mut own) = HeaderValue::from_bytes(value.as_bytes()) {
+            own.set_sensitive(value.is_sensitive());
+            *value = own;
+        }
+    }
+}
+
+/// What an upstream says of how long its response may be cached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct CacheControl {
+    /// It must not be kept: `no-store`, or for nobody but one (`private`, a cookie).
+    pub(super) forbids: bool,
+    /// It is asked about each time before it is used: `no-cache`.
+    pub(super) asks_each_time: bool,
+    /// It is of no use when it is old: `must-revalidate`, `proxy-revalidate`.
+    pub(super) never_old: bool,
+    /// How long it is good; `None` where nothing is said.
+    pub(super) lasts: Option<Duration>,
+    /// How much longer it is better than an error.
+    pub(super) if_error: Duration,
+    /// How old it was when it came.
+    pub(super) age: Duration,
+    /// It is one for each value of something that can't be told beforehand.
+    pub(super) varies: bool,
+}
+
+/// Longer than anybody means.
+const MOST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+impl CacheControl {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let mut control = Self { forbids: headers.contains_key(header::SET_COOKIE), ..Self::default() };
+        let (mut max_age, mut shared, mut is_told) = (None, None, false);
+        let values = headers.get_all(header::CACHE_CONTROL).into_iter();
+        let directives = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+        for directive in directives {
+            is_told = true;
+            let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
+            match name.trim().to_ascii_lowercase().as_str() {
+                "no-store" | "private" => control.forbids = true,
+                "no-cache" => control.asks_each_time = true,
+                "must-revalidate" | "proxy-revalidate" => control.never_old = true,
+                "max-age" => max_age = Some(seconds(value)),
+                "s-maxage" => (shared, control.never_old) = (Some(seconds(value)), true),
+                "stale-if-error" => control.if_error = seconds(value),
+                _ => {}
+            }
+        }
+        // What was said before there was `Cache-Control`.
+        let says = |name, what: &str| {
+            headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.contains(what))
+        };
+        control.asks_each_time |= !is_told && says(header::PRAGMA, "no-cache");
+        // A date that is none, such as `0`, has passed.
+        let expires = || headers.get(header::EXPIRES).map(|_| dates::ahead(headers, header::EXPIRES));
+        control.lasts = shared.or(max_age).or_else(|| expires().map(Option::unwrap_or_default));
+        let age = headers.get(header::AGE).and_then(|value| value.to_str().ok());
+        control.age = age.map(seconds).unwrap_or_default();
+        control.varies = headers.get_all(header::VARY).iter().any(|value| varies(value.as_bytes()));
+        control
+    }
+}
+
+/// Whether `Vary` names something that is no part of a key. All that is sent is one, but for the trace.
+fn varies(value: &[u8]) -> bool {
+    let names = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let unknown: [&[u8]; 3] = [b"*", b"traceparent", b"tracestate"];
+    names.into_iter().any(|name| unknown.iter().any(|other| name.eq_ignore_ascii_case(other)))
+}
+
+/// What can't be read is nothing.
+fn seconds(text: &str) -> Duration {
+    let text = text.trim().trim_matches('"');
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds).min(MOST),
+        Err(_) if is_number => MOST,
+        Err(_) => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn control(lines: &[(&str, &str)]) -> CacheControl {
+        let name = |name: &str| name.parse::<http::HeaderName>().unwrap();
+        CacheControl::of(&lines.iter().map(|(key, value)| (name(key), value.parse().unwrap())).collect())
+    }
+
+    fn lasts(seconds: u64) -> CacheControl {
+        CacheControl { lasts: Some(Duration::from_secs(seconds)), ..CacheControl::default() }
+    }
+
+    #[test]
+    fn an_upstream_says_how_long() {
+        assert_eq!(control(&[]), CacheControl::default());
+        assert_eq!(control(&[("cache-control", "public, Max-Age=\"60\"")]), lasts(60));
+        assert_eq!(control(&[("cache-control", "max-age=60"), ("expires", "0")]), lasts(60));
+        assert_eq!(
+            control(&[("cache-control", "max-age=60, s-maxage=9")]),
+            CacheControl { never_old: true, ..lasts(9) }
+        );
+        assert_eq!(control(&[("cache-control", "max-age=soon")]), lasts(0));
+        assert_eq!(control(&[("cache-control", "max-age=99999999999999999999999")]), lasts(MOST.as_secs()));
+        let dates = [("date", "Sun, 06 Nov 1994 08:49:37 GMT"), ("expires", "Sun, 06 Nov 1994 08:50:37 GMT")];
+        assert_eq!(control(&dates), lasts(60));
+        assert_eq!(control(&[("expires", "0")]), lasts(0));
+        let aged = control(&[("cache-control", "max-age=60, stale-if-error=5"), ("age", "20")]);
+        let (age, if_error) = (Duration::from_secs(20), Duration::from_secs(5));
+        assert_eq!(aged, CacheControl { age, if_error, ..lasts(60) });
+    }
+
+    #[test]
+    fn an_upstream_says_not_to() {
+        for line in ["no-store", "private, max-age=60", "max-age=60, private=\"x-a, x-b\""] {
+            assert!(control(&[("cache-control", line)]).forbids, "{line}");
+        }
+        assert!(control(&[("set-cookie", "session=1")]).forbids);
+        assert!(control(&[("cache-control", "no-cache")]).asks_each_time);
+        assert!(control(&[("pragma", "no-cache")]).asks_each_time);
+        assert!(!control(&[("pragma", "no-cache"), ("cache-control", "max-age=1")]).asks_each_time);
+        assert!(control(&[("vary", "accept, *")]).varies && control(&[("vary", "TraceParent")]).varies);
+        assert!(!control(&[("vary", "accept, authorization")]).varies);
+    }
+}

@@ -1,0 +1,156 @@
+//! Responses that are cached where all replicas find them.
+//!
+//! A response is written as bytes: a version, its status, how old it was and how long it is kept there, its headers, and its
+//! body. How old it is when it is read follows from how much of that time is left, so that the clocks of replicas need not agree.
+//! What can't be read is none.
+
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use tokio::time::Instant;
+
+use super::{CacheSettings, Lasts, entry::Entry};
+use crate::{policy::Sharing, reply::Reply, shared_state::KeptBytes};
+
+/// The first byte; another format has another one.
+const VERSION: u8 = 1;
+
+/// How long a stale response is stored that the upstream can be asked about.
+const ASKED_ABOUT_FOR: Duration = Duration::from_secs(3600);
+
+/// The cached responses of one upstream that all replicas find.
+#[derive(Debug)]
+pub(in crate::policy) struct RemoteCache(pub(in crate::policy) Sharing);
+
+impl RemoteCache {
+    fn name(&self, request: &[u8]) -> String {
+        self.0.store.name("page", &[self.0.identity.as_bytes(), request])
+    }
+
+    /// The response to a request; `None` where there is none, or the store can't be reached.
+    pub(super) async fn get(&self, request: &[u8]) -> Option<Entry> {
+        let kept = self.0.store.get(&self.name(request)).await.ok()??;
+        read(&kept)
+    }
+
+    /// Stores a response as long as it may be of use. Nobody waits for that. That of a program stays here, as there is
+    /// more to it than a reply.
+    pub(super) fn put(&self, request: &[u8], entry: &Entry, settings: CacheSettings) {
+        let life = of_use(entry, settings);
+        let is_too_long = entry.reply.body.len() >= self.0.store.entry_limit_bytes();
+        if entry.reply.exit.is_some() || life.is_zero() || is_too_long {
+            return;
+        }
+        if let Some(bytes) = written(entry, life) {
+            self.0.store.put(&self.name(request), &bytes, life);
+        }
+    }
+
+    /// Has nobody find it any more.
+    pub(super) fn remove(&self, request: &[u8]) {
+        self.0.store.remove(&self.name(request));
+    }
+}
+
+/// For how long a response may be of use from now on, fresh or stale.
+fn of_use(entry: &Entry, settings: CacheSettings) -> Duration {
+    let in_place_of_errors = match settings.lasts {
+        Lasts::For(_) => settings.stale_if_error,
+        Lasts::AsTheUpstreamSays => settings.stale_if_error.max(entry.control.if_error),
+    };
+    let asked_about = if entry.can_be_asked_about() { ASKED_ABOUT_FOR } else { Duration::ZERO };
+    entry.left(settings) + in_place_of_errors.max(asked_about)
+}
+
+/// `None` where a header is longer than any that is read.
+fn written(entry: &Entry, life: Duration) -> Option<Vec<u8>> {
+    let Reply { status, headers, body, exit: _, beside: _ } = &entry.reply;
+    let mut out = Vec::with_capacity(body.len() + 1024);
+    out.put_u8(VERSION);
+    out.put_u16(status.as_u16());
+    out.put_u64(millis(entry.came.elapsed()));
+    out.put_u64(millis(life));
+    out.put_u16(u16::try_from(headers.len()).ok()?);
+    for (name, value) in headers {
+        out.put_u16(u16::try_from(name.as_str().len()).ok()?);
+        out.put_slice(name.as_str().as_bytes());
+        out.put_u32(u32::try_from(value.len()).ok()?);
+        out.put_slice(value.as_bytes());
+    }
+    out.put_slice(body);
+    Some(out)
+}
+
+fn read(kept: &KeptBytes) -> Option<Entry> {
+    let mut rest = kept.content.as_slice();
+    if rest.try_get_u8().ok()? != VERSION {
+        return None;
+    }
+    let status = StatusCode::from_u16(rest.try_get_u16().ok()?).ok()?;
+    let age = Duration::from_millis(rest.try_get_u64().ok()?);
+    let life = Duration::from_millis(rest.try_get_u64().ok()?);
+    let mut headers = HeaderMap::new();
+    for _ in 0..rest.try_get_u16().ok()? {
+        let length = usize::from(rest.try_get_u16().ok()?);
+        let name = HeaderName::from_bytes(rest.split_off(..length)?).ok()?;
+        let length = usize::try_from(rest.try_get_u32().ok()?).ok()?;
+        let value = HeaderValue::from_bytes(rest.split_off(..length)?).ok()?;
+        headers.try_append(name, value).ok()?;
+    }
+    let age = age.checked_add(life.saturating_sub(kept.left))?;
+    let reply = Reply::new(status, headers, Bytes::copy_from_slice(rest));
+    let came = Instant::now().checked_sub(age)?;
+    Some(Entry { came, ..Entry::new(reply) })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn entry() -> Entry {
+        let headers = [("etag", "\"7\""), ("x-a", "1"), ("x-a", "2")];
+        let headers = headers.iter().map(|(name, value)| {
+            (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap())
+        });
+        Entry::new(Reply::new(StatusCode::OK, headers.collect(), Bytes::from_static(b"body")))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_entry_is_read_as_it_was_written_and_as_old_as_it_is() {
+        let entry = entry();
+        tokio::time::advance(3 * SECOND).await;
+        let content = written(&entry, 60 * SECOND).unwrap();
+        let read = read(&KeptBytes { content, left: 50 * SECOND }).unwrap();
+        assert_eq!(read.came.elapsed(), 13 * SECOND);
+        assert_eq!((read.reply.status, &read.reply.headers), (entry.reply.status, &entry.reply.headers));
+        assert_eq!((read.reply.body, read.control), (entry.reply.body, entry.control));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_no_entry_is_none(content in prop::collection::vec(any::<u8>(), 0..80), at in 0..60_usize, byte: u8) {
+            let kept = |content| read(&KeptBytes { content, left: SECOND }).is_some();
+            let mut other = content.clone();
+            other.insert(0, VERSION);
+            let _ = kept(other);
+            prop_assert!(content.first() == Some(&VERSION) || !kept(content));
+            let mut changed = written(&entry(), SECOND).unwrap();
+            let at = at % changed.len();
+            changed[at] = byte;
+            let _ = kept(changed);
+            let mut cut = written(&entry(), SECOND).unwrap();
+            // The body has no length of its own.
+            cut.truncate(at.min(cut.len() - 5));
+            prop_assert!(!kept(cut));
+        }
+    }
+}
