@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     observe::{Chain, Foreign},
-    policy::spread,
+    policy::jitter,
     route::{Route, UpstreamRequest},
     rule::Stop,
     shared_state::Message,
@@ -228,7 +228,7 @@ async fn look_again_and_again(gateway: Gateway, uri: Arc<str>, told: Told) {
             }
             interval
         };
-        sleep(spread(interval)).await;
+        sleep(jitter(interval)).await;
     }
 }
 

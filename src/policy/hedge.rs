@@ -9,7 +9,7 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use super::{Budget, CircuitBreaker, RouteCounts};
+use super::{CircuitBreaker, RouteCounts, retry::Budget};
 use crate::{
     reply::Reply,
     upstream::{Ask, UpstreamError},

@@ -12,44 +12,36 @@
 //! Each tells what it did as an [`UpstreamError`](crate::upstream::UpstreamError), so that the `gateway` has one kind of
 //! failure to put into words.
 
+mod attempt;
 mod breaker;
-mod budget;
 mod cache;
-mod dates;
+mod concurrency;
 mod hedge;
-mod in_flight;
-mod measured;
 pub mod metrics;
 #[cfg(test)]
 mod mock;
 mod passthrough;
-mod rate;
+mod rate_limit;
 mod retry;
-mod spans;
-mod spread;
 mod stack;
-mod view;
 
 use std::time::Duration;
 
 use breaker::CircuitBreaker;
-use budget::Budget;
+use concurrency::Gate;
 use hedge::Hedge;
-use in_flight::Gate;
-use rate::{Over, Rate};
+use rate_limit::{Over, Rate};
 use retry::Retry;
 
+pub use attempt::result_word;
 pub use breaker::{BreakerOverride, BreakerSettings};
 pub use cache::{CacheEntry, CacheSettings, Forbidden, Lasts, Store};
 pub use hedge::HedgeSettings;
-pub use measured::result_word;
-pub use metrics::{Count, RouteCounts, UpstreamCounts};
+pub use metrics::{BreakerView, Count, RouteCounts, UpstreamCounts, UpstreamView};
 pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
-pub use rate::{RateSettings, WithoutStore};
-pub use retry::{RetryOverride, RetrySettings};
-pub use spread::spread;
+pub use rate_limit::{RateSettings, WithoutStore};
+pub use retry::{RetryOverride, RetrySettings, jitter};
 pub use stack::{Policies, Response, RoutePolicies, Sharing, UpstreamPolicies};
-pub use view::{BreakerView, UpstreamView};
 
 /// How carefully one upstream is asked. The deadline is not here: it comes with each [`Ask`](crate::upstream::Ask).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, Sleep, sleep, sleep_until, timeout},
 };
 
-use super::{Count, Gate, Over, PolicySettings, UpstreamPolicies, in_flight::Place, measured::status_word};
+use super::{Count, Gate, Over, PolicySettings, UpstreamPolicies, attempt::status_word, concurrency::Place};
 use crate::{
     route::UpstreamName,
     upstream::{

@@ -1,12 +1,16 @@
 //! Asks again, when that is safe and there is time and reason to.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
 
-use http::{StatusCode, header};
+use http::{HeaderMap, HeaderName, StatusCode, header};
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
-use super::{Budget, Count, dates};
+use super::Count;
 use crate::{
     observe::Chain,
     reply::Reply,
@@ -171,12 +175,63 @@ fn retry_after(reply: &Reply) -> Option<Duration> {
     let seconds = reply.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse();
     match seconds {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => dates::ahead(&reply.headers, header::RETRY_AFTER),
+        Err(_) => date_ahead(&reply.headers, header::RETRY_AFTER),
     }
 }
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What all calls of one upstream together may ask a second time: a fifth of them, and a few more. An upstream that
+/// fails as a whole is not asked three times as much for it.
+#[derive(Debug)]
+pub(super) struct Budget(Mutex<f64>);
+
+impl Budget {
+    /// What each call adds.
+    const EARNED: f64 = 0.2;
+    /// What is there to begin with, so that the first calls may repeat too.
+    const BEGINNING: f64 = 10.0;
+    /// What can be saved.
+    const MOST: f64 = 100.0;
+
+    pub(super) fn earn(&self) {
+        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *tokens = (*tokens + Self::EARNED).min(Self::MOST);
+    }
+
+    /// Whether there is enough for one more.
+    pub(super) fn spend(&self) -> bool {
+        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let enough = *tokens >= 1.0;
+        if enough {
+            *tokens -= 1.0;
+        }
+        enough
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(Mutex::new(Self::BEGINNING))
+    }
+}
+
+/// How far ahead the date in one header is of the one that the reply was written at. Two dates of one clock: that it is
+/// wrong does not matter. `None` where one of them is missing or no date; nothing when it has passed.
+pub(super) fn date_ahead(headers: &HeaderMap, name: HeaderName) -> Option<Duration> {
+    let written = date(headers, header::DATE)?;
+    Some(date(headers, name)?.duration_since(written).unwrap_or_default())
+}
+
+fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
+    httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
+}
+
+/// A wait of about this length, up to a tenth shorter or longer: those who began together do not stay together.
+pub fn jitter(wait: Duration) -> Duration {
+    wait.mul_f64(0.9 + fastrand::f64() / 5.0)
 }
 
 #[cfg(test)]
@@ -314,5 +369,12 @@ mod tests {
         }
         // A hundred calls, the ten to begin with, and a fifth of the calls.
         assert!((100..=130).contains(&script.asked()), "{}", script.asked());
+    }
+
+    #[test]
+    fn a_wait_is_about_as_long_as_it_was_and_seldom_the_same() {
+        let waits: Vec<Duration> = (0..100).map(|_| jitter(Duration::from_secs(10))).collect();
+        assert!(waits.iter().all(|wait| (9.0..=11.0).contains(&wait.as_secs_f64())), "{waits:?}");
+        assert!(waits.iter().any(|wait| *wait != waits[0]));
     }
 }

@@ -20,12 +20,12 @@ use std::{
 use tokio::time::timeout_at;
 
 use super::{
-    Budget, CacheEntry, CircuitBreaker, Count, Gate, Hedge, Over, Passthrough, PassthroughSettings,
-    PolicySettings, Rate, Retry, RouteCounts, RoutePolicySettings, SameAtOnce, Store, UpstreamCounts,
+    CacheEntry, CircuitBreaker, Count, Gate, Hedge, Over, Passthrough, PassthroughSettings, PolicySettings,
+    Rate, Retry, RouteCounts, RoutePolicySettings, SameAtOnce, Store, UpstreamCounts,
+    attempt::Attempt,
     cache::{RemoteCache, ResponseCache},
-    measured::Attempt,
-    spans::Whereto,
-    view::{self, BreakerView, UpstreamView},
+    metrics::{BreakerView, UpstreamView, kind_of},
+    retry::Budget,
 };
 use crate::{
     reply::Reply,
@@ -62,7 +62,6 @@ pub struct UpstreamPolicies {
     pub(super) settings: PolicySettings,
     sharing: Option<Sharing>,
     pub(super) counts: UpstreamCounts,
-    address: Whereto,
     /// A number that no other has.
     id: u64,
     rate_per_client: Option<Rate>,
@@ -208,7 +207,7 @@ impl UpstreamPolicies {
         let ask = sooner.as_ref().unwrap_or(ask);
         let request = pin!(async {
             // Innermost: each request that really goes out, and what came of it.
-            let (attempt, traced) = Attempt::begin(&self.counts.attempts, ask, &self.address);
+            let (attempt, traced) = Attempt::begin(&self.counts.attempts, ask, &self.upstream);
             attempt.end(self.upstream.answer(traced.as_ref().unwrap_or(ask), tried).await)
         });
         let Some(due) = due else { return request.await };
@@ -270,7 +269,6 @@ impl UpstreamPolicies {
             breaker,
             rate: rate(Whose::Upstream, settings.rate, &counts.too_often),
             gate: Gate::new(name.clone(), settings, counts.busy.clone()),
-            address: Whereto::of(&upstream),
             upstream,
             settings,
             sharing,
@@ -292,7 +290,7 @@ impl UpstreamPolicies {
     pub fn view(&self) -> UpstreamView {
         let (in_flight, waiting) = self.gate.taken();
         UpstreamView {
-            kind: view::kind_of(&self.upstream),
+            kind: kind_of(&self.upstream),
             breaker: self.breaker.view(),
             in_flight,
             in_flight_limit: self.settings.in_flight_limit,

@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     observe::Chain,
-    policy::spread,
+    policy::jitter,
     route::UpstreamName,
     upstream::mcp::{McpUpstream, ToolList},
 };
@@ -63,7 +63,7 @@ async fn ask(
     let mut failures = 0_u32;
     loop {
         // A server that went away and is back is asked at once.
-        if let Ok(Ok(())) = timeout(spread(wait), changes.changed()).await {
+        if let Ok(Ok(())) = timeout(jitter(wait), changes.changed()).await {
             sleep(SETTLED).await;
             changes.mark_unchanged();
         }

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tokio::time::Instant;
 
 use super::{CacheSettings, Forbidden, Lasts};
-use crate::{policy::dates, reply::Reply};
+use crate::{policy::retry::date_ahead, reply::Reply};
 
 /// A response that is cached, or may be.
 #[derive(Debug)]
@@ -191,7 +191,7 @@ impl CacheControl {
         };
         control.asks_each_time |= !is_told && says(header::PRAGMA, "no-cache");
         // A date that is none, such as `0`, has passed.
-        let expires = || headers.get(header::EXPIRES).map(|_| dates::ahead(headers, header::EXPIRES));
+        let expires = || headers.get(header::EXPIRES).map(|_| date_ahead(headers, header::EXPIRES));
         control.lasts = shared.or(max_age).or_else(|| expires().map(Option::unwrap_or_default));
         let age = headers.get(header::AGE).and_then(|value| value.to_str().ok());
         control.age = age.map(seconds).unwrap_or_default();

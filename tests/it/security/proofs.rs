@@ -117,7 +117,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "C16",
         &[
             "tests/it/policies.rs::one_caller_does_not_take_every_place",
-            "src/policy/in_flight.rs::one_caller_has_its_part_and_leaves_the_rest_to_others",
+            "src/policy/concurrency.rs::one_caller_has_its_part_and_leaves_the_rest_to_others",
             "src/face/mcp/streams.rs::one_caller_has_its_part_of_them",
         ],
     ),

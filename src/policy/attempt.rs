@@ -1,0 +1,185 @@
+//! One attempt: its count in the metrics, and its span, in the words of the semantic conventions for clients.
+
+use http::{StatusCode, Uri, uri::PathAndQuery};
+
+use crate::{
+    observe::{Span, SpanKind, Words, method_word},
+    reply::{End, Reply},
+    route::{HttpRequest, UpstreamRequest},
+    upstream::{
+        Ask, Upstream, UpstreamError,
+        http::{Address, HttpUpstream},
+    },
+};
+
+/// A request that really goes out: counts what came of it, and tells of it where there are traces. One that is dropped,
+/// for its time was over or nobody waits any more, counts as `dropped`.
+pub(super) struct Attempt<'a> {
+    counted: &'a Words,
+    span: Span,
+    is_over: bool,
+}
+
+impl<'a> Attempt<'a> {
+    /// Begins one; where it has a place of its own in a trace, gives what is to be sent in the place of `ask`.
+    pub(super) fn begin(counted: &'a Words, ask: &Ask, upstream: &Upstream) -> (Self, Option<Ask>) {
+        let before = ask.ticket.attempt();
+        let Some(call) = ask.ticket.span() else {
+            return (Self { counted, span: Span::default(), is_over: false }, None);
+        };
+        let (ask, span) = traced(call.child(SpanKind::Client, "upstream"), ask.clone(), before, upstream);
+        (Self { counted, span, is_over: false }, Some(ask))
+    }
+
+    /// Ends it with what came of it.
+    pub(super) fn end(mut self, outcome: Result<Reply, UpstreamError>) -> Result<Reply, UpstreamError> {
+        self.is_over = true;
+        self.counted.add(match &outcome {
+            Ok(reply) => result_word(reply),
+            Err(error) => error.facts().label,
+        });
+        if self.span.is_recorded() {
+            ended(&self.span, &outcome);
+        }
+        outcome
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.counted.add("dropped");
+            self.span.failed("dropped");
+        }
+    }
+}
+
+/// What came of a request, in a word: `2xx`, or `exit_success`.
+pub fn result_word(reply: &Reply) -> &'static str {
+    match &reply.exit {
+        None => status_word(reply.status),
+        Some(exit) if exit.end.is_success() => "exit_success",
+        Some(_) => "exit_failure",
+    }
+}
+
+/// The first digit of a status.
+pub(super) fn status_word(status: StatusCode) -> &'static str {
+    match status.as_u16() / 100 {
+        1 => "1xx",
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
+    }
+}
+
+/// An attempt that has a span: the upstream is told of it, and somebody may read what it is.
+fn traced(span: Span, mut ask: Ask, before: u32, upstream: &Upstream) -> (Ask, Span) {
+    if ask.traced
+        && let (Some(context), Some(headers)) = (span.context(), ask.request.headers_mut())
+    {
+        context.write(headers);
+    }
+    if span.is_recorded() {
+        begun(&span, &ask.request, before, upstream);
+    }
+    (ask, span)
+}
+
+fn begun(span: &Span, request: &UpstreamRequest, before: u32, upstream: &Upstream) {
+    let name = upstream.name().as_str();
+    // Where it is, where that is one place.
+    let address = upstream.http().and_then(HttpUpstream::sole_address);
+    span.text("glossator.upstream", name.to_owned());
+    match request {
+        UpstreamRequest::Http(request) => {
+            let method = method_word(&request.method);
+            span.rename(|| method.to_owned());
+            span.text("http.request.method", method);
+            if let Some(url) = address.and_then(|address| url_of(address, request)) {
+                span.text("url.full", url);
+            }
+            if before > 0 {
+                span.number("http.request.resend_count", before);
+            }
+        }
+        UpstreamRequest::Tool(request) => {
+            span.rename(|| format!("tools/call {}", request.tool));
+            span.text("mcp.method.name", "tools/call");
+            span.text("gen_ai.operation.name", "execute_tool");
+            span.text("gen_ai.tool.name", request.tool.to_string());
+        }
+        UpstreamRequest::Command(_) => span.rename(|| format!("run {name}")),
+    }
+    if let Some(address) = address {
+        match (address.socket(), address.name(), address.ip()) {
+            (Some(socket), _, _) => span.text("server.address", socket.display().to_string()),
+            (None, Some((host, port)), _) => {
+                span.text("server.address", host.to_owned());
+                span.number("server.port", port);
+            }
+            (None, None, Some(at)) => {
+                span.text("server.address", at.ip().to_string());
+                span.number("server.port", at.port());
+            }
+            (None, None, None) => {}
+        }
+    }
+}
+
+/// Without its query, in which a credential may be.
+fn url_of(address: &Address, request: &HttpRequest) -> Option<String> {
+    let path: PathAndQuery = request.path_and_query.path().parse().ok()?;
+    let url: Uri = address.join(&path).ok()?;
+    Some(url.to_string())
+}
+
+/// What came of it.
+fn ended(span: &Span, outcome: &Result<Reply, UpstreamError>) {
+    match outcome {
+        Ok(Reply { exit: Some(exit), .. }) => {
+            if let End::Code(code) = exit.end {
+                span.number("process.exit.code", code);
+            }
+            if !exit.end.is_success() {
+                span.failed(exit.end.to_string());
+            }
+        }
+        Ok(reply) => {
+            span.number("http.response.status_code", reply.status.as_u16());
+            // To a client an error of its own is one as well (semantic conventions for HTTP, "Status").
+            if reply.status.is_client_error() || reply.status.is_server_error() {
+                span.failed(reply.status.as_str().to_owned());
+            }
+        }
+        Err(error) => span.failed(error.facts().label),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        policy::mock::{Inside, answering_after, ask, name},
+        upstream::{UpstreamSettings, http::HttpSettings},
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_counts_once_and_one_that_is_dropped_as_that() {
+        let counted = Words::default();
+        let to = HttpSettings::new(name(), "http://127.0.0.1:9".parse().unwrap());
+        let to = Upstream::new(UpstreamSettings::Http(Box::new(to)));
+        let upstream = answering_after(Duration::from_secs(2), &Inside::default());
+        let one = async || {
+            let ask = ask(Duration::from_secs(9));
+            let (attempt, _) = Attempt::begin(&counted, &ask, &to);
+            attempt.end(upstream.answer(&ask).await)
+        };
+        one().await.unwrap();
+        tokio::time::timeout(Duration::from_secs(1), one()).await.unwrap_err();
+        assert_eq!(counted.read().collect::<Vec<_>>(), [("2xx", 1), ("dropped", 1)]);
+    }
+}
