@@ -4,7 +4,7 @@
 //! [`RoutePolicies::call`] and [`UpstreamPolicies::follow_up`] apply them; both are in `stack`, where the order and its
 //! reasons are. A policy is a struct with one method, off where it is `None`; the retry and the circuit breakers are always
 //! there, as the one counts what hedges may spend, and let all calls pass when they are off. What is handed through unread
-//! has the same gate and rate, and limits of its own: [`Passthrough`].
+//! has the same concurrency and rate limits, and others of its own: [`Passthrough`].
 //!
 //! What several replicas count or keep together is in the store that they share ([`Sharing`]): rates and kept replies.
 //! Everything else is each replica's own.
@@ -28,9 +28,9 @@ mod stack;
 use std::time::Duration;
 
 use breaker::CircuitBreaker;
-use concurrency::Gate;
+use concurrency::ConcurrencyLimit;
 use hedge::Hedge;
-use rate_limit::{Over, Rate};
+use rate_limit::{OverLimit, RateLimit};
 use retry::Retry;
 
 pub use attempt::result_word;

@@ -20,7 +20,10 @@ use tokio::{
     time::{Instant, Sleep, sleep, sleep_until, timeout},
 };
 
-use super::{Count, Gate, Over, PolicySettings, UpstreamPolicies, attempt::status_word, concurrency::Place};
+use super::{
+    ConcurrencyLimit, Count, OverLimit, PolicySettings, UpstreamPolicies, attempt::status_word,
+    concurrency::ConcurrencySlot,
+};
 use crate::{
     route::UpstreamName,
     upstream::{
@@ -65,7 +68,7 @@ impl PassthroughSettings {
 }
 
 impl Passthrough {
-    /// Puts policies round an upstream: the gate and the rate that its calls have, too.
+    /// Puts policies round an upstream: the concurrency and rate limits that its calls have, too.
     pub(super) fn new(
         policies: Arc<UpstreamPolicies>,
         upstream: HttpUpstream,
@@ -81,7 +84,7 @@ impl Passthrough {
         self.upstream.name()
     }
 
-    /// Hands a request through ([`HttpUpstream::stream`]). Its place is taken until the reply's body has ended or is
+    /// Hands a request through ([`HttpUpstream::stream`]). Its slots are taken until the reply's body has ended or is
     /// dropped.
     ///
     /// # Errors
@@ -114,10 +117,10 @@ impl Passthrough {
         B::Error: Into<BoxError>,
     {
         if let Some(rate) = &self.policies.rate {
-            rate.admit(caller, Over::TurnedAway).await?;
+            rate.admit(caller, OverLimit::Rejected).await?;
         }
         let slot = self.slots.enter(caller).await?;
-        let place = self.policies.gate.enter(Some(caller)).await?;
+        let in_flight = self.policies.concurrency.acquire(Some(caller)).await?;
         let (moved, upload) = (Moved::default(), Upload::new(self.settings.body_timeout));
         let is_late = upload.is_late.clone();
         let request = request.map(|body| Watched { body, moved: moved.clone(), upload });
@@ -133,7 +136,7 @@ impl Passthrough {
             }
         };
         let idle_timeout = self.settings.idle_timeout;
-        Ok(reply.map(|body| StreamedBody { body, idle_timeout, pause: None, _place: (slot, place) }))
+        Ok(reply.map(|body| StreamedBody { body, idle_timeout, pause: None, _slots: (slot, in_flight) }))
     }
 }
 
@@ -141,7 +144,7 @@ impl Passthrough {
 /// which are slow here leave the others to calls; and one client does not have all of them.
 #[derive(Debug)]
 struct Slots {
-    gate: Gate,
+    concurrency: ConcurrencyLimit,
     /// How many one client has at most; `None` where that is as many as there are.
     per_client: Option<usize>,
     queue_timeout: Duration,
@@ -153,7 +156,7 @@ struct Slots {
 #[derive(Debug)]
 struct Slot {
     _of_client: Option<OwnedSemaphorePermit>,
-    _place: Place,
+    _slot: ConcurrencySlot,
 }
 
 impl Slots {
@@ -171,7 +174,7 @@ impl Slots {
         let per_client = settings.max_in_flight_per_client.unwrap_or_else(|| limit.div_ceil(2));
         let own = PolicySettings { in_flight_limit: limit, caller_in_flight_limit: None, ..policy };
         Self {
-            gate: Gate::new(upstream, own, busy.clone()),
+            concurrency: ConcurrencyLimit::new(upstream, own, busy.clone()),
             per_client: Some(per_client).filter(|count| *count < limit),
             queue_timeout: policy.waiting_timeout,
             clients: Mutex::default(),
@@ -189,14 +192,14 @@ impl Slots {
                 Some(slot.map_err(|_| {
                     self.busy.add();
                     UpstreamError::CallerBusy {
-                        upstream: self.gate.upstream().clone(),
+                        upstream: self.concurrency.upstream().clone(),
                         in_flight_limit: limit,
                     }
                 })?)
             }
         };
         let of_client = of_client.map(|slot| slot.expect("the semaphore is never closed"));
-        Ok(Slot { _of_client: of_client, _place: self.gate.enter(None).await? })
+        Ok(Slot { _of_client: of_client, _slot: self.concurrency.acquire(None).await? })
     }
 
     fn of_client(&self, caller: &Caller, limit: usize) -> Arc<Semaphore> {
@@ -331,7 +334,7 @@ pub struct StreamedBody {
     idle_timeout: Duration,
     /// Runs while the upstream is waited for, not while the client is.
     pause: Option<Pin<Box<Sleep>>>,
-    _place: (Slot, Place),
+    _slots: (Slot, ConcurrencySlot),
 }
 
 /// Why a body was broken off.

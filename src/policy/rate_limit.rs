@@ -42,16 +42,16 @@ pub enum WithoutStore {
 
 /// A limit, and how much of it is used.
 ///
-/// Each call moves a point in time ahead by the gap between two calls; one that would be too far ahead is turned away
+/// Each call moves a point in time ahead by the gap between two calls; one that would be too far ahead is rejected
 /// (the "generic cell rate algorithm"). So that point is all there is to remember, one for all or one for each caller,
 /// and a point that has passed is no different from none.
 #[derive(Debug)]
-pub(super) struct Rate {
+pub(super) struct RateLimit {
     upstream: UpstreamName,
     whose: Whose,
     settings: RateSettings,
     used: Mutex<Used>,
-    turned_away: Count,
+    rejected: Count,
     counted: Option<Counted>,
 }
 
@@ -80,7 +80,7 @@ struct Used {
     swept: Instant,
 }
 
-impl Rate {
+impl RateLimit {
     /// How many callers are told apart. Those beyond share what one of them may ask, until others have been silent for
     /// long enough to be forgotten: whoever comes under ever other addresses gains nothing by it.
     pub(super) const CALLERS_LIMIT: usize = 65_536;
@@ -89,16 +89,11 @@ impl Rate {
     /// How often it is looked whether the store is back, by who has begun and would be lost.
     const UNCOUNTED_PAUSE: Duration = Duration::from_secs(1);
 
-    /// A limit of which nothing is used. `turned_away` counts those who come too often.
-    pub(super) fn new(
-        upstream: UpstreamName,
-        whose: Whose,
-        settings: RateSettings,
-        turned_away: Count,
-    ) -> Self {
+    /// A limit of which nothing is used. `rejected` counts those who come too often.
+    pub(super) fn new(upstream: UpstreamName, whose: Whose, settings: RateSettings, rejected: Count) -> Self {
         let now = Instant::now();
         let used = Mutex::new(Used { all: now, each: HashMap::new(), swept: now });
-        Self { upstream, whose, settings, used, turned_away, counted: None }
+        Self { upstream, whose, settings, used, rejected, counted: None }
     }
 
     /// The same, counted together with other replicas, where there are any; `of` is what it is the limit of.
@@ -174,19 +169,19 @@ impl Rate {
     ///
     /// [`UpstreamError::TooOften`] when nothing is left and the call does not wait; that is counted.
     /// [`UpstreamError::Uncounted`] when that can't be told.
-    pub(super) async fn admit(&self, caller: &Caller, over: Over) -> Result<(), UpstreamError> {
+    pub(super) async fn admit(&self, caller: &Caller, over: OverLimit) -> Result<(), UpstreamError> {
         loop {
             let Err(stopped) = self.take_of_all(caller).await else { return Ok(()) };
             match (over, stopped) {
-                (Over::TurnedAway, stopped) => return Err(self.turned_away(stopped)),
-                (Over::Waits, Stopped::For(wait)) => sleep(wait).await,
-                (Over::Waits, Stopped::Uncounted) => sleep(Self::UNCOUNTED_PAUSE).await,
+                (OverLimit::Rejected, stopped) => return Err(self.reject(stopped)),
+                (OverLimit::Waits, Stopped::For(wait)) => sleep(wait).await,
+                (OverLimit::Waits, Stopped::Uncounted) => sleep(Self::UNCOUNTED_PAUSE).await,
             }
         }
     }
 
-    fn turned_away(&self, stopped: Stopped) -> UpstreamError {
-        self.turned_away.add();
+    fn reject(&self, stopped: Stopped) -> UpstreamError {
+        self.rejected.add();
         let (upstream, RateSettings { count, per, .. }) = (self.upstream.clone(), self.settings);
         match stopped {
             Stopped::For(rest) => UpstreamError::TooOften { upstream, whose: self.whose, count, per, rest },
@@ -212,12 +207,12 @@ impl Used {
     }
 
     fn of(&mut self, caller: &Caller, now: Instant) -> &mut Instant {
-        if self.each.len() >= Rate::CALLERS_LIMIT && !self.each.contains_key(caller) {
-            if now.saturating_duration_since(self.swept) >= Rate::SWEEP_EVERY {
+        if self.each.len() >= RateLimit::CALLERS_LIMIT && !self.each.contains_key(caller) {
+            if now.saturating_duration_since(self.swept) >= RateLimit::SWEEP_EVERY {
                 self.swept = now;
                 self.each.retain(|_, point| *point > now);
             }
-            if self.each.len() >= Rate::CALLERS_LIMIT {
+            if self.each.len() >= RateLimit::CALLERS_LIMIT {
                 return &mut self.all;
             }
         }
@@ -227,9 +222,9 @@ impl Used {
 
 /// What is done with a call that is over a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
-    /// It is turned away, and told when to come again.
-    TurnedAway,
+pub(super) enum OverLimit {
+    /// It is rejected, and told when to come again.
+    Rejected,
     /// It waits, to its deadline: for what has begun, and would be lost.
     Waits,
 }
@@ -245,8 +240,8 @@ mod tests {
     const TEN_A_SECOND: RateSettings =
         RateSettings { count: 10, per: SECOND, burst: 10, without_store: WithoutStore::Local };
 
-    fn rate(whose: Whose, settings: RateSettings) -> Rate {
-        Rate::new(name(), whose, settings, Count::default())
+    fn rate(whose: Whose, settings: RateSettings) -> RateLimit {
+        RateLimit::new(name(), whose, settings, Count::default())
     }
 
     fn caller(number: u32) -> Caller {
@@ -254,7 +249,7 @@ mod tests {
     }
 
     /// How many of a hundred calls at once are let through.
-    fn at_once(rate: &Rate, caller: &Caller) -> usize {
+    fn at_once(rate: &RateLimit, caller: &Caller) -> usize {
         (0..100).filter(|_| rate.take(caller).is_ok()).count()
     }
 
@@ -293,7 +288,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn callers_beyond_the_limit_share_until_others_are_forgotten() {
         let rate = rate(Whose::CallerOfRoute, TEN_A_SECOND);
-        let most = u32::try_from(Rate::CALLERS_LIMIT).unwrap();
+        let most = u32::try_from(RateLimit::CALLERS_LIMIT).unwrap();
         assert!((0..most).all(|number| rate.take(&caller(number)).is_ok()));
         let more = (most..most + 50).filter(|number| rate.take(&caller(*number)).is_ok()).count();
         assert_eq!(more, 10, "fifty who are not told apart have what one has");
@@ -307,8 +302,8 @@ mod tests {
     async fn who_comes_too_often_is_told_when_to_come_again() {
         let counted = Count::default();
         let settings = RateSettings { count: 1, per: 60 * SECOND, burst: 1, ..TEN_A_SECOND };
-        let rate = Rate::new(name(), Whose::CallerOfRoute, settings, counted.clone());
-        let one = || rate.admit(&Caller::Only, Over::TurnedAway);
+        let rate = RateLimit::new(name(), Whose::CallerOfRoute, settings, counted.clone());
+        let one = || rate.admit(&Caller::Only, OverLimit::Rejected);
         one().await.unwrap();
         tokio::time::advance(SECOND).await;
         let error = one().await.unwrap_err();
@@ -323,7 +318,7 @@ mod tests {
     async fn what_has_begun_waits_for_its_turn() {
         let settings = RateSettings { count: 1, burst: 1, ..TEN_A_SECOND };
         let rate = rate(Whose::Upstream, settings);
-        let one = || rate.admit(&Caller::Only, Over::Waits);
+        let one = || rate.admit(&Caller::Only, OverLimit::Waits);
         let begun = Instant::now();
         let (first, second, third) = tokio::join!(one(), one(), one());
         assert!(first.is_ok() && second.is_ok() && third.is_ok());
@@ -331,11 +326,11 @@ mod tests {
     }
 
     /// Two replicas that count together.
-    fn replicas(memory: &Memory, whose: Whose, settings: RateSettings) -> [Rate; 2] {
+    fn replicas(memory: &Memory, whose: Whose, settings: RateSettings) -> [RateLimit; 2] {
         [(), ()].map(|()| rate(whose, settings).counted_in(SharedStore::in_memory(memory), "old"))
     }
 
-    async fn through(rate: &Rate, caller: &Caller) -> usize {
+    async fn through(rate: &RateLimit, caller: &Caller) -> usize {
         let mut through = 0;
         for _ in 0..30 {
             through += usize::from(rate.take_of_all(caller).await.is_ok());
@@ -368,7 +363,7 @@ mod tests {
         let [one, other] = replicas(&memory, Whose::Upstream, TEN_A_SECOND);
         assert_eq!(through(&one, &Caller::Only).await, 10);
         assert_eq!(through(&other, &Caller::Only).await, 0);
-        let asked = |rate: &Rate| rate.counted.as_ref().unwrap().store.counts().asked();
+        let asked = |rate: &RateLimit| rate.counted.as_ref().unwrap().store.counts().asked();
         assert_eq!((asked(&one), asked(&other)), (10, 1));
     }
 
@@ -393,14 +388,14 @@ mod tests {
     async fn a_limit_that_can_not_be_counted_is_told_of_as_that() {
         let (memory, counted) = (Memory::default(), Count::default());
         let settings = RateSettings { without_store: WithoutStore::Refuse, ..TEN_A_SECOND };
-        let rate = Rate::new(name(), Whose::Route, settings, counted.clone());
+        let rate = RateLimit::new(name(), Whose::Route, settings, counted.clone());
         let rate = rate.counted_in(SharedStore::in_memory(&memory), "old");
         memory.leave();
-        let error = rate.admit(&Caller::Only, Over::TurnedAway).await.unwrap_err();
+        let error = rate.admit(&Caller::Only, OverLimit::Rejected).await.unwrap_err();
         assert!(matches!(error, UpstreamError::Uncounted { .. }), "{error}");
         assert_eq!(counted.get(), 1);
         // What has begun waits for the store.
-        let waits = tokio::time::timeout(60 * SECOND, rate.admit(&Caller::Only, Over::Waits));
+        let waits = tokio::time::timeout(60 * SECOND, rate.admit(&Caller::Only, OverLimit::Waits));
         let (done, ()) = tokio::join!(waits, async {
             sleep(5 * SECOND).await;
             memory.come_back();

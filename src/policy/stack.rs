@@ -20,8 +20,8 @@ use std::{
 use tokio::time::timeout_at;
 
 use super::{
-    CacheEntry, CircuitBreaker, Count, Gate, Hedge, Over, Passthrough, PassthroughSettings, PolicySettings,
-    Rate, Retry, RouteCounts, RoutePolicySettings, SameAtOnce, Store, UpstreamCounts,
+    CacheEntry, CircuitBreaker, ConcurrencyLimit, Count, Hedge, OverLimit, Passthrough, PassthroughSettings,
+    PolicySettings, RateLimit, Retry, RouteCounts, RoutePolicySettings, SameAtOnce, Store, UpstreamCounts,
     attempt::Attempt,
     cache::{RemoteCache, ResponseCache},
     metrics::{BreakerView, UpstreamView, kind_of},
@@ -64,12 +64,12 @@ pub struct UpstreamPolicies {
     pub(super) counts: UpstreamCounts,
     /// A number that no other has.
     id: u64,
-    rate_per_client: Option<Rate>,
+    rate_per_client: Option<RateLimit>,
     budget: Arc<Budget>,
     retry: Retry,
     breaker: Arc<CircuitBreaker>,
-    pub(super) rate: Option<Rate>,
-    pub(super) gate: Gate,
+    pub(super) rate: Option<RateLimit>,
+    pub(super) concurrency: ConcurrencyLimit,
 }
 
 /// The policies that all calls of one route have in common, within those of its upstream.
@@ -78,9 +78,9 @@ pub struct RoutePolicies {
     upstream: Arc<UpstreamPolicies>,
     settings: RoutePolicySettings,
     counts: RouteCounts,
-    rate_per_client: Option<Rate>,
+    rate_per_client: Option<RateLimit>,
     responses: Option<Arc<ResponseCache>>,
-    rate: Option<Rate>,
+    rate: Option<RateLimit>,
     hedge: Option<Hedge>,
     retry: Retry,
     breaker: Arc<CircuitBreaker>,
@@ -119,8 +119,8 @@ impl RoutePolicies {
                 Box::pin(async {
                     // Clients that call too often are rejected before anything is done for them, even where it would cost
                     // the upstream nothing.
-                    admit(upstream.rate_per_client.as_ref(), ask, Over::TurnedAway).await?;
-                    admit(self.rate_per_client.as_ref(), ask, Over::TurnedAway).await?;
+                    admit(upstream.rate_per_client.as_ref(), ask, OverLimit::Rejected).await?;
+                    admit(self.rate_per_client.as_ref(), ask, OverLimit::Rejected).await?;
                     // Cached responses, and one request for all who ask for the same at the same time. Inside of what each
                     // client may call, and of the deadline, so that each who waits has its own; round everything that
                     // protects the upstream, which a cached response spares.
@@ -140,7 +140,7 @@ impl RoutePolicies {
     /// A request of the route, with its retries.
     async fn send(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         // All clients together. Inside of the cache: it counts calls for which the upstream is asked.
-        admit(self.rate.as_ref(), ask, Over::TurnedAway).await?;
+        admit(self.rate.as_ref(), ask, OverLimit::Rejected).await?;
         let tried = Tried::default();
         // Retries happen within the deadline. Round all that follows, so that each attempt is judged, queued and timed as
         // a call of its own, and holds no slot while it waits for the next.
@@ -160,7 +160,7 @@ impl RoutePolicies {
         // The circuit breaker of the route, for responses 502, 503 and 504. Outside of the upstream's, whose rejections
         // tell nothing about the route.
         let probe = self.breaker.enter(ask)?;
-        let result = self.upstream.attempt(ask, tried, Over::TurnedAway).await;
+        let result = self.upstream.attempt(ask, tried, OverLimit::Rejected).await;
         probe.record(&result);
         result
     }
@@ -175,12 +175,12 @@ impl UpstreamPolicies {
     /// [`UpstreamError`], where there is no response.
     pub async fn follow_up(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let tried = Tried::default();
-        let call = Box::pin(self.retry.run(ask, || self.attempt(ask, &tried, Over::Waits)));
+        let call = Box::pin(self.retry.run(ask, || self.attempt(ask, &tried, OverLimit::Waits)));
         self.within_deadline(ask, call).await
     }
 
     /// One attempt, with the policies that protect the upstream.
-    async fn attempt(&self, ask: &Ask, tried: &Tried, over: Over) -> Result<Reply, UpstreamError> {
+    async fn attempt(&self, ask: &Ask, tried: &Tried, over: OverLimit) -> Result<Reply, UpstreamError> {
         // Rejects everything while the upstream is not there. Round the queue, so that nobody waits in vain, and round
         // the rate, so that nothing of it is used.
         let probe = self.breaker.enter(ask)?;
@@ -189,8 +189,8 @@ impl UpstreamPolicies {
             admit(self.rate.as_ref(), ask, over).await?;
             // Inside of the deadline, so that a call that gives up leaves the queue; round the request, so that a slot is
             // held exactly as long as a connection is. What has begun is not rejected for what else its client does.
-            let client = matches!(over, Over::TurnedAway).then_some(&ask.caller);
-            let _slot = self.gate.enter(client).await?;
+            let client = matches!(over, OverLimit::Rejected).then_some(&ask.caller);
+            let _slot = self.concurrency.acquire(client).await?;
             // The time of the attempt, without that in the queue.
             self.within_attempt(ask, tried).await
         }
@@ -232,7 +232,7 @@ impl UpstreamPolicies {
 }
 
 /// Applies a rate limit, where there is one.
-async fn admit(rate: Option<&Rate>, ask: &Ask, over: Over) -> Result<(), UpstreamError> {
+async fn admit(rate: Option<&RateLimit>, ask: &Ask, over: OverLimit) -> Result<(), UpstreamError> {
     match rate {
         Some(rate) => rate.admit(&ask.caller, over).await,
         None => Ok(()),
@@ -246,7 +246,7 @@ impl UpstreamPolicies {
         let counts = UpstreamCounts::default();
         let name = upstream.name();
         let rate = |whose, settings: Option<_>, count: &Count| {
-            let rate = Rate::new(name.clone(), whose, settings?, count.clone());
+            let rate = RateLimit::new(name.clone(), whose, settings?, count.clone());
             Some(rate.shared_by(sharing.as_ref(), name.as_str()))
         };
         let budget = Arc::<Budget>::default();
@@ -268,7 +268,7 @@ impl UpstreamPolicies {
             budget,
             breaker,
             rate: rate(Whose::Upstream, settings.rate, &counts.too_often),
-            gate: Gate::new(name.clone(), settings, counts.busy.clone()),
+            concurrency: ConcurrencyLimit::new(name.clone(), settings, counts.busy.clone()),
             upstream,
             settings,
             sharing,
@@ -288,7 +288,7 @@ impl UpstreamPolicies {
 
     /// The state of the upstream, as far as its policies know.
     pub fn view(&self) -> UpstreamView {
-        let (in_flight, waiting) = self.gate.taken();
+        let (in_flight, waiting) = self.concurrency.taken();
         UpstreamView {
             kind: kind_of(&self.upstream),
             breaker: self.breaker.view(),
@@ -316,7 +316,7 @@ impl RoutePolicies {
     ) -> Arc<Self> {
         let (counts, name) = (RouteCounts::default(), upstream.name());
         let rate = |whose, settings: Option<_>, count: &Count| {
-            let rate = Rate::new(name.clone(), whose, settings?, count.clone());
+            let rate = RateLimit::new(name.clone(), whose, settings?, count.clone());
             Some(rate.shared_by(upstream.sharing.as_ref(), tool.as_str()))
         };
         let shares = settings.same_at_once == SameAtOnce::AskedOnce;
@@ -412,6 +412,6 @@ mod tests {
         assert!(matches!(error, UpstreamError::AttemptDeadline { .. }), "{error}");
         assert_eq!((policies.counts.attempts_late.get(), policies.counts.late.get()), (1, 0));
         assert_eq!(policies.counts.attempts.read().collect::<Vec<_>>(), [("dropped", 1)]);
-        assert_eq!(policies.gate.taken(), (0, 0));
+        assert_eq!(policies.concurrency.taken(), (0, 0));
     }
 }
