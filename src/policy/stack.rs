@@ -112,29 +112,25 @@ impl RoutePolicies {
     /// [`UpstreamError`], where there is no response.
     pub async fn call(self: &Arc<Self>, ask: &Ask) -> Result<Response, UpstreamError> {
         let upstream = &self.upstream;
-        // The promise to the client. It holds for everything within, waiting in the queue included.
-        upstream
-            .within_deadline(
-                ask,
-                Box::pin(async {
-                    // Clients that call too often are rejected before anything is done for them, even where it would cost
-                    // the upstream nothing.
-                    admit(upstream.rate_per_client.as_ref(), ask, OverLimit::Rejected).await?;
-                    admit(self.rate_per_client.as_ref(), ask, OverLimit::Rejected).await?;
-                    // Cached responses, and one request for all who ask for the same at the same time. Inside of what each
-                    // client may call, and of the deadline, so that each who waits has its own; round everything that
-                    // protects the upstream, which a cached response spares.
-                    match &self.responses {
-                        Some(responses) => {
-                            let route = self.clone();
-                            let send = move |ask| async move { route.send(&ask).await };
-                            Box::pin(responses.get_or_fetch(ask, send)).await
-                        }
-                        None => self.send(ask).await.map(Response::of_upstream),
-                    }
-                }),
-            )
-            .await
+        let call = Box::pin(async {
+            // Clients that call too often are rejected before anything is done for them, even where it would cost the
+            // upstream nothing.
+            admit(upstream.rate_per_client.as_ref(), ask, OverLimit::Rejected).await?;
+            admit(self.rate_per_client.as_ref(), ask, OverLimit::Rejected).await?;
+            // Cached responses, and one request for all who ask for the same at the same time. Inside of what each client
+            // may call; round everything that protects the upstream, which a cached response spares.
+            match &self.responses {
+                Some(responses) => {
+                    let route = self.clone();
+                    let send = move |ask| async move { route.send(&ask).await };
+                    Box::pin(responses.get_or_fetch(ask, send)).await
+                }
+                None => self.send(ask).await.map(Response::of_upstream),
+            }
+        });
+        // The promise to the client, so it holds for everything within, waiting in the queue included. Round the shared
+        // request, so that each who waits for it has its own.
+        upstream.within_deadline(ask, call).await
     }
 
     /// A request of the route, with its retries.
