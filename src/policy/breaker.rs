@@ -1,8 +1,9 @@
-//! Circuit breakers: rejects calls for a while that would only fail.
+//! Circuit breakers: they reject calls for a while that would only fail.
 //!
-//! There are two kinds. The one of an upstream counts failures to connect and timeouts, of all its routes: a response,
-//! whatever its status, is evidence that the upstream is there. The one of a route counts responses that say that
-//! the request could not be served (502, 503 and 504, or nothing that can be read): they say nothing of other routes.
+//! There are two kinds. The one of an upstream counts failures to connect and timeouts, of all its routes: a
+//! response, whatever its status, is evidence that the upstream is there. The one of a route counts responses
+//! that say that the request could not be served (502, 503 and 504, or nothing that can be read): they say
+//! nothing of other routes.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -37,8 +38,8 @@ impl Default for BreakerSettings {
     }
 }
 
-/// A circuit breaker. After a number of failures with no success between, calls are rejected at once for a while;
-/// then one is let through to see, and its outcome decides for the others.
+/// A circuit breaker. After a number of failures with no success between, calls are rejected at once for a
+/// while; then one is let through to see, and its outcome decides for the others.
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
     upstream: UpstreamName,
@@ -50,8 +51,7 @@ pub(super) struct CircuitBreaker {
     rested: Count,
 }
 
-/// What one circuit breaker is for, and the parts of its settings that are written where it stands; the others are those
-/// of what is around it.
+/// The parts of [`BreakerSettings`] that a route or an upstream sets; the others are inherited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BreakerOverride {
     /// In the place of [`BreakerSettings::failures`].
@@ -61,7 +61,7 @@ pub struct BreakerOverride {
 }
 
 impl BreakerOverride {
-    /// What holds over these.
+    /// These settings, completed by the inherited ones.
     pub fn over(self, base: BreakerSettings) -> BreakerSettings {
         BreakerSettings {
             failures: self.failures.unwrap_or(base.failures),
@@ -74,9 +74,9 @@ impl BreakerOverride {
 enum State {
     /// Calls pass; so many have failed since the last success.
     Closed { failures: u32 },
-    /// Calls are turned away until then.
+    /// Calls are rejected until then.
     Open { until: Instant },
-    /// One call is on its way to see, and is waited for until then.
+    /// One call probes the upstream, and is waited for until then.
     HalfOpen { until: Instant },
 }
 
@@ -94,7 +94,8 @@ impl CircuitBreaker {
         matches!(*self.state(), State::Closed { .. })
     }
 
-    /// That of an upstream, closed. `opened` counts how often it opens, `rested` the calls that are rejected.
+    /// A circuit breaker of an upstream, closed. `opened` counts how often it opens, `rested` the calls that
+    /// are rejected.
     pub(super) fn new(
         upstream: UpstreamName,
         settings: BreakerSettings,
@@ -121,14 +122,14 @@ impl CircuitBreaker {
         }
     }
 
-    /// What is known now.
+    /// Its state, for metrics and the admin API.
     pub(super) fn view(&self) -> BreakerView {
         let now = Instant::now();
         match *self.state() {
             State::Closed { .. } if self.settings.failures.is_none() => BreakerView::Off,
             State::Closed { failures } => BreakerView::Closed { failures },
             State::Open { until } if now < until => BreakerView::Open { rest: until - now },
-            // Its time is over: the next call goes to see.
+            // Its time is over: the next call probes.
             State::Open { .. } | State::HalfOpen { .. } => BreakerView::HalfOpen,
         }
     }
@@ -137,7 +138,7 @@ impl CircuitBreaker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a call through, or says how long to stay away.
+    /// Admits a call, or rejects it with the time for which the circuit is open.
     pub(super) fn enter<'a>(&'a self, ask: &'a Ask) -> Result<Probe<'a>, UpstreamError> {
         let mut state = self.state();
         if let State::Open { until } | State::HalfOpen { until } = *state {
@@ -151,7 +152,7 @@ impl CircuitBreaker {
                     rest: until - now,
                 });
             }
-            // Should the one that is on its way never come back, another is sent after the same while.
+            // Should the probe never come back, another is sent after the same time.
             *state = State::HalfOpen { until: now + self.settings.rest };
         }
         Ok(Probe { breaker: self, due: ask.due.latest, ticket: &ask.ticket, is_recorded: false })
@@ -177,16 +178,16 @@ impl CircuitBreaker {
                 info!(%upstream, route, request_id = ticket.request_id(), "circuit breaker closed");
                 State::Closed { failures: 0 }
             }
-            // Whoever was sent to see has seen nothing: the next one goes.
+            // The probe has shown nothing: the next call is one.
             (State::HalfOpen { .. }, Outcome::Unknown) => State::Open { until: Instant::now() },
-            // A call from before; the one that is sent to see decides.
+            // A call from before; the probe decides.
             (state @ State::Open { .. }, _) | (state @ State::Closed { .. }, Outcome::Unknown) => state,
         };
         *state = next;
     }
 }
 
-/// A call that was let through. Dropping it records what is known of a call that nobody waits for any more.
+/// An admitted call. Dropping it records what is known of a call that nobody waits for any more.
 #[derive(Debug)]
 pub(super) struct Probe<'a> {
     breaker: &'a CircuitBreaker,
@@ -210,7 +211,8 @@ impl Probe<'_> {
 impl Drop for Probe<'_> {
     fn drop(&mut self) {
         if !self.is_recorded {
-            // Dropped at its deadline: no answer came in time. Dropped before: its caller left, or would not wait.
+            // Dropped at its deadline: no answer came in time. Dropped before: its caller left, or would not
+            // wait.
             let late = Instant::now() >= self.due && self.breaker.route.is_none();
             self.breaker.learn(if late { Outcome::Failure } else { Outcome::Unknown }, self.ticket);
         }
@@ -224,8 +226,8 @@ fn shown_of_upstream(result: &Result<Reply, UpstreamError>) -> Outcome {
         Err(Stage::NotReached | Stage::NoResponse) => Outcome::Failure,
         // It answered, were it too much or nothing that can be read.
         Err(Stage::Malformed | Stage::TooLong | Stage::Unread) => Outcome::Success,
-        // It was not asked. Were a token server's failure the upstream's own, calls would be rejected when it could be
-        // asked again.
+        // It was not asked. Were a token server's failure the upstream's own, calls would be rejected when it
+        // could be asked again.
         Err(Stage::Rejected | Stage::Unsendable) => Outcome::Unknown,
     }
 }

@@ -1,4 +1,5 @@
-//! Keeps the number of calls at a time to what an upstream can bear, and those of one caller to its part of them.
+//! Keeps the number of calls at a time to what an upstream can bear, and those of one caller to its part of
+//! them.
 
 use std::sync::Arc;
 
@@ -10,9 +11,9 @@ use crate::{
     upstream::{Caller, CallerPart, CallerParts, UpstreamError},
 };
 
-/// The concurrency slots of one upstream, for calls and for what is proxied unmodified. It admits a number of requests at
-/// a time. A few more wait in a queue, in order and not for long; the rest are rejected at once, so that a slow upstream
-/// makes no queue that nobody waits in any more.
+/// The concurrency slots of one upstream, for calls and for what is proxied unmodified. It admits a number of
+/// requests at a time. A few more wait in a queue, in order and not for long; the rest are rejected at once,
+/// so that a slow upstream makes no queue that nobody waits in any more.
 #[derive(Debug)]
 pub(super) struct ConcurrencyLimit {
     upstream: UpstreamName,
@@ -54,8 +55,8 @@ impl ConcurrencyLimit {
         (taken(&self.slots, in_flight_limit), taken(&self.queue, waiting_limit))
     }
 
-    /// Takes a slot, or waits for one; for a client only where it has not as many as it may, for work that has begun in any
-    /// case. Dropping the future leaves the queue.
+    /// Takes a slot, or waits for one; for a client only where it has not as many as it may, for work that
+    /// has begun in any case. Dropping the future leaves the queue.
     pub(super) async fn acquire(&self, caller: Option<&Caller>) -> Result<ConcurrencySlot, UpstreamError> {
         let of_caller = match self.callers.as_ref().zip(caller) {
             None => None,

@@ -1,4 +1,4 @@
-//! Asks a second time when the first takes unusually long.
+//! Hedging: a second request when the first takes unusually long.
 
 use std::{
     future::Future,
@@ -15,9 +15,10 @@ use crate::{
     upstream::{Ask, UpstreamError},
 };
 
-/// Sends a request once more when there is no reply after a while, and takes the good reply that comes first; the other
-/// request is dropped. Only what may be sent twice (`Ask::repeatable`), only to an upstream that does not fail, and only
-/// within what all its calls may repeat: one that is slow for everybody is not asked twice as much for it.
+/// Sends a request once more when there is no response after a while, and takes the good reply that comes
+/// first; the other request is dropped. Only what may be sent twice (`Ask::repeatable`), only to an upstream
+/// that does not fail, and only within what all its calls may repeat: one that is slow for everybody is not
+/// asked twice as much for it.
 ///
 /// The second is sent once, without attempts after it.
 #[derive(Debug)]

@@ -45,9 +45,9 @@ pub struct UpstreamCounts {
     pub again: Count,
     /// How often it was found to do nothing but fail.
     pub opened: Count,
-    /// Calls that were turned away for that.
+    /// Calls that were rejected for that.
     pub rested: Count,
-    /// Calls that found no place.
+    /// Calls that found no concurrency slot.
     pub busy: Count,
     /// Requests over what it may be asked.
     pub too_often: Count,
@@ -66,17 +66,17 @@ pub struct RouteCounts {
     pub too_often: Count,
     /// Calls over what one caller may make.
     pub caller_too_often: Count,
-    /// Calls that got a kept reply.
+    /// Calls that got a cached response.
     pub kept: Count,
-    /// Those of them whose reply another replica kept.
+    /// Those of them whose response another replica cached.
     pub kept_by_others: Count,
     /// Calls that found none, or one that was too old.
     pub fetched: Count,
-    /// Kept replies that had become old, and were still good.
+    /// Stale responses that were revalidated.
     pub still_good: Count,
-    /// Kept replies that were given though they were old, in place of an error.
+    /// Stale responses that were given in place of an error.
     pub old: Count,
-    /// Calls that got the reply to the request of another.
+    /// Calls that shared the request of another.
     pub joined: Count,
     /// How often its circuit breaker has opened.
     pub opened: Count,
@@ -218,7 +218,7 @@ pub struct UpstreamView {
     pub in_flight: usize,
     /// How many may be.
     pub in_flight_limit: usize,
-    /// How many wait for a place.
+    /// How many wait for a slot.
     pub waiting: usize,
     /// How many may.
     pub waiting_limit: usize,
@@ -227,8 +227,8 @@ pub struct UpstreamView {
 }
 
 impl UpstreamView {
-    /// Whether a call may come through, as far as is known: what nobody has asked yet is taken for well, and so is what the
-    /// next call is to try, or nobody would ever find out.
+    /// Whether a call may come through, as far as is known: what nobody has asked yet is taken for well, and
+    /// so is what the next call is to try, or nobody would ever find out.
     pub fn is_reachable(&self) -> bool {
         let rests = matches!(self.breaker, BreakerView::Open { rest } if !rest.is_zero());
         let is_open = |view: &AddressView| matches!(view.state, State::Up | State::ToBeTried);
@@ -246,12 +246,12 @@ pub enum BreakerView {
         /// How many have failed since the last success.
         failures: u32,
     },
-    /// Calls are turned away.
+    /// Calls are rejected.
     Open {
-        /// For how long yet; not at all where the next call goes to see.
+        /// For how long yet; zero where the next call is a probe.
         rest: Duration,
     },
-    /// One call is on its way to see.
+    /// One call probes the upstream.
     HalfOpen,
 }
 

@@ -1,16 +1,17 @@
-//! Policies round every call of an upstream: deadlines, rate limits, cache, hedging, retries, circuit breakers,
-//! concurrency limits.
+//! Policies round every call of an upstream: deadlines, rate limits, cache, hedging, retries, circuit
+//! breakers, concurrency limits.
 //!
-//! [`RoutePolicies::call`] and [`UpstreamPolicies::follow_up`] apply them; both are in `stack`, where the order and its
-//! reasons are. A policy is a struct with one method, off where it is `None`; the retry and the circuit breakers are always
-//! there, as the one counts what hedges may spend, and let all calls pass when they are off. What is handed through unread
-//! has the same concurrency and rate limits, and others of its own: [`Passthrough`].
+//! [`RoutePolicies::call`] and [`UpstreamPolicies::follow_up`] apply them; both are in `stack`, where the
+//! order and its reasons are. A policy is a struct with one method, off where it is `None`; the retry and the
+//! circuit breakers are always there, as the one counts what hedges may spend, and let all calls pass when
+//! they are off. What is proxied unmodified has the same concurrency and rate limits, and others of its own:
+//! [`Passthrough`].
 //!
-//! What several replicas count or keep together is in the store that they share ([`Sharing`]): rates and kept replies.
-//! Everything else is each replica's own.
+//! Rate limits and cached responses are in the store that several replicas share ([`Sharing`]), where there
+//! is one. Everything else is each replica's own.
 //!
-//! Each tells what it did as an [`UpstreamError`](crate::upstream::UpstreamError), so that the `gateway` has one kind of
-//! failure to put into words.
+//! A policy rejects a call with an [`UpstreamError`](crate::upstream::UpstreamError), so that the `gateway`
+//! has one kind of failure to put into words.
 
 mod attempt;
 mod breaker;
@@ -43,55 +44,55 @@ pub use rate_limit::{RateSettings, WithoutStore};
 pub use retry::{RetryOverride, RetrySettings, jitter};
 pub use stack::{Policies, Response, RoutePolicies, Sharing, UpstreamPolicies};
 
-/// How carefully one upstream is asked. The deadline is not here: it comes with each [`Ask`](crate::upstream::Ask).
+/// The policies of an upstream. The deadline is not here: it comes with each [`Ask`](crate::upstream::Ask).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicySettings {
     /// How many calls may be in flight at a time.
     pub in_flight_limit: usize,
-    /// How many of them may be of one caller, where that is said.
+    /// How many of them may be of one client, where that is limited.
     pub caller_in_flight_limit: Option<usize>,
-    /// How many more may wait for a place; the next one is turned away at once.
+    /// How many more may wait for a slot; the next one is rejected at once.
     pub waiting_limit: usize,
-    /// How long one may wait for a place before it is turned away.
+    /// How long one may wait for a slot before it is rejected.
     pub waiting_timeout: Duration,
-    /// How long one attempt may take; as long as the call where there is none.
+    /// How long one attempt may take; as long as the call where it is `None`.
     pub attempt_timeout: Option<Duration>,
-    /// Whether what fails is asked again.
+    /// Which failed requests are sent again.
     pub retry: RetrySettings,
-    /// When the circuit breakers open: its own, and those of its routes.
+    /// When its circuit breaker and those of its routes open.
     pub breaker: BreakerSettings,
-    /// How often it may be asked, by all together.
+    /// The rate limit of all clients together.
     pub rate: Option<RateSettings>,
-    /// How often each caller may call its routes.
+    /// The rate limit of each client.
     pub caller_rate: Option<RateSettings>,
 }
 
-/// How carefully one route is called, beyond what its upstream asks for.
+/// The policies of a route, beside those of its upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RoutePolicySettings {
-    /// How often it may be called, by all together.
+    /// The rate limit of all clients together.
     pub rate: Option<RateSettings>,
-    /// How often each caller may call it.
+    /// The rate limit of each client.
     pub caller_rate: Option<RateSettings>,
-    /// Which replies are kept, if any.
+    /// Which responses are cached, if any.
     pub cache: Option<CacheSettings>,
-    /// How often the upstream is asked for the same at the same time.
+    /// Whether calls that ask for the same at the same time share a request.
     pub same_at_once: SameAtOnce,
-    /// When a request is sent once more for being slow, if ever.
+    /// When a slow request is hedged, if ever.
     pub hedge: Option<HedgeSettings>,
-    /// How its requests are repeated, where it says otherwise than its upstream.
+    /// How its requests are retried, where that differs from its upstream.
     pub retry: RetryOverride,
-    /// When its circuit breaker opens, where it says otherwise than its upstream.
+    /// When its circuit breaker opens, where that differs from its upstream.
     pub breaker: BreakerOverride,
 }
 
 /// What is done with calls that ask for the same at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SameAtOnce {
-    /// The upstream is asked by each.
+    /// Each sends a request.
     #[default]
     AskedByEach,
-    /// It is asked once for all.
+    /// There is one request for all.
     AskedOnce,
 }
 

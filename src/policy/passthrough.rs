@@ -37,8 +37,8 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// How fast a client sends a body at least, in bytes a second, once the time for a short one is over.
 const UPLOAD_RATE: u64 = 1 << 10;
 
-/// An upstream that requests are handed through to, with its policies. It has no limit on how long a body is, or
-/// on how long that of a reply takes as long as some of it comes.
+/// An upstream that requests are handed through to, with its policies. It has no limit on how long a body is,
+/// or on how long that of a reply takes as long as some of it comes.
 #[derive(Debug, Clone)]
 pub struct Passthrough {
     upstream: HttpUpstream,
@@ -84,8 +84,8 @@ impl Passthrough {
         self.upstream.name()
     }
 
-    /// Hands a request through ([`HttpUpstream::stream`]). Its slots are taken until the reply's body has ended or is
-    /// dropped.
+    /// Hands a request through ([`HttpUpstream::stream`]). Its slots are taken until the reply's body has
+    /// ended or is dropped.
     ///
     /// # Errors
     ///
@@ -140,8 +140,8 @@ impl Passthrough {
     }
 }
 
-/// The concurrency slots of what is handed through. It has no more than these of what its upstream gets, so that clients
-/// which are slow here leave the others to calls; and one client does not have all of them.
+/// The concurrency slots of what is handed through. It has no more than these of what its upstream gets, so
+/// that clients which are slow here leave the others to calls; and one client does not have all of them.
 #[derive(Debug)]
 struct Slots {
     concurrency: ConcurrencyLimit,
@@ -216,8 +216,8 @@ impl Slots {
     }
 }
 
-/// How fast a client sends the body of its request. Only the time counts in which it is waited for: what an upstream does
-/// not take, nobody asks the client for.
+/// How fast a client sends the body of its request. Only the time counts in which it is waited for: what an
+/// upstream does not take, nobody asks the client for.
 #[derive(Debug)]
 struct Upload {
     timeout: Duration,

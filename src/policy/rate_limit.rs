@@ -1,4 +1,4 @@
-//! Keeps calls to a number in a time: of an upstream, of a route, or of each caller.
+//! Rate limits: of an upstream, of a route, or of each client.
 
 use std::{
     collections::HashMap,
@@ -18,9 +18,9 @@ use crate::{
 /// How many calls in how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateSettings {
-    /// So many.
+    /// How many.
     pub count: u32,
-    /// In this time.
+    /// In how long.
     pub per: Duration,
     /// How many of them may come at once, after a time without any.
     pub burst: u32,
@@ -34,17 +34,17 @@ pub enum WithoutStore {
     /// Each counts for itself.
     #[default]
     Local,
-    /// Nobody is let through.
+    /// All calls are rejected.
     Refuse,
-    /// Everybody is.
+    /// All calls are admitted.
     Allow,
 }
 
 /// A limit, and how much of it is used.
 ///
-/// Each call moves a point in time ahead by the gap between two calls; one that would be too far ahead is rejected
-/// (the "generic cell rate algorithm"). So that point is all there is to remember, one for all or one for each caller,
-/// and a point that has passed is no different from none.
+/// Each call moves a point in time ahead by the gap between two calls; one that would be too far ahead is
+/// rejected (the "generic cell rate algorithm"). So that point is all there is to remember, one for all or
+/// one for each caller, and a point that has passed is no different from none.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     upstream: UpstreamName,
@@ -63,7 +63,7 @@ struct Counted {
     of: Box<[u8]>,
 }
 
-/// Why a call is not let through.
+/// Why a call is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stopped {
     /// Nothing is left for so long.
@@ -81,8 +81,8 @@ struct Used {
 }
 
 impl RateLimit {
-    /// How many callers are told apart. Those beyond share what one of them may ask, until others have been silent for
-    /// long enough to be forgotten: whoever comes under ever other addresses gains nothing by it.
+    /// How many callers are told apart. Those beyond share what one of them may ask, until others have been
+    /// silent for long enough to be forgotten: whoever comes under ever other addresses gains nothing by it.
     pub(super) const CALLERS_LIMIT: usize = 65_536;
     /// How often it is looked for callers to forget, at most.
     const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -154,7 +154,7 @@ impl RateLimit {
         }
     }
 
-    /// Lets nobody through here for so long: the others have used what there was.
+    /// Admits no call here for so long: the other replicas have used what there was.
     fn put_off(&self, caller: &Caller, wait: Duration) {
         let now = Instant::now();
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);

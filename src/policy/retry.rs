@@ -1,4 +1,4 @@
-//! Asks again, when that is safe and there is time and reason to.
+//! Retries, where they are safe and there is time for them: the budget for them, and the waits between.
 
 use std::{
     future::Future,
@@ -18,12 +18,12 @@ use crate::{
     upstream::{Ask, Happened, Repeat, Stage, UpstreamError},
 };
 
-/// Repeats a request that failed in passing, with a wait between that grows and is random, so that those who failed
-/// together do not come back together.
+/// Repeats a request that failed in passing, with a wait between that grows and is random, so that those who
+/// failed together do not come back together.
 ///
-/// What never reached the upstream may always be repeated; what may have, only when the request is one that can be
-/// (`Ask::repeatable`). An upstream that says when to come back (`Retry-After`) is believed. Where the wait would pass
-/// the call's deadline, what is known already is the answer.
+/// What never reached the upstream may always be repeated; what may have, only when the request is one that
+/// can be (`Ask::repeatable`). An upstream that says when to come back (`Retry-After`) is believed. Where the
+/// wait would pass the call's deadline, what is known already is the answer.
 #[derive(Debug)]
 pub(super) struct Retry {
     upstream: UpstreamName,
@@ -35,7 +35,7 @@ pub(super) struct Retry {
 /// How often, and after what wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetrySettings {
-    /// How often one call asks, the first time included; 1 never asks again.
+    /// How many attempts one call has, the first included; 1 never retries.
     pub attempts: u32,
     /// The longest wait before the second attempt; it doubles with each one after.
     pub backoff: Duration,
@@ -49,7 +49,7 @@ impl Default for RetrySettings {
     }
 }
 
-/// The parts of [`RetrySettings`] that a place writes; the others are those of what is around it.
+/// The parts of [`RetrySettings`] that a route or an upstream sets; the others are inherited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RetryOverride {
     /// In the place of [`RetrySettings::attempts`].
@@ -61,7 +61,7 @@ pub struct RetryOverride {
 }
 
 impl RetryOverride {
-    /// What holds over these.
+    /// These settings, completed by the inherited ones.
     pub fn over(self, base: RetrySettings) -> RetrySettings {
         RetrySettings {
             attempts: self.attempts.unwrap_or(base.attempts),
@@ -97,7 +97,7 @@ impl Retry {
         for attempt in 1.. {
             let next = attempt_once().await;
             if attempt > 1 {
-                // Turned away by ourselves: the upstream has not been asked, so what it said before is the answer.
+                // We rejected it: the upstream was not asked, so its previous response is the answer.
                 if next.as_ref().is_err_and(|error| error.facts().stage == Stage::Rejected) {
                     break;
                 }
@@ -123,7 +123,7 @@ impl Retry {
         answer.expect("what is asked at least once has an answer")
     }
 
-    /// When to ask again, if at all.
+    /// When to send the next attempt, if at all.
     fn again_at(
         &self,
         outcome: &Result<Reply, UpstreamError>,
@@ -149,7 +149,7 @@ impl Retry {
     }
 }
 
-/// Whether another try may go better, and does no harm.
+/// Whether another attempt may succeed, and does no harm.
 fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool {
     match outcome {
         Err(error) => match error.facts().repeat {
@@ -170,7 +170,8 @@ fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool 
     }
 }
 
-/// What `Retry-After` says (RFC 9110, section 10.2.3): seconds, or a date, which is held against the one of the reply.
+/// What `Retry-After` says (RFC 9110, section 10.2.3): seconds, or a date, which is held against the one of
+/// the reply.
 fn retry_after(reply: &Reply) -> Option<Duration> {
     let seconds = reply.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse();
     match seconds {
@@ -183,8 +184,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What all calls of one upstream together may ask a second time: a fifth of them, and a few more. An upstream that
-/// fails as a whole is not asked three times as much for it.
+/// What all calls of one upstream together may ask a second time: a fifth of them, and a few more. An
+/// upstream that fails as a whole is not asked three times as much for it.
 #[derive(Debug)]
 pub(super) struct Budget(Mutex<f64>);
 
@@ -218,8 +219,9 @@ impl Default for Budget {
     }
 }
 
-/// How far ahead the date in one header is of the one that the reply was written at. Two dates of one clock: that it is
-/// wrong does not matter. `None` where one of them is missing or no date; nothing when it has passed.
+/// How far ahead the date in one header is of the one that the reply was written at. Two dates of one clock:
+/// that it is wrong does not matter. `None` where one of them is missing or no date; nothing when it has
+/// passed.
 pub(super) fn date_ahead(headers: &HeaderMap, name: HeaderName) -> Option<Duration> {
     let written = date(headers, header::DATE)?;
     Some(date(headers, name)?.duration_since(written).unwrap_or_default())
@@ -229,7 +231,8 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
 }
 
-/// A wait of about this length, up to a tenth shorter or longer: those who began together do not stay together.
+/// A wait of about this length, up to a tenth shorter or longer: those who began together do not stay
+/// together.
 pub fn jitter(wait: Duration) -> Duration {
     wait.mul_f64(0.9 + fastrand::f64() / 5.0)
 }

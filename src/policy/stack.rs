@@ -1,8 +1,8 @@
 //! The policies round every call of an upstream, in the order in which they are applied.
 //!
-//! [`RoutePolicies::call`] is the stack of a route's calls, [`UpstreamPolicies::follow_up`] the one of requests that
-//! follow from a call (polling an asynchronous operation) or that no client asked for (reading a watched resource). Each
-//! line is a policy, and its comment says why it stands there.
+//! [`RoutePolicies::call`] is the stack of a route's calls, [`UpstreamPolicies::follow_up`] the one of
+//! requests that follow from a call (polling an asynchronous operation) or that no client asked for (reading
+//! a watched resource). Each line is a policy, and its comment says why it stands there.
 //!
 //! Dropping the future of a call ends its request and gives back what it held.
 
@@ -113,12 +113,13 @@ impl RoutePolicies {
     pub async fn call(self: &Arc<Self>, ask: &Ask) -> Result<Response, UpstreamError> {
         let upstream = &self.upstream;
         let call = Box::pin(async {
-            // Clients that call too often are rejected before anything is done for them, even where it would cost the
-            // upstream nothing.
+            // Clients that call too often are rejected before anything is done for them, even where it would
+            // cost the upstream nothing.
             admit(upstream.rate_per_client.as_ref(), ask, OverLimit::Rejected).await?;
             admit(self.rate_per_client.as_ref(), ask, OverLimit::Rejected).await?;
-            // Cached responses, and one request for all who ask for the same at the same time. Inside of what each client
-            // may call; round everything that protects the upstream, which a cached response spares.
+            // Cached responses, and one request for all who ask for the same at the same time. Inside of what
+            // each client may call; round everything that protects the upstream, which a cached response
+            // spares.
             match &self.responses {
                 Some(responses) => {
                     let route = self.clone();
@@ -128,8 +129,8 @@ impl RoutePolicies {
                 None => self.send(ask).await.map(Response::of_upstream),
             }
         });
-        // The promise to the client, so it holds for everything within, waiting in the queue included. Round the shared
-        // request, so that each who waits for it has its own.
+        // The promise to the client, so it holds for everything within, waiting in the queue included. Round
+        // the shared request, so that each who waits for it has its own.
         upstream.within_deadline(ask, call).await
     }
 
@@ -138,8 +139,8 @@ impl RoutePolicies {
         // All clients together. Inside of the cache: it counts calls for which the upstream is asked.
         admit(self.rate.as_ref(), ask, OverLimit::Rejected).await?;
         let tried = Tried::default();
-        // Retries happen within the deadline. Round all that follows, so that each attempt is judged, queued and timed as
-        // a call of its own, and holds no slot while it waits for the next.
+        // Retries happen within the deadline. Round all that follows, so that each attempt is judged, queued
+        // and timed as a call of its own, and holds no slot while it waits for the next.
         let first = self.retry.run(ask, || self.attempt(ask, &tried));
         match &self.hedge {
             // A slow request is sent once more. Round the retries, so that the second request has none.
@@ -153,8 +154,8 @@ impl RoutePolicies {
 
     /// One attempt.
     async fn attempt(&self, ask: &Ask, tried: &Tried) -> Result<Reply, UpstreamError> {
-        // The circuit breaker of the route, for responses 502, 503 and 504. Outside of the upstream's, whose rejections
-        // tell nothing about the route.
+        // The circuit breaker of the route, for responses 502, 503 and 504. Outside of the upstream's, whose
+        // rejections tell nothing about the route.
         let probe = self.breaker.enter(ask)?;
         let result = self.upstream.attempt(ask, tried, OverLimit::Rejected).await;
         probe.record(&result);
@@ -163,8 +164,8 @@ impl RoutePolicies {
 }
 
 impl UpstreamPolicies {
-    /// A request that follows from a call, or that no client asked for: it waits where a call would be rejected, and has
-    /// the policies of its upstream only.
+    /// A request that follows from a call, or that no client asked for: it waits where a call would be
+    /// rejected, and has the policies of its upstream only.
     ///
     /// # Errors
     ///
@@ -177,14 +178,15 @@ impl UpstreamPolicies {
 
     /// One attempt, with the policies that protect the upstream.
     async fn attempt(&self, ask: &Ask, tried: &Tried, over: OverLimit) -> Result<Reply, UpstreamError> {
-        // Rejects everything while the upstream is not there. Round the queue, so that nobody waits in vain, and round
-        // the rate, so that nothing of it is used.
+        // Rejects everything while the upstream is not there. Round the queue, so that nobody waits in vain,
+        // and round the rate, so that nothing of it is used.
         let probe = self.breaker.enter(ask)?;
         let result = async {
             // Inside of the retries, as each attempt is a request; round the queue, as it holds no slot.
             admit(self.rate.as_ref(), ask, over).await?;
-            // Inside of the deadline, so that a call that gives up leaves the queue; round the request, so that a slot is
-            // held exactly as long as a connection is. What has begun is not rejected for what else its client does.
+            // Inside of the deadline, so that a call that gives up leaves the queue; round the request, so
+            // that a slot is held exactly as long as a connection is. What has begun is not rejected for what
+            // else its client does.
             let client = matches!(over, OverLimit::Rejected).then_some(&ask.caller);
             let _slot = self.concurrency.acquire(client).await?;
             // The time of the attempt, without that in the queue.
@@ -213,8 +215,8 @@ impl UpstreamPolicies {
         })
     }
 
-    /// The reply to a call, in its time. The call is boxed, so that it is not a part of all futures up to the connection of
-    /// its client.
+    /// The reply to a call, in its time. The call is boxed, so that it is not a part of all futures up to the
+    /// connection of its client.
     async fn within_deadline<T>(
         &self,
         ask: &Ask,
@@ -236,7 +238,8 @@ async fn admit(rate: Option<&RateLimit>, ask: &Ask, over: OverLimit) -> Result<(
 }
 
 impl UpstreamPolicies {
-    /// Policies of which nothing is used yet. `sharing` is the state of several replicas, where there are others.
+    /// Policies of which nothing is used yet. `sharing` is the state of several replicas, where there are
+    /// others.
     pub fn new(upstream: Upstream, settings: PolicySettings, sharing: Option<Sharing>) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let counts = UpstreamCounts::default();
@@ -303,7 +306,8 @@ impl UpstreamPolicies {
 }
 
 impl RoutePolicies {
-    /// The policies of the route with this tool, of which nothing is used yet; responses are cached in `store`.
+    /// The policies of the route with this tool, of which nothing is used yet; responses are cached in
+    /// `store`.
     pub fn new(
         upstream: Arc<UpstreamPolicies>,
         tool: &ToolName,

@@ -23,8 +23,8 @@ impl Deref for Cause {
     }
 }
 
-/// Why an upstream gave no usable reply, where that is told in words that may be its own or the client's: only a log at
-/// `debug` shows them.
+/// Why an upstream gave no usable reply, where that is told in words that may be its own or the client's:
+/// only a log at `debug` shows them.
 #[derive(Debug, thiserror::Error)]
 #[error("{plain}")]
 pub(super) struct Withheld {
@@ -221,7 +221,8 @@ pub enum UpstreamError {
         /// How long to wait before the next one.
         rest: Duration,
     },
-    /// What is used of a limit is counted elsewhere, which can't be reached, and the limit says to let nobody through then.
+    /// What is used of a limit is counted elsewhere, which can't be reached, and the limit says to let nobody
+    /// through then.
     #[error(
         "what may be asked of upstream `{upstream}` is counted in the shared store, which can't be reached"
     )]

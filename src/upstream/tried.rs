@@ -2,7 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Addresses that a request was sent to. The attempts of one call share it, those that go on at the same time too.
+/// Addresses that a request was sent to. The attempts of one call share it, those that go on at the same time
+/// too.
 #[derive(Debug, Default)]
 pub struct Tried(Mutex<Vec<u64>>);
 

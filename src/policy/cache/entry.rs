@@ -1,4 +1,5 @@
-//! A cached response: how long it is fresh, what a conditional request asks about it, what clients get of it (RFC 9111).
+//! A cached response: how long it is fresh, what a conditional request asks about it, what clients get of it
+//! (RFC 9111).
 
 use std::time::Duration;
 
@@ -46,8 +47,8 @@ impl Entry {
         [header::ETAG, header::LAST_MODIFIED].iter().any(|name| self.reply.headers.contains_key(name))
     }
 
-    /// The same in memory of its own. What came over a connection is a part of all that was read of it at once, and
-    /// would keep that whole.
+    /// The same in memory of its own. What came over a connection is a part of all that was read of it at
+    /// once, and would keep that whole.
     pub(super) fn compact(mut self) -> Self {
         self.reply.body = Bytes::copy_from_slice(&self.reply.body);
         compact(&mut self.reply.headers);

@@ -1,8 +1,8 @@
 //! The cached responses of a route, and the requests for them that are under way.
 //!
 //! An [`Entry`] is a response that is cached; a [`Store`] has those of all routes, to a number of bytes; a
-//! [`RemoteCache`] has them where other replicas find them; a [`ResponseCache`] is what the calls of one route have in
-//! common.
+//! [`RemoteCache`] has them where other replicas find them; a [`ResponseCache`] is what the calls of one
+//! route have in common.
 
 mod entry;
 mod remote;
@@ -45,7 +45,8 @@ pub struct CacheSettings {
 pub enum Lasts {
     /// So long.
     For(Duration),
-    /// As long as the upstream says of it; where it says nothing, it is asked each time whether it is still good.
+    /// As long as the upstream says of it; where it says nothing, it is asked each time whether it is still
+    /// good.
     AsTheUpstreamSays,
 }
 
@@ -58,11 +59,11 @@ pub enum Forbidden {
     Kept,
 }
 
-/// The cached responses of one route, given to requests of the same words, and one request for all who ask for the same
-/// at the same time.
+/// The cached responses of one route, given to requests of the same words, and one request for all who ask
+/// for the same at the same time.
 ///
-/// Only good responses are cached (200, 203, 204). A stale one with an `ETag` or a `Last-Modified` is asked about, and
-/// given again when it has not changed.
+/// Only good responses are cached (200, 203, 204). A stale one with an `ETag` or a `Last-Modified` is asked
+/// about, and given again when it has not changed.
 #[derive(Debug)]
 pub(super) struct ResponseCache {
     pub(super) upstream: UpstreamName,
@@ -78,16 +79,16 @@ pub(super) struct ResponseCache {
 }
 
 /// Everything that a response depends on: the upstream, how long a response may be, and all that is sent
-/// ([`UpstreamRequest::to_bytes`](crate::route::UpstreamRequest::to_bytes)). Whatever of a client goes into a request, its
-/// credentials for instance, is a part of it; so nobody gets a response to a request that was not theirs, word for word.
-/// Keys are compared as a whole, not by a hash.
+/// ([`UpstreamRequest::to_bytes`](crate::route::UpstreamRequest::to_bytes)). Whatever of a client goes into a
+/// request, its credentials for instance, is a part of it; so nobody gets a response to a request that was
+/// not theirs, word for word. Keys are compared as a whole, not by a hash.
 type Key = Arc<[u8]>;
 
 /// How many bytes of a key are the upstream's number. Other replicas have another one.
 const UPSTREAM_ID_BYTES: usize = size_of::<u64>();
 
-/// One request, for all who hold it. It begins when the first of them asks, goes on as long as one of them waits, whoever
-/// began it, and ends with the last; each has the deadline that is its own.
+/// One request, for all who hold it. It begins when the first of them asks, goes on as long as one of them
+/// waits, whoever began it, and ends with the last; each has the deadline that is its own.
 #[derive(Debug)]
 pub(super) struct Flight {
     key: Key,
@@ -157,8 +158,8 @@ impl ResponseCache {
         if let Some(response) = self.fresh(settings, &key, old.as_ref()) {
             return Ok(response);
         }
-        // From here on the request is under way until its response is cached: who looks for that in vain finds the
-        // request, and who comes too late for the request finds what was cached.
+        // From here on the request is under way until its response is cached: who looks for that in vain
+        // finds the request, and who comes too late for the request finds what was cached.
         let flight = self.flight(&key);
         if let Some(response) = self.fresh(settings, &key, self.store.get(&key).as_ref()) {
             return Ok(response);
@@ -213,7 +214,8 @@ impl ResponseCache {
         Response { reply: entry.told(), age: Some(entry.age()), entry: Some(place) }
     }
 
-    /// The response that another replica has cached, where it is a better one than ours; then it is ours, too.
+    /// The response that another replica has cached, where it is a better one than ours; then it is ours,
+    /// too.
     async fn newer(&self, settings: CacheSettings, key: &Key, own: Option<Arc<Entry>>) -> Option<Arc<Entry>> {
         let Some(remote) = &self.remote else { return own };
         let found = remote.get(&key[UPSTREAM_ID_BYTES..]).await;
@@ -300,7 +302,8 @@ impl ResponseCache {
 }
 
 impl Flight {
-    /// The response to this request, which `fetch` begins where nobody has: in a task of its own, where others may join.
+    /// The response to this request, which `fetch` begins where nobody has: in a task of its own, where
+    /// others may join.
     async fn fetch<F>(&self, ask: &Ask, fetch: impl FnOnce(Ask) -> F) -> Result<Response, UpstreamError>
     where
         F: Future<Output = Result<Response, UpstreamError>> + Send + 'static,
@@ -347,8 +350,8 @@ impl CacheEntry {
     }
 }
 
-/// The cached responses of all routes together, never more than a number of bytes. What is used seldom goes first. Clones
-/// are the same one.
+/// The cached responses of all routes together, never more than a number of bytes. What is used seldom goes
+/// first. Clones are the same one.
 #[derive(Debug, Clone)]
 pub struct Store(Arc<Cache<Key, Arc<Entry>, Weight>>);
 
@@ -400,7 +403,8 @@ impl Store {
         self.0.get(key)
     }
 
-    /// Stores a response in the place of the one that was there. One that is larger than all that may be cached is not.
+    /// Stores a response in the place of the one that was there. One that is larger than all that may be
+    /// cached is not.
     fn put(&self, key: &Key, entry: Arc<Entry>) {
         self.0.insert(key.clone(), entry);
     }

@@ -1,8 +1,8 @@
 //! Responses that are cached where all replicas find them.
 //!
-//! A response is written as bytes: a version, its status, how old it was and how long it is kept there, its headers, and its
-//! body. How old it is when it is read follows from how much of that time is left, so that the clocks of replicas need not agree.
-//! What can't be read is none.
+//! A response is written as bytes: a version, its status, how old it was and how long it is kept there, its
+//! headers, and its body. How old it is when it is read follows from how much of that time is left, so that
+//! the clocks of replicas need not agree. What can't be read is none.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ impl RemoteCache {
         read(&kept)
     }
 
-    /// Stores a response as long as it may be of use. Nobody waits for that. That of a program stays here, as there is
-    /// more to it than a reply.
+    /// Stores a response as long as it may be of use. Nobody waits for that. That of a program stays here, as
+    /// there is more to it than a reply.
     pub(super) fn put(&self, request: &[u8], entry: &Entry, settings: CacheSettings) {
         let life = of_use(entry, settings);
         let is_too_long = entry.reply.body.len() >= self.0.store.entry_limit_bytes();
