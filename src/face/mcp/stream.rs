@@ -1,18 +1,12 @@
 //! A response as a stream of server-sent events: messages as they come, then the result.
 
-use std::{
-    convert::Infallible,
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{convert::Infallible, future::Future, pin::Pin, time::Duration};
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures_util::stream::unfold;
 use http::{HeaderValue, Response, header};
-use http_body::Frame;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::sleep;
 
 use super::{answer::Answer, client::Mailbox};
 
@@ -22,7 +16,7 @@ pub(super) const KEEP_ALIVE: (Duration, &[u8]) = (Duration::from_secs(15), b": k
 /// What a message is answered with, when it comes; `None` where there is nothing to say.
 pub(super) type Answering = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
 
-/// A body of events. Dropping it ends what it waits for.
+/// What is still to be sent. Dropping it ends what it waits for.
 struct Events {
     /// What is there already.
     first: Option<Bytes>,
@@ -30,18 +24,16 @@ struct Events {
     /// Gone when the result has come.
     answering: Option<Answering>,
     last: Option<Bytes>,
-    keep_alive: Interval,
 }
 
 /// The response that sends a first message, what else comes into the mailbox, and then what `answering` gives. Without
 /// a message to begin with, a comment tells whoever stands between that the stream is open.
 pub(super) fn respond(first: Option<Bytes>, mailbox: Mailbox, answering: Answering) -> Response<Body> {
     let first = first.map_or(Bytes::from_static(b": open\n\n"), |first| as_event(None, &first).into());
-    let mut keep_alive = interval(KEEP_ALIVE.0);
-    keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    keep_alive.reset();
-    let events = Events { first: Some(first), mailbox, answering: Some(answering), last: None, keep_alive };
-    as_stream(Response::new(Body::new(events)))
+    let events = Events { first: Some(first), mailbox, answering: Some(answering), last: None };
+    let events =
+        unfold(events, |mut events| async { Some((Ok::<_, Infallible>(events.next().await?), events)) });
+    as_stream(Response::new(Body::from_stream(events)))
 }
 
 /// Says of a response that it is a stream of events, and that no proxy shall hold them back (MCP 2026-07-28,
@@ -71,39 +63,27 @@ pub(super) fn as_event(id: Option<&str>, json: &[u8]) -> Vec<u8> {
 }
 
 impl Events {
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(first));
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.first.is_some() {
+            return self.first.take();
         }
-        // Once the result is there, nothing more is put into the mailbox; what is in it goes first.
-        if let Some(answering) = &mut self.answering
-            && let Poll::Ready(answer) = answering.as_mut().poll(context)
-        {
-            self.answering = None;
-            self.mailbox.close();
-            self.last = answer.map(|answer| as_event(None, &answer.into_body()).into());
+        if let Some(answering) = &mut self.answering {
+            tokio::select! {
+                biased;
+                answer = answering => {
+                    // Nothing more is put into the mailbox; what is in it goes first.
+                    self.answering = None;
+                    self.mailbox.close();
+                    self.last = answer.map(|answer| as_event(None, &answer.into_body()).into());
+                }
+                Some(message) = self.mailbox.recv() => return Some(as_event(None, &message).into()),
+                () = sleep(KEEP_ALIVE.0) => return Some(Bytes::from_static(KEEP_ALIVE.1)),
+            }
         }
-        if let Poll::Ready(Some(message)) = self.mailbox.poll_recv(context) {
-            self.keep_alive.reset();
-            return Poll::Ready(Some(as_event(None, &message).into()));
+        match self.mailbox.recv().await {
+            Some(message) => Some(as_event(None, &message).into()),
+            None => self.last.take(),
         }
-        if self.answering.is_none() {
-            return Poll::Ready(self.last.take());
-        }
-        ready!(self.keep_alive.poll_tick(context));
-        Poll::Ready(Some(Bytes::from_static(KEEP_ALIVE.1)))
-    }
-}
-
-impl http_body::Body for Events {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.poll_next(context).map(|event| event.map(|event| Ok(Frame::data(event))))
     }
 }
 
@@ -158,7 +138,7 @@ mod tests {
             Some("{}".into()),
             mailbox,
             Box::pin(async move {
-                tokio::time::sleep(3 * KEEP_ALIVE.0 - Duration::from_secs(1)).await;
+                sleep(3 * KEEP_ALIVE.0 - Duration::from_secs(1)).await;
                 drop(outbox);
                 answer()
             }),
