@@ -1,17 +1,18 @@
 //! What the server says of itself, and of its tools: `initialize`, `server/discover`, `tools/list`.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use rmcp::model::{
     Implementation, InitializeResult, JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities,
     ToolsCapability,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
     McpSettings,
     client::Client,
+    message::Member,
     refusal::Refusal,
     revision::{Era, Revision},
     tasks,
@@ -57,9 +58,9 @@ impl About {
         &self,
         snapshot: &Snapshot,
         client: &Client<'_>,
+        revision: Revision,
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        let revision = Revision::negotiated(&client.request.params.protocol_version()?);
         let mut result = InitializeResult::new(capabilities(snapshot, client, revision))
             .with_protocol_version(revision.version())
             .with_server_info(self.server.clone());
@@ -91,7 +92,7 @@ impl About {
         client: &Client<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        let cursor = client.request.params.cursor()?;
+        let cursor = cursor_of(client)?;
         let page = catalog.page(cursor.as_deref(), self.page_size).map_err(|_| Refusal::UnknownCursor)?;
         out.extend_from_slice(b"\"tools\":[");
         for (index, tool) in page.entries.iter().enumerate() {
@@ -114,7 +115,7 @@ impl About {
         client: &Client<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        let cursor = client.request.params.cursor()?;
+        let cursor = cursor_of(client)?;
         let page = listing.page(key, cursor.as_deref(), self.page_size);
         let page = page.map_err(|_| Refusal::UnknownCursor)?;
         write_escaped(key, out);
@@ -158,6 +159,18 @@ impl About {
         );
         serde_json::to_writer(out, &self.meta).expect("a JSON object has string keys only");
     }
+}
+
+/// Where a list is to go on.
+fn cursor_of<'a>(client: &Client<'a>) -> Result<Option<Cow<'a, str>>, Refusal> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        cursor: Member<'a>,
+    }
+    let Params { cursor } = client.request.params()?;
+    cursor.unless_null().optional_text("params.cursor")
 }
 
 /// Tools, and of the rest what there is something of; and that it is told when a list changes, to whoever listens.

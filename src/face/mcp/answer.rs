@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::{
     accept::Form,
-    decode::Id,
     header::SESSION_ID,
+    message::Id,
     refusal::Refusal,
     revision::{Era, Revision, UnknownId},
     stream,

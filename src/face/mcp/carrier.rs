@@ -6,8 +6,8 @@ use http::{HeaderMap, request::Parts};
 use serde_json::{Map, Value};
 
 use super::{
-    decode::{self, Request},
     header::{self, PROTOCOL_VERSION, SESSION_ID},
+    message::{Notification, Request},
     refusal::Refusal,
     revision::{Era, Revision},
     session::Session,
@@ -129,9 +129,9 @@ impl<'a> Carrier<'a> {
     /// # Errors
     ///
     /// [`Refusal::Headers`] when the two differ.
-    pub(super) fn check_notification(self, notification: &[u8]) -> Result<(), Refusal> {
-        match (self.head(), decode::notified(notification)) {
-            (Some(head), Some(method)) => header::check_method_if_any(&head.headers, &method),
+    pub(super) fn check_notification(self, notification: &Notification<'_>) -> Result<(), Refusal> {
+        match (self.head(), &notification.method) {
+            (Some(head), Some(method)) => header::check_method_if_any(&head.headers, method),
             (Some(_), None) | (None, _) => Ok(()),
         }
     }
@@ -166,7 +166,7 @@ impl<'a> Carrier<'a> {
         seal: &Seal,
     ) -> Map<String, Value> {
         match revision.era() {
-            Era::PerRequest => request.params.meta.capabilities(),
+            Era::PerRequest => request.meta.capabilities(),
             Era::Handshake => {
                 let session = self.session().and_then(|id| Session::open(seal, id, SystemTime::now()).ok());
                 session.map(|session| session.capabilities).unwrap_or_default()

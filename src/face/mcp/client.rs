@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{
-    carrier::Carrier, decode::Request, questions::Questions, refusal::Refusal, revision::Revision, telling,
+    carrier::Carrier, message::Request, questions::Questions, refusal::Refusal, revision::Revision, telling,
 };
 use crate::{
     crypto::Seal,

@@ -1,11 +1,14 @@
 //! `completion/complete`: what an argument of a prompt or of a resource template may be.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::{
     answer::Answer,
     client::Client,
-    params::Reference,
+    message::Member,
     protocol::Protocol,
     refusal::{Refusal, Short},
 };
@@ -15,9 +18,89 @@ use crate::{
     tool::write_escaped,
 };
 
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CompleteParams<'a> {
+    #[serde(borrow, rename = "ref")]
+    reference: Member<'a>,
+    #[serde(borrow)]
+    argument: Member<'a>,
+    #[serde(borrow)]
+    context: Member<'a>,
+}
+
+/// What an argument is completed of.
+#[derive(Debug, PartialEq, Eq)]
+enum Reference<'a> {
+    /// A prompt, by its name.
+    Prompt(Cow<'a, str>),
+    /// A resource template, or a resource, by its URI.
+    Resource(Cow<'a, str>),
+}
+
+#[derive(Deserialize)]
+struct WrittenReference<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    uri: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct WrittenArgument<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    value: Cow<'a, str>,
+}
+
+#[derive(Default, Deserialize)]
+struct WrittenContext {
+    #[serde(default)]
+    arguments: Option<Map<String, Value>>,
+}
+
+impl<'a> CompleteParams<'a> {
+    /// Of what an argument is completed.
+    fn reference(&self) -> Result<Reference<'a>, Refusal> {
+        const HELP: &str = "`params.ref` must be `{\"type\": \"ref/prompt\", \"name\": …}` or \
+                            `{\"type\": \"ref/resource\", \"uri\": …}`";
+        let written = self.reference.object("").ok().flatten();
+        match written {
+            Some(WrittenReference { kind, name: Some(name), .. }) if kind == "ref/prompt" => {
+                Ok(Reference::Prompt(name))
+            }
+            Some(WrittenReference { kind, uri: Some(uri), .. }) if kind == "ref/resource" => {
+                Ok(Reference::Resource(uri))
+            }
+            Some(_) | None => Err(Refusal::Params(HELP.into())),
+        }
+    }
+
+    /// The argument's name, and what of it has been typed.
+    fn typed_argument(&self) -> Result<(Cow<'a, str>, Cow<'a, str>), Refusal> {
+        let written = self.argument.object("").ok().flatten();
+        let WrittenArgument { name, value } = written.ok_or_else(|| {
+            Refusal::Params("`params.argument` must be `{\"name\": …, \"value\": …}`, both strings".into())
+        })?;
+        Ok((name, value))
+    }
+
+    /// The arguments that are there already (since 2025-06-18).
+    fn context_arguments(&self) -> Result<Map<String, Value>, Refusal> {
+        let written = self.context.unless_null().object::<WrittenContext>("");
+        match written.ok().map(|context| context.unwrap_or_default().arguments.unwrap_or_default()) {
+            Some(arguments) if arguments.values().all(Value::is_string) => Ok(arguments),
+            _ => Err(Refusal::Params("`params.context.arguments` must be an object of strings".into())),
+        }
+    }
+}
+
 /// Values for what has been typed.
 pub(super) async fn complete(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
-    let params = &client.request.params;
+    let params: CompleteParams<'_> = client.request.params()?;
     let reference = params.reference()?;
     let (argument, value) = params.typed_argument()?;
     let others = params.context_arguments()?;

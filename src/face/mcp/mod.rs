@@ -2,13 +2,13 @@
 //!
 //! In reading order: [`Mcp`] takes an HTTP request through the door and reads its body once; `protocol` takes a message
 //! to its answer, whatever brought it (`carrier`); `accept` is in which form the
-//! answer goes back; `decode` finds one JSON-RPC message in a body, and `params` what a request says; `revision` says which
+//! answer goes back; `message` finds the JSON-RPC messages of a body, and what a request says; `revision` says which
 //! revision it speaks and holds everything in which they differ; `header` holds the headers of 2026-07-28 against the
 //! body; `client` is who waits for the result, and how to tell or ask it something before that (`questions`, whose
 //! answers may reach a `peer`, which is told who sends them (`vouched`), and `telling` with the `levels` of log lines that a session wants); `ask` takes the
 //! questions of a route there; `session` is what a client of the older era has said at its handshake, `sessions` whether
 //! its id is still taken, and `in_flight` what another message of it can end; `subscriptions` tells of changes on
-//! `streams` that stay open; `batch` takes several messages in one; `call`, `tasks`, `prompts`, `complete`, `resources` and
+//! `streams` that stay open; `call`, `tasks`, `prompts`, `complete`, `resources` and
 //! `about` give the results, `subscribed` is what sessions want to hear of, `others` what other replicas should know of that; `refusal` names what has none; `answer` writes
 //! both, `stream` as events where more than a result is to be said, `resumable` where clients may come back for them. `stdio` is the same without HTTP, over pipes.
 //!
@@ -21,19 +21,17 @@ mod about;
 mod accept;
 mod answer;
 mod ask;
-mod batch;
 mod call;
 mod carrier;
 mod client;
 mod complete;
-mod decode;
 mod header;
 mod in_flight;
 mod peer;
 mod levels;
+mod message;
 mod prompts;
 mod others;
-mod params;
 mod protocol;
 mod questions;
 mod refusal;

@@ -1,7 +1,8 @@
 //! `prompts/list` and `prompts/get`.
 
 use super::{
-    answer::Answer, ask::Questioner, client::Client, protocol::Protocol, refusal::Refusal, revision::Era,
+    answer::Answer, ask::Questioner, call::CallParams, client::Client, protocol::Protocol, refusal::Refusal,
+    revision::Era,
 };
 use crate::{
     gateway::{PromptError, Snapshot, ask_first},
@@ -20,7 +21,7 @@ pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, R
 
 /// The messages of one prompt.
 pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
-    let params = &client.request.params;
+    let params: CallParams<'_> = client.request.params()?;
     let name = params.name()?;
     let arguments = params.arguments()?;
     match client.revision.era() {

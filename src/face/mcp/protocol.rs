@@ -6,19 +6,20 @@ use axum::body::Body;
 use futures_util::future::join_all;
 use http::Response;
 use rmcp::model::{ErrorCode, ErrorData};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
     McpSettings,
     about::About,
     answer::Answer,
-    batch, call,
+    call,
     carrier::Carrier,
     client::{Client, Outbox},
     complete,
-    decode::{self, Id, Message, Rejected, Request},
     in_flight::InFlight,
     levels::Levels,
+    message::{self, Id, Member, Message, Rejected, Request},
     peer::Peers,
     prompts,
     questions::Questions,
@@ -56,6 +57,22 @@ pub(super) struct Protocol {
     pub(super) in_flight: InFlight,
     pub(super) subscribed: Arc<Subscribed>,
     pub(super) errors: ErrorCounts,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct InitializeParams<'a> {
+    #[serde(borrow)]
+    protocol_version: Member<'a>,
+    #[serde(borrow)]
+    capabilities: Member<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LevelParams<'a> {
+    #[serde(borrow)]
+    level: Member<'a>,
 }
 
 impl Protocol {
@@ -115,7 +132,7 @@ impl Protocol {
     /// for.
     pub(super) async fn take(&self, carrier: Carrier<'_>, body: &[u8], outbox: &Outbox) -> Option<Answer> {
         match carrier.revision() {
-            Ok(revision) if revision.takes_batches() => match batch::members(body) {
+            Ok(revision) if revision.takes_batches() => match message::batch(body) {
                 Some(Ok(members)) => Box::pin(self.batch(carrier, &members, outbox)).await,
                 Some(Err(refusal)) => Some(self.refuse(carrier, None, None, revision, &refusal)),
                 None => self.message(carrier, body, outbox).await,
@@ -128,7 +145,7 @@ impl Protocol {
     async fn batch(&self, carrier: Carrier<'_>, members: &[&RawValue], outbox: &Outbox) -> Option<Answer> {
         let answers = join_all(members.iter().map(|member| async {
             let body = member.get().as_bytes();
-            match decode::message(body) {
+            match message::message(body) {
                 // It must be alone (2025-03-26, Lifecycle, "Initialization").
                 Ok(Message::Request(request))
                     if Method::named(&request.method) == Some(Method::Initialize) =>
@@ -146,7 +163,7 @@ impl Protocol {
 
     /// Takes one message.
     async fn message(&self, carrier: Carrier<'_>, body: &[u8], outbox: &Outbox) -> Option<Answer> {
-        let request = match decode::message(body) {
+        let request = match message::message(body) {
             Ok(Message::Request(request)) => request,
             // Boxed, as what every call moves should have no room for it.
             other => return Box::pin(self.other_message(carrier, body, other)).await,
@@ -188,15 +205,16 @@ impl Protocol {
             (Message::Request(request), _) => {
                 unreachable!("requests are taken elsewhere: {}", request.method)
             }
-            (Message::Notification, era) => {
-                if let (Some(session), Some(id)) = (carrier.cancelling_session(), decode::cancelled(body)) {
+            (Message::Notification(notification), era) => {
+                if let (Some(session), Some(id)) = (carrier.cancelling_session(), notification.cancelled()) {
                     self.in_flight.cancel(session, id.as_json());
                     return None;
                 }
                 match era {
                     Era::Handshake => None,
                     Era::PerRequest => {
-                        carrier.check_notification(body).err().and_then(|refusal| refuse(None, &refusal))
+                        let checked = carrier.check_notification(&notification);
+                        checked.err().and_then(|refusal| refuse(None, &refusal))
                     }
                 }
             }
@@ -308,7 +326,7 @@ impl Protocol {
         match revision.era() {
             Era::Handshake => {}
             Era::PerRequest => {
-                request.params.meta.check_capabilities()?;
+                request.meta.check_capabilities()?;
                 client.carrier.check_method(&request.method)?;
             }
         }
@@ -318,7 +336,7 @@ impl Protocol {
                 method: request.method.clone().into_owned(),
                 revision,
             })?;
-        let (id, params, about) = (request.id, &request.params, &self.about);
+        let (id, about) = (request.id, &self.about);
         if method != Method::Initialize {
             // A client whose session is over may say so while it begins another.
             self.check_session(client.carrier, revision)?;
@@ -326,15 +344,20 @@ impl Protocol {
         // All but calls are boxed: where one future has room for the largest of them, it is that which every call moves.
         match method {
             Method::Initialize => {
+                let params: InitializeParams<'_> = request.params()?;
+                let requested = params.protocol_version.required_text("params.protocolVersion")?;
+                let negotiated = Revision::negotiated(&requested);
                 let answer = Answer::result(id, revision, |out| {
-                    about.initialize(&self.gateway.snapshot(), client, out)
+                    about.initialize(&self.gateway.snapshot(), client, negotiated, out)
                 })?;
-                let negotiated = Revision::negotiated(&params.protocol_version()?);
-                let session = Session::new(negotiated, params.capabilities()).of(client.carrier.caller());
+                // What is no object is taken for nothing: no client depends on it.
+                let capabilities = params.capabilities.object_or_empty();
+                let session = Session::new(negotiated, capabilities).of(client.carrier.caller());
                 Ok(answer.opening(session.seal(&self.seal, SystemTime::now())))
             }
             Method::SetLevel => {
-                let level = params.level()?;
+                let LevelParams { level } = request.params()?;
+                let level = level.level("params.level")?;
                 if let Some(session) = client.carrier.session() {
                     self.set_level(session, level);
                 }

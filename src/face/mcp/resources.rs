@@ -2,10 +2,17 @@
 
 use std::time::SystemTime;
 
+use serde::Deserialize;
 use serde_json::Map;
 
 use super::{
-    answer::Answer, client::Client, protocol::Protocol, refusal::Refusal, revision::Era, session::Session,
+    answer::Answer,
+    client::Client,
+    message::{Member, Request},
+    protocol::Protocol,
+    refusal::Refusal,
+    revision::Era,
+    session::Session,
     telling::Listening,
 };
 use crate::{
@@ -31,10 +38,22 @@ pub(super) fn list_templates(protocol: &Protocol, client: &Client<'_>) -> Result
     })
 }
 
+/// Which resource a request is about.
+fn uri_of(request: &Request<'_>) -> Result<String, Refusal> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        uri: Member<'a>,
+    }
+    let Params { uri } = request.params()?;
+    Ok(uri.required_text("params.uri")?.into_owned())
+}
+
 /// `resources/read`.
 pub(super) async fn read(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let (request, revision) = (client.request, client.revision);
-    let uri = request.params.uri()?.into_owned();
+    let uri = uri_of(request)?;
     match revision.era() {
         Era::Handshake => {}
         Era::PerRequest => client.carrier.check_name(&uri)?,
@@ -103,7 +122,7 @@ pub(super) async fn unsubscribe(protocol: &Protocol, client: &Client<'_>) -> Res
 }
 
 fn subscription<'a>(client: &Client<'a>) -> Result<(&'a str, String), Refusal> {
-    let uri = client.request.params.uri()?.into_owned();
+    let uri = uri_of(client.request)?;
     let is_ours = |id: &&str| Session::open(client.seal, id, SystemTime::now()).is_ok();
     let session = client.carrier.session().filter(is_ours).ok_or_else(|| {
         Refusal::Params(

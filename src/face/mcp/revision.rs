@@ -10,8 +10,8 @@ use http::{HeaderMap, StatusCode};
 use rmcp::model::{ErrorCode, ProtocolVersion};
 
 use super::{
-    decode::Request,
     header::{self, PROTOCOL_VERSION},
+    message::Request,
     refusal::{Refusal, Short},
 };
 use crate::tool::{Block, Content, SentBlock, Shapes, Text, ToolResult};
@@ -118,7 +118,7 @@ impl Revision {
     /// missing that the revision requires.
     pub(super) fn of_request(headers: &HeaderMap, request: &Request<'_>) -> Result<Self, Refusal> {
         let in_header = header::sole(headers, &PROTOCOL_VERSION)?;
-        let Some(in_body) = request.params.meta.protocol_version()? else {
+        let Some(in_body) = request.meta.protocol_version()? else {
             return match request.method.as_ref() {
                 // Its revision stands in its parameters; what a header says beside it is of no account.
                 "initialize" => Ok(Self::NEWEST_WITH_HANDSHAKE),
@@ -155,7 +155,7 @@ impl Revision {
     ///
     /// When it names a revision that is not spoken here, or none and there was no handshake.
     pub(super) fn of_line(said: Option<Self>, request: &Request<'_>) -> Result<Self, Refusal> {
-        match (request.params.meta.protocol_version()?, request.method.as_ref(), said) {
+        match (request.meta.protocol_version()?, request.method.as_ref(), said) {
             (Some(in_body), _, _) => in_body.parse(),
             // Its revision stands in its parameters, and a ping may come before it.
             (None, "initialize", _) | (None, "ping", None) => Ok(Self::NEWEST_WITH_HANDSHAKE),

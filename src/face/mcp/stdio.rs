@@ -24,7 +24,7 @@ use super::{
     Mcp,
     carrier::{Carrier, Handshake},
     client::Outbox,
-    decode::{self, Message},
+    message::{self, Message},
     protocol::Protocol,
     refusal::Refusal,
     revision::Revision,
@@ -152,7 +152,7 @@ impl Conversation {
     }
 
     async fn take(&mut self, message: Vec<u8>) {
-        if self.running.len() >= IN_FLIGHT_LIMIT && decode::wants_answer(&message) {
+        if self.running.len() >= IN_FLIGHT_LIMIT && message::wants_answer(&message) {
             return self.refuse(Some(&message), Refusal::TooManyRequests { limit: IN_FLIGHT_LIMIT }).await;
         }
         let (protocol, context) = (Arc::clone(&self.protocol), self.context());
@@ -207,9 +207,9 @@ impl Conversation {
     async fn refuse(&self, request: Option<&[u8]>, refusal: Refusal) {
         let (context, handshake) = (self.context(), self.handshake.load_full());
         let carrier = Carrier::stdio(&context, handshake.as_deref());
-        let (id, method) = match request.map(decode::message) {
+        let (id, method) = match request.map(message::message) {
             Some(Ok(Message::Request(request))) => (Some(request.id), Some(request.method)),
-            Some(Ok(Message::Notification | Message::Response { .. }) | Err(_)) | None => (None, None),
+            Some(Ok(Message::Notification(_) | Message::Response { .. }) | Err(_)) | None => (None, None),
         };
         let assumed = carrier.revision().unwrap_or(Revision::R2026_07_28);
         let answer = self.protocol.refuse(carrier, id, method.as_deref(), assumed, &refusal);

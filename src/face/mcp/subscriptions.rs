@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{
     answer::Answer,
     client::{Client, Outbox, Unanswered},
+    message::Member,
     protocol::Protocol,
     refusal::Refusal,
     streams::{Closed, Place},
@@ -24,6 +25,13 @@ const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// Of how many resources one stream may want to hear; those beyond are left out of the acknowledgement.
 const RESOURCE_LIMIT: usize = 100;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Params<'a> {
+    #[serde(borrow)]
+    notifications: Member<'a>,
+}
 
 /// What a client asks to be told.
 #[derive(Debug, Default, Deserialize)]
@@ -61,7 +69,9 @@ pub(super) struct Audience<'a> {
 
 /// `subscriptions/listen`: tells what was asked for until the client leaves, or the server ends.
 pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
-    let asked = client.request.params.notifications()?;
+    let Params { notifications } = client.request.params()?;
+    let asked = notifications.object("params.notifications")?;
+    let asked = asked.ok_or_else(|| Refusal::Params("`params.notifications` must be an object".into()))?;
     let _place = protocol.streams.place(client.carrier.caller())?;
     // From before the acknowledgement on: whoever has it misses nothing.
     let listener = protocol.gateway.changes().listen();

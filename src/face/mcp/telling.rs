@@ -29,7 +29,7 @@ impl<'a> Listening<'a> {
     ///
     /// When it asks for lines of a level that there is not.
     pub(super) fn of(protocol: &Protocol, client: &'a Client<'_>) -> Result<Self, Refusal> {
-        let meta = &client.request.params.meta;
+        let meta = &client.request.meta;
         let level = match client.revision.era() {
             Era::PerRequest => meta.log_level()?,
             Era::Handshake => client.carrier.session().and_then(|session| protocol.levels.of(session)),
@@ -77,6 +77,6 @@ fn number(number: f64) -> Value {
 
 /// The trace that a request belongs to, as it says itself: that goes before what its HTTP headers say.
 pub(super) fn trace(client: &Client<'_>) -> Option<TraceContext> {
-    let (parent, state) = client.request.params.meta.trace();
+    let (parent, state) = client.request.meta.trace();
     TraceContext::of(&parent?, state.as_deref())
 }

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::{
     answer::Answer,
     client::{Client, Unanswered},
+    message::Member,
     refusal::Refusal,
     revision::{Era, Revision},
 };
@@ -36,6 +37,16 @@ pub(super) struct Questioner<'a> {
     subject: String,
     /// What came with it (the newer era).
     round: Round,
+}
+
+/// What a request brings that was answered with questions before.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct InputParams<'a> {
+    #[serde(borrow)]
+    input_responses: Member<'a>,
+    #[serde(borrow)]
+    request_state: Member<'a>,
 }
 
 /// What the client of a request has answered so far, for the request that follows.
@@ -64,14 +75,17 @@ impl<'a> Questioner<'a> {
         let (abilities, subject, answered, responses) = match client.revision.era() {
             Era::PerRequest => {
                 // Most tools ask nothing, and nothing is brought back to them.
-                let is_of_account = !asking.is_empty() || client.request.params.request_state()?.is_some();
+                let InputParams { input_responses, request_state } = client.request.params()?;
+                let request_state = request_state.optional_text("params.requestState")?;
+                let is_of_account = !asking.is_empty() || request_state.is_some();
                 let subject = if is_of_account {
                     subject((&client.request.method, client.carrier.owner()), name, arguments)
                 } else {
                     String::new()
                 };
-                let state = opened(client, &subject)?;
-                let mut responses = client.request.params.input_responses()?.unwrap_or_default();
+                let state = request_state.map(|token| opened(client, &token, &subject)).transpose()?;
+                let responses = input_responses.object("params.inputResponses")?;
+                let mut responses: Map<String, Value> = responses.unwrap_or_default();
                 // Responses to what was not asked are ignored: a client, or the model behind it, may have made them
                 // up. The questions are asked (again), as SEP-2322 recommends. Only arguments are taken unasked: the
                 // client may set them in the request as well, and they are checked in the same way.
@@ -206,18 +220,17 @@ fn write_sorted(value: &Value, out: &mut String) {
     }
 }
 
-/// What was asked and answered before, where a request brings its state back.
-fn opened(client: &Client<'_>, subject: &str) -> Result<Option<State>, Refusal> {
-    let Some(token) = client.request.params.request_state()? else { return Ok(None) };
+/// What was asked and answered before a request that brings its state back.
+fn opened(client: &Client<'_>, token: &str, subject: &str) -> Result<State, Refusal> {
     let refuse =
         |why: &str| Refusal::Params(format!("`params.requestState`: {why}; call again without it").into());
     let content = client
         .seal
-        .open(Purpose::State, &token, SystemTime::now())
+        .open(Purpose::State, token, SystemTime::now())
         .map_err(|unsealed: Unsealed| refuse(&unsealed.to_string()))?;
     let state: State = serde_json::from_slice(&content).map_err(|_| refuse("it was not given out here"))?;
     match state.subject == subject {
-        true => Ok(Some(state)),
+        true => Ok(state),
         false => Err(refuse("it was given out for another request")),
     }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
@@ -16,11 +17,24 @@ use super::{
 };
 use crate::{
     crypto::Purpose,
-    face::mcp::{ask, client::Client, protocol::Protocol, refusal::Refusal, revision::Revision},
+    face::mcp::{
+        ask, client::Client, message::Member, protocol::Protocol, refusal::Refusal, revision::Revision,
+    },
     gateway::{JobState, Snapshot},
     route::{JobPlace, JobRule, Question, Route},
     tool::ToolResult,
 };
+
+/// The parameters of `tasks/…`.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct TaskParams<'a> {
+    #[serde(borrow)]
+    task_id: Member<'a>,
+    /// Answers to what the task has asked, for `tasks/update`.
+    #[serde(borrow)]
+    pub(super) input_responses: Member<'a>,
+}
 
 /// A task that a request is about.
 pub(super) struct Asked {
@@ -51,7 +65,8 @@ impl Asked {
         if !knows(client) {
             return Err(Refusal::NeedsTasks);
         }
-        let id = client.request.params.task_id()?.into_owned();
+        let TaskParams { task_id, .. } = client.request.params()?;
+        let id = task_id.required_text("params.taskId")?.into_owned();
         client.carrier.check_name(&id)?;
         let content = protocol.seal.open(Purpose::Task, &id, SystemTime::now());
         let content = content.map_err(|_| Refusal::Params(GONE.into()))?;

@@ -25,7 +25,7 @@ use crate::{
 
 pub(super) use self::asking::AskingTasks;
 use self::{
-    asked::{Asked, Standing},
+    asked::{Asked, Standing, TaskParams},
     asking::{Left, Stand, Work},
     task::{At, Task, milliseconds},
 };
@@ -140,7 +140,8 @@ pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<A
     let Some(task) = protocol.asking_tasks.find(name) else {
         return hand_on(protocol, client, address.as_deref()).await;
     };
-    let responses = client.request.params.input_responses()?.unwrap_or_default();
+    let TaskParams { input_responses, .. } = client.request.params()?;
+    let responses = input_responses.object("params.inputResponses")?.unwrap_or_default();
     let mut stand = task.stand().await;
     let Stand::Asking(answered) = &mut *stand else { return acknowledged(protocol, client) };
     let (left, answers) =

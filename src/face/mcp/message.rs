@@ -1,0 +1,506 @@
+//! From a body to JSON-RPC messages, borrowed from its bytes, and to what a request says in its parameters.
+//!
+//! Nothing here becomes a tree: ids and parameters stay raw text, so that an id is echoed as it came and the
+//! arguments of a call are parsed once, by the call.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Number, Value, error::Category, value::RawValue};
+
+use super::{refusal::Refusal, revision::missing_meta};
+use crate::{
+    route::LogLevel,
+    tool::{ARGUMENT_VALUE_LIMIT, values_within},
+};
+
+/// How many messages a batch may have.
+const BATCH_LIMIT: usize = 100;
+
+/// How long a token for progress may be, in bytes: it is repeated in every message.
+const TOKEN_LIMIT_BYTES: usize = 1024;
+
+/// One message of a client.
+#[derive(Debug)]
+pub(super) enum Message<'a> {
+    Request(Request<'a>),
+    Notification(Notification<'a>),
+    /// An answer to a question of ours: its result or its error.
+    Response {
+        id: Id<'a>,
+        answered: Result<&'a RawValue, &'a RawValue>,
+    },
+}
+
+/// A request that waits for an answer.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) id: Id<'a>,
+    pub(super) method: Cow<'a, str>,
+    /// What it says of itself.
+    pub(super) meta: Meta<'a>,
+    params: Member<'a>,
+    /// All of it, as it came.
+    pub(super) message: &'a [u8],
+}
+
+/// A message for which nobody waits for an answer.
+#[derive(Debug)]
+pub(super) struct Notification<'a> {
+    /// `None` when it is no text.
+    pub(super) method: Option<Cow<'a, str>>,
+    params: Member<'a>,
+}
+
+/// A request's id as the client wrote it: a JSON string or an integer of any size.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Id<'a>(&'a RawValue);
+
+/// Why a body is no message, and its id and method if those could be read.
+#[derive(Debug)]
+pub(super) struct Rejected<'a> {
+    pub(super) id: Option<Id<'a>>,
+    pub(super) method: Option<Cow<'a, str>>,
+    pub(super) refusal: Refusal,
+}
+
+/// A member of an object as it was written, if it is there. One that is `null` is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Member<'a>(Option<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Member<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(deserializer).map(|raw| Self(Some(raw)))
+    }
+}
+
+/// Any message, or what may be wrong with it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    jsonrpc: Member<'a>,
+    #[serde(borrow)]
+    id: Member<'a>,
+    #[serde(borrow)]
+    method: Member<'a>,
+    #[serde(borrow)]
+    params: Member<'a>,
+    #[serde(borrow)]
+    result: Member<'a>,
+    #[serde(borrow)]
+    error: Member<'a>,
+}
+
+/// What a request says of itself in `_meta`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Meta<'a> {
+    #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
+    protocol_version: Member<'a>,
+    #[serde(borrow, rename = "io.modelcontextprotocol/clientCapabilities")]
+    client_capabilities: Member<'a>,
+    #[serde(borrow, rename = "io.modelcontextprotocol/logLevel")]
+    log_level: Member<'a>,
+    #[serde(borrow, rename = "progressToken")]
+    progress_token: Member<'a>,
+    #[serde(borrow)]
+    traceparent: Member<'a>,
+    #[serde(borrow)]
+    tracestate: Member<'a>,
+}
+
+/// Reads the one message of a body.
+///
+/// # Errors
+///
+/// [`Rejected`] when it is not JSON, not one JSON-RPC 2.0 message, or has parameters that no method takes.
+pub(super) fn message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
+    let envelope = envelope(body).map_err(|refusal| Rejected { id: None, method: None, refusal })?;
+    let method = envelope.method.text();
+    // The id first: whatever else is wrong, the client then learns which of its requests was meant.
+    let id = envelope.id.0.map(Id::of).transpose();
+    let id = id.map_err(|refusal| Rejected { id: None, method: method.clone(), refusal })?;
+    let reject = |refusal| Rejected { id, method: method.clone(), refusal };
+    let no_message = |why: &'static str| reject(Refusal::NotAMessage(why.into()));
+    if envelope.jsonrpc.text().as_deref() != Some("2.0") {
+        return Err(no_message("`jsonrpc` must be \"2.0\""));
+    }
+    values_within(body, ARGUMENT_VALUE_LIMIT)
+        .map_err(|many| reject(Refusal::Params(many.to_string().into())))?;
+    match (envelope.method.0, id) {
+        (Some(_), Some(id)) => {
+            let method = method.clone().ok_or_else(|| no_message("`method` must be a string"))?;
+            let (params, meta) = (envelope.params, Meta::default());
+            let request = Request { id, method, meta, params, message: body };
+            let meta = request.params().and_then(|WithMeta { meta }| {
+                Ok(meta.unless_null().object("params._meta")?.unwrap_or_default())
+            });
+            Ok(Message::Request(Request { meta: meta.map_err(reject)?, ..request }))
+        }
+        (Some(_), None) => {
+            Ok(Message::Notification(Notification { method: method.clone(), params: envelope.params }))
+        }
+        (None, Some(id)) => match (envelope.result.0, envelope.error.0) {
+            (_, Some(error)) => Ok(Message::Response { id, answered: Err(error) }),
+            (Some(result), None) => Ok(Message::Response { id, answered: Ok(result) }),
+            (None, None) => Err(no_message("a message needs a `method`")),
+        },
+        (None, None) => Err(no_message("a message needs a `method`")),
+    }
+}
+
+/// The messages of a batch; `None` for a body that is none.
+///
+/// # Errors
+///
+/// When it is not JSON, has no messages, or too many.
+pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, Refusal>> {
+    if !body.trim_ascii_start().starts_with(b"[") {
+        return None;
+    }
+    let too_many = || Err(Refusal::NotAMessage(format!("a batch has at most {BATCH_LIMIT} messages").into()));
+    if values_within(body, ARGUMENT_VALUE_LIMIT).is_err() {
+        return Some(too_many());
+    }
+    Some(match serde_json::from_slice::<Vec<&RawValue>>(body) {
+        Ok(messages) if messages.is_empty() => Err(Refusal::NotAMessage("a batch needs a message".into())),
+        Ok(messages) if messages.len() > BATCH_LIMIT => too_many(),
+        Ok(messages) => Ok(messages),
+        Err(error) => Err(Refusal::NotJson(error.to_string())),
+    })
+}
+
+/// Whether a client waits for an answer to this.
+pub(super) fn wants_answer(body: &[u8]) -> bool {
+    match message(body) {
+        Ok(Message::Request(_)) | Err(_) => true,
+        Ok(Message::Notification(_) | Message::Response { .. }) => false,
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WithMeta<'a> {
+    #[serde(borrow, rename = "_meta")]
+    meta: Member<'a>,
+}
+
+impl<'a> Request<'a> {
+    /// Its parameters as its method has them; none at all are the same as an empty object.
+    ///
+    /// # Errors
+    ///
+    /// When they are no object, or not what the method takes.
+    pub(super) fn params<T: Deserialize<'a> + Default>(&self) -> Result<T, Refusal> {
+        Ok(self.params.unless_null().object("params")?.unwrap_or_default())
+    }
+}
+
+impl<'a> Notification<'a> {
+    /// The request that it cancels; `None` when it is another one, or says none.
+    pub(super) fn cancelled(&self) -> Option<Id<'a>> {
+        #[derive(Default, Deserialize)]
+        struct Cancelled<'a> {
+            #[serde(borrow, rename = "requestId")]
+            request: Member<'a>,
+        }
+        self.method.as_deref().filter(|method| *method == "notifications/cancelled")?;
+        let Cancelled { request } = self.params.object("params").ok()??;
+        Id::of(request.0?).ok()
+    }
+}
+
+impl<'a> Member<'a> {
+    /// The same, without one that is `null`.
+    pub(super) fn unless_null(self) -> Self {
+        Self(self.0.filter(|raw| raw.get() != "null"))
+    }
+
+    /// The text, if it is one.
+    pub(super) fn text(self) -> Option<Cow<'a, str>> {
+        #[derive(Deserialize)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+        serde_json::from_str(self.0?.get()).ok().map(|Text(text)| text)
+    }
+
+    /// The text, which must be there; `path` is where, such as `params.name`.
+    pub(super) fn required_text(self, path: &str) -> Result<Cow<'a, str>, Refusal> {
+        self.text().ok_or_else(|| Refusal::Params(format!("`{path}` must be a string").into()))
+    }
+
+    /// The text, where there is one.
+    pub(super) fn optional_text(self, path: &str) -> Result<Option<Cow<'a, str>>, Refusal> {
+        self.0.map(|_| self.required_text(path)).transpose()
+    }
+
+    /// The object, where there is one. What is derived by `serde` would also take a list of its members' values.
+    pub(super) fn object<T: Deserialize<'a>>(self, path: &str) -> Result<Option<T>, Refusal> {
+        let Some(raw) = self.0.map(RawValue::get) else { return Ok(None) };
+        if !raw.starts_with('{') {
+            return Err(Refusal::Params(format!("`{path}` must be an object").into()));
+        }
+        let object = serde_json::from_str(raw);
+        object.map_err(|error| Refusal::Params(format!("`{path}`: {}", without_place(&error)).into()))
+    }
+
+    /// The object, or an empty one for whatever else it is.
+    pub(super) fn object_or_empty(self) -> Map<String, Value> {
+        self.object("").ok().flatten().unwrap_or_default()
+    }
+
+    /// A level of log lines.
+    pub(super) fn level(self, path: &str) -> Result<LogLevel, Refusal> {
+        let level = self.text().and_then(|text| text.parse().ok());
+        let names = || LogLevel::NAMES.join(", ");
+        level.ok_or_else(|| Refusal::Params(format!("`{path}` must be one of {}", names()).into()))
+    }
+}
+
+fn envelope(body: &[u8]) -> Result<Envelope<'_>, Refusal> {
+    let not_json = |error: &serde_json::Error| Refusal::NotJson(error.to_string());
+    match body.trim_ascii_start().first() {
+        Some(b'{') => serde_json::from_slice(body).map_err(|error| {
+            // A member that is there twice is noticed before the end: is the rest JSON at all?
+            match serde_json::from_slice::<&RawValue>(body) {
+                Err(error) => not_json(&error),
+                Ok(_) if error.classify() == Category::Data => {
+                    Refusal::NotAMessage(without_place(&error).into())
+                }
+                Ok(_) => not_json(&error),
+            }
+        }),
+        _ => Err(match serde_json::from_slice::<&RawValue>(body) {
+            Err(error) => not_json(&error),
+            Ok(raw) if raw.get().starts_with('[') => Refusal::NotAMessage(
+                "batches are taken in revision 2025-03-26 only: send each message in a request of its own"
+                    .into(),
+            ),
+            Ok(_) => Refusal::NotAMessage("a message is a JSON object".into()),
+        }),
+    }
+}
+
+/// serde_json's words without its "at line 1 column 7", which counts from the start of a part.
+pub(super) fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or(&text).to_owned()
+}
+
+impl<'a> Id<'a> {
+    fn of(raw: &'a RawValue) -> Result<Self, Refusal> {
+        let token = raw.get();
+        let digits = token.strip_prefix('-').unwrap_or(token);
+        let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        match is_integer || token.starts_with('"') {
+            true => Ok(Self(raw)),
+            false => Err(Refusal::NotAMessage("`id` must be a string or an integer".into())),
+        }
+    }
+
+    /// The same as a value, digit by digit.
+    pub(super) fn to_value(self) -> Value {
+        serde_json::from_str(self.0.get()).expect("an id was read as JSON")
+    }
+
+    /// The JSON token.
+    pub(super) fn as_json(self) -> &'a str {
+        self.0.get()
+    }
+
+    /// The same, to be put into an answer.
+    pub(super) fn as_raw(self) -> &'a RawValue {
+        self.0
+    }
+
+    /// The text, if it is one.
+    pub(super) fn as_text(self) -> Option<String> {
+        serde_json::from_str(self.0.get()).ok()
+    }
+}
+
+impl<'a> Meta<'a> {
+    /// The revision that the request speaks.
+    pub(super) fn protocol_version(&self) -> Result<Option<Cow<'a, str>>, Refusal> {
+        self.protocol_version.optional_text("io.modelcontextprotocol/protocolVersion")
+    }
+
+    /// What the client is capable of, as it says with each request of the newer era.
+    pub(super) fn capabilities(&self) -> Map<String, Value> {
+        self.client_capabilities.object_or_empty()
+    }
+
+    /// Whether the client says what it is capable of, as the newer era requires.
+    pub(super) fn check_capabilities(&self) -> Result<(), Refusal> {
+        let path = "io.modelcontextprotocol/clientCapabilities";
+        match self.client_capabilities.0.map(|raw| raw.get().starts_with('{')) {
+            Some(true) => Ok(()),
+            Some(false) => Err(Refusal::Params(format!("`{path}` must be an object").into())),
+            None => Err(missing_meta("clientCapabilities")),
+        }
+    }
+
+    /// Which log lines the client wants of this request.
+    pub(super) fn log_level(&self) -> Result<Option<LogLevel>, Refusal> {
+        let level = self.log_level;
+        level.0.map(|_| level.level("io.modelcontextprotocol/logLevel")).transpose()
+    }
+
+    /// By what the client knows the progress of this request: a text or a whole number; anything else is none.
+    pub(super) fn progress_token(&self) -> Option<Value> {
+        let token: Value = serde_json::from_str(self.progress_token.0?.get()).ok()?;
+        let whole = |number: &Number| {
+            let text = number.to_string();
+            text.len() <= TOKEN_LIMIT_BYTES && !text.contains(['.', 'e', 'E'])
+        };
+        let fits = match &token {
+            Value::String(text) => text.len() <= TOKEN_LIMIT_BYTES,
+            Value::Number(number) => whole(number),
+            _ => false,
+        };
+        fits.then_some(token)
+    }
+
+    /// The trace that the request belongs to: `traceparent` and `tracestate`, not yet checked.
+    pub(super) fn trace(&self) -> (Option<Cow<'a, str>>, Option<Cow<'a, str>>) {
+        (self.traceparent.text(), self.tracestate.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{
+        super::{call::CallParams, revision::Revision},
+        *,
+    };
+
+    #[track_caller]
+    fn check_rejected(body: &str, id: Option<&str>, expected: &str) {
+        let rejected = message(body.as_bytes()).unwrap_err();
+        assert_eq!(rejected.id.map(Id::as_json), id, "{body}");
+        let found =
+            format!("{} {}", rejected.refusal.to_error(Revision::R2025_11_25).code.0, rejected.refusal);
+        assert!(found.starts_with(expected), "{body}: {found}");
+    }
+
+    #[test]
+    fn what_is_not_json_is_a_parse_error() {
+        for body in [
+            "",
+            "   ",
+            "{",
+            "nonsense",
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"} x"#,
+            r#"{"id":1,"id":2,,}"#,
+        ] {
+            check_rejected(body, None, "-32700");
+        }
+        message(b"\xff\xfe").unwrap_err();
+        message(b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"ping\"}").unwrap_err();
+    }
+
+    #[test]
+    fn what_is_json_but_no_message_is_an_invalid_request() {
+        check_rejected("[]", None, "-32600 batches");
+        check_rejected(r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, None, "-32600 batches");
+        check_rejected("7", None, "-32600 a message is");
+        check_rejected("{}", None, "-32600 `jsonrpc`");
+        check_rejected(r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#, Some("7"), "-32600 `jsonrpc`");
+        check_rejected(r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, None, "-32600 `id`");
+        check_rejected(r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, None, "-32600 `id`");
+        check_rejected(r#"{"jsonrpc":"2.0","id":1e3,"method":"ping"}"#, None, "-32600 `id`");
+        check_rejected(r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, None, "-32600 `id`");
+        check_rejected(
+            r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#,
+            None,
+            "-32600 duplicate field `id`",
+        );
+        check_rejected(r#"{"jsonrpc":"2.0","id":"a","method":7}"#, Some(r#""a""#), "-32600 `method`");
+        check_rejected(r#"{"jsonrpc":"2.0","id":1}"#, Some("1"), "-32600 a message needs");
+    }
+
+    #[test]
+    fn parameters_that_no_method_takes_are_told_with_the_id() {
+        let with =
+            |params: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+        check_rejected(&with("[]"), Some("1"), "-32602 `params` must");
+        check_rejected(&with("7"), Some("1"), "-32602 `params` must");
+        check_rejected(&with(r#"{"_meta":[]}"#), Some("1"), "-32602 `params._meta` must");
+        let twice = with(r#"{"_meta":{"progressToken":1,"progressToken":2}}"#);
+        check_rejected(&twice, Some("1"), "-32602 `params._meta`: duplicate field `progressToken`");
+        let twice = with(r#"{"name":"a","name":"b"}"#);
+        let Ok(Message::Request(request)) = message(twice.as_bytes()) else { panic!("{twice}") };
+        let refusal = request.params::<CallParams<'_>>().unwrap_err();
+        assert_eq!(refusal.to_string(), "`params`: duplicate field `name`");
+    }
+
+    #[test]
+    fn an_id_is_kept_as_it_was_written() {
+        for id in ["0", "-7", "123456789012345678901234567890", r#""""#, r#""a\u0041\"b""#] {
+            let body = format!(r#" {{"id" : {id} , "jsonrpc":"2.0","method":"pi\u006eg","params":null}} "#);
+            match message(body.as_bytes()).unwrap() {
+                Message::Request(request) => {
+                    assert_eq!((request.id.as_json(), request.method.as_ref()), (id, "ping"));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn notifications_and_answers_are_told_from_requests() {
+        let notification = br#"{"jsonrpc":"2.0","method":"notifications/initialized","params":7}"#;
+        assert!(matches!(message(notification), Ok(Message::Notification(_))));
+        assert!(matches!(
+            message(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#),
+            Ok(Message::Response { answered: Ok(_), .. })
+        ));
+        let refused = br#"{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"no"}}"#;
+        assert!(matches!(message(refused), Ok(Message::Response { answered: Err(_), .. })));
+    }
+
+    #[track_caller]
+    fn check(body: &str, expected: Result<&[&str], &str>) {
+        let found = batch(body.as_bytes()).unwrap();
+        let found = found.map(|members| members.into_iter().map(RawValue::get).collect::<Vec<_>>());
+        match (found, expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+            (Err(found), Err(expected)) => assert!(found.to_string().contains(expected), "{found}"),
+            (found, _) => panic!("{found:?}"),
+        }
+    }
+
+    #[test]
+    fn a_batch_is_taken_apart() {
+        assert!(batch(b"{}").is_none() && batch(b"").is_none() && batch(b" 7").is_none());
+        check(r#" [ {"a": 1 }, 7 , [] ]"#, Ok(&[r#"{"a": 1 }"#, "7", "[]"]));
+        check("[]", Err("needs a message"));
+        check("[{}", Err("not JSON"));
+        check("[{}] x", Err("not JSON"));
+        let many = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
+        check(&many(BATCH_LIMIT), Ok(&vec!["{}"; BATCH_LIMIT]));
+        check(&many(BATCH_LIMIT + 1), Err("at most 100"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = message(&body);
+        }
+
+        #[test]
+        fn any_text_in_any_place_is_a_message_or_an_error(
+            id in "\\PC{0,8}|[0-9]{1,40}|\"[a-z\\\\]{0,4}\"",
+            params in "\\PC{0,8}|\\{\"(name|_meta|arguments|cursor)\":[\\[\\]{}0-9a\"]{0,8}\\}",
+        ) {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
+            if let Ok(Message::Request(request)) = message(body.as_bytes()) {
+                let _ = request.params::<CallParams<'_>>().map(|params| (params.name(), params.arguments()));
+                prop_assert!(serde_json::from_str::<Value>(request.id.as_json()).is_ok());
+            }
+        }
+    }
+}
