@@ -100,7 +100,7 @@ impl Answer {
         body.extend_from_slice(b",\"error\":");
         serde_json::to_writer(&mut body, &error).expect("an error has string keys only");
         body.push(b'}');
-        Self { status: revision.status(refusal), body, session: None, challenge: None }
+        Self { status: refusal.status(revision), body, session: None, challenge: None }
     }
 
     /// What another replica answered.

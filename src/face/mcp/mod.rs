@@ -197,7 +197,7 @@ impl Mcp {
     async fn get(&self, carrier: Carrier<'_>) -> Response<Body> {
         let headers = carrier.headers();
         let refuse = |refusal: Refusal| {
-            let status = Revision::R2025_11_25.status(&refusal);
+            let status = refusal.status(Revision::R2025_11_25);
             answer::turned_away(carrier.logged(), status, &refusal)
         };
         let session = match (carrier.revision().map(Revision::era), carrier.session_to_check()) {
@@ -268,7 +268,7 @@ impl Mcp {
                 response
             }
             Err(refusal) => {
-                let status = Revision::R2025_11_25.status(&refusal);
+                let status = refusal.status(Revision::R2025_11_25);
                 answer::turned_away(carrier.logged(), status, &refusal)
             }
         }

@@ -26,7 +26,7 @@ use super::{
     refusal::{ErrorCounts, Refusal},
     resources,
     resumable::Resumables,
-    revision::{Era, Method, Revision},
+    revision::{Era, Method, MethodRow, Needs, Revision},
     session::Session,
     sessions::{Sessions, Strangers},
     streams::Streams,
@@ -147,9 +147,7 @@ impl Protocol {
             let body = member.get().as_bytes();
             match message::message(body) {
                 // It must be alone (2025-03-26, Lifecycle, "Initialization").
-                Ok(Message::Request(request))
-                    if Method::named(&request.method) == Some(Method::Initialize) =>
-                {
+                Ok(Message::Request(request)) if request.method == "initialize" => {
                     let refusal = Refusal::NotAMessage("`initialize` can't be part of a batch".into());
                     let revision = Revision::R2025_03_26;
                     Some(self.refuse(carrier, Some(request.id), Some(&request.method), revision, &refusal))
@@ -299,25 +297,15 @@ impl Protocol {
         result.unwrap_or_else(|refusal| refuse(revision, &refusal))
     }
 
-    /// Whether there is something that a method is for: what is not promised is not answered.
-    fn offers(&self, method: Method) -> bool {
-        match method {
-            Method::ListPrompts | Method::GetPrompt => !self.gateway.snapshot().all.prompts.is_empty(),
-            Method::Complete => self.gateway.snapshot().completes(),
-            Method::GetTask | Method::UpdateTask | Method::CancelTask => {
-                tasks::are_offered(&self.gateway.snapshot())
-            }
-            Method::ListResources | Method::ListResourceTemplates | Method::ReadResource => {
-                self.gateway.snapshot().has_resources()
-            }
-            Method::Subscribe | Method::Unsubscribe => self.gateway.snapshot().watches_resources(),
-            Method::Initialize
-            | Method::Ping
-            | Method::Discover
-            | Method::SetLevel
-            | Method::ListTools
-            | Method::CallTool
-            | Method::Listen => true,
+    fn has(&self, needs: Needs) -> bool {
+        let snapshot = self.gateway.snapshot();
+        match needs {
+            Needs::Nothing => true,
+            Needs::Prompts => !snapshot.all.prompts.is_empty(),
+            Needs::Completions => snapshot.completes(),
+            Needs::Tasks => tasks::are_offered(&snapshot),
+            Needs::Resources => snapshot.has_resources(),
+            Needs::WatchedResources => snapshot.watches_resources(),
         }
     }
 
@@ -330,12 +318,12 @@ impl Protocol {
                 client.carrier.check_method(&request.method)?;
             }
         }
-        let method = Method::named(&request.method)
-            .filter(|method| revision.has(*method) && self.offers(*method))
-            .ok_or_else(|| Refusal::UnknownMethod {
-                method: request.method.clone().into_owned(),
-                revision,
-            })?;
+        let row = MethodRow::named(&request.method);
+        let row = row.filter(|row| row.is_in(revision) && self.has(row.needs));
+        let method = row.map(|row| row.method).ok_or_else(|| Refusal::UnknownMethod {
+            method: request.method.clone().into_owned(),
+            revision,
+        })?;
         let (id, about) = (request.id, &self.about);
         if method != Method::Initialize {
             // A client whose session is over may say so while it begins another.

@@ -7,11 +7,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use http::StatusCode;
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
 use super::{
-    revision::{Method, Revision},
+    revision::{Era, MethodRow, Revision},
     tasks,
 };
 use crate::{
@@ -104,56 +105,77 @@ pub(super) enum Refusal {
 
 impl Reason for Refusal {
     fn reason(&self) -> &'static str {
-        match self {
-            Self::NotJson(_) => "invalid JSON",
-            Self::NotAMessage(_) => "invalid message",
-            Self::UnknownMethod { .. } => "unknown method",
-            Self::Params(_) => "invalid parameters",
-            Self::UnknownTool { .. } => "unknown tool",
-            Self::UnknownPrompt { .. } => "unknown prompt",
-            Self::UnknownTemplate { .. } => "unknown resource template",
-            Self::Prompt(_) => "invalid prompt arguments",
-            Self::Failed(_) => "prompt failed",
-            Self::NoResource { .. } => "unknown resource",
-            Self::ResourceArguments { .. } => "invalid resource arguments",
-            Self::ResourceFailed { .. } => "resource can't be read",
-            Self::UnknownCursor => "unknown cursor",
-            Self::TooManyRequests { .. } => "too many requests on one connection",
-            Self::Headers(_) => "headers and body differ",
-            Self::NeedsTasks => "client does not declare tasks",
-            Self::Capability { .. } => "client lacks a capability",
-            Self::Version { .. } => "unsupported protocol version",
-            Self::Forbidden { .. } => "scope is missing",
-            Self::NoSession => "unknown session",
-            Self::TooManyStreams | Self::TooManyStreamsOfCaller { .. } => "too many streams",
-            Self::ShuttingDown => "shutting down",
-        }
+        self.facts().0
     }
 }
 
 impl Refusal {
-    fn code(&self, revision: Revision) -> ErrorCode {
+    /// The reason in the log, the code, and the HTTP status: in the era of handshakes, and since. Clients of the older era
+    /// lose the error, or their whole connection, over anything but 200; only what no client of theirs sends is answered
+    /// otherwise.
+    fn facts(&self) -> (&'static str, ErrorCode, StatusCode, StatusCode) {
+        const OK: StatusCode = StatusCode::OK;
+        const BAD: StatusCode = StatusCode::BAD_REQUEST;
+        const MISSING: StatusCode = StatusCode::NOT_FOUND;
+        const CAPABILITY: ErrorCode = ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
         match self {
-            Self::NotJson(_) => ErrorCode::PARSE_ERROR,
-            Self::NotAMessage(_) | Self::NoSession | Self::Forbidden { .. } => ErrorCode::INVALID_REQUEST,
-            Self::UnknownMethod { .. } => ErrorCode::METHOD_NOT_FOUND,
-            Self::Params(_)
-            | Self::UnknownTool { .. }
-            | Self::ResourceArguments { .. }
-            | Self::UnknownPrompt { .. }
-            | Self::UnknownTemplate { .. }
-            | Self::Prompt(_)
-            | Self::UnknownCursor => ErrorCode::INVALID_PARAMS,
-            Self::NoResource { .. } => revision.no_resource(),
-            Self::Failed(_) | Self::TooManyRequests { .. } | Self::ResourceFailed { .. } => {
-                ErrorCode::INTERNAL_ERROR
+            Self::NotJson(_) => ("invalid JSON", ErrorCode::PARSE_ERROR, BAD, BAD),
+            Self::NotAMessage(_) => ("invalid message", ErrorCode::INVALID_REQUEST, BAD, BAD),
+            Self::UnknownMethod { .. } => ("unknown method", ErrorCode::METHOD_NOT_FOUND, OK, MISSING),
+            Self::Params(_) => ("invalid parameters", ErrorCode::INVALID_PARAMS, OK, BAD),
+            Self::UnknownTool { .. } => ("unknown tool", ErrorCode::INVALID_PARAMS, OK, OK),
+            Self::UnknownPrompt { .. } => ("unknown prompt", ErrorCode::INVALID_PARAMS, OK, OK),
+            Self::UnknownTemplate { .. } => ("unknown resource template", ErrorCode::INVALID_PARAMS, OK, OK),
+            Self::Prompt(_) => ("invalid prompt arguments", ErrorCode::INVALID_PARAMS, OK, OK),
+            Self::Failed(_) => ("prompt failed", ErrorCode::INTERNAL_ERROR, OK, OK),
+            // SEP-2164 made it an invalid parameter.
+            Self::NoResource { .. } => ("unknown resource", ErrorCode::INVALID_PARAMS, OK, OK),
+            Self::ResourceArguments { .. } => {
+                ("invalid resource arguments", ErrorCode::INVALID_PARAMS, OK, OK)
             }
-            Self::Headers(_) => ErrorCode::HEADER_MISMATCH,
-            Self::TooManyStreams | Self::TooManyStreamsOfCaller { .. } | Self::ShuttingDown => {
-                ErrorCode::INTERNAL_ERROR
+            Self::ResourceFailed { .. } => ("resource can't be read", ErrorCode::INTERNAL_ERROR, OK, OK),
+            Self::UnknownCursor => ("unknown cursor", ErrorCode::INVALID_PARAMS, OK, OK),
+            Self::TooManyRequests { .. } => {
+                ("too many requests on one connection", ErrorCode::INTERNAL_ERROR, OK, OK)
             }
-            Self::NeedsTasks | Self::Capability { .. } => ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
-            Self::Version { .. } => ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+            Self::Headers(_) => ("headers and body differ", ErrorCode::HEADER_MISMATCH, BAD, BAD),
+            Self::NeedsTasks => ("client does not declare tasks", CAPABILITY, BAD, BAD),
+            Self::Capability { .. } => ("client lacks a capability", CAPABILITY, BAD, BAD),
+            Self::Version { .. } => {
+                ("unsupported protocol version", ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, BAD, BAD)
+            }
+            Self::Forbidden { .. } => {
+                let forbidden = StatusCode::FORBIDDEN;
+                ("scope is missing", ErrorCode::INVALID_REQUEST, forbidden, forbidden)
+            }
+            // What makes a client of the older era begin another session.
+            Self::NoSession => ("unknown session", ErrorCode::INVALID_REQUEST, MISSING, MISSING),
+            // Only of streams, which the older era opens by `GET`.
+            Self::TooManyStreams => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                ("too many streams", ErrorCode::INTERNAL_ERROR, status, status)
+            }
+            Self::TooManyStreamsOfCaller { .. } => {
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                ("too many streams", ErrorCode::INTERNAL_ERROR, status, status)
+            }
+            Self::ShuttingDown => ("shutting down", ErrorCode::INTERNAL_ERROR, OK, OK),
+        }
+    }
+
+    fn code(&self, revision: Revision) -> ErrorCode {
+        match (self, revision.era()) {
+            (Self::NoResource { .. }, Era::Handshake) => ErrorCode::RESOURCE_NOT_FOUND,
+            _ => self.facts().1,
+        }
+    }
+
+    /// The HTTP status of the error, for a client that speaks `revision`.
+    pub(super) fn status(&self, revision: Revision) -> StatusCode {
+        let (_, _, handshake, per_request) = self.facts();
+        match revision.era() {
+            Era::Handshake => handshake,
+            Era::PerRequest => per_request,
         }
     }
 
@@ -195,7 +217,7 @@ impl ErrorCounts {
     /// Counts an answer to a message of this method. Clients can name any: one that is unknown counts as `other`,
     /// and so does a message whose method could not be read.
     pub(super) fn count(&self, method: Option<&str>, refusal: &Refusal, revision: Revision) {
-        let method = method.and_then(Method::named).map_or(Self::OTHER, Method::as_str);
+        let method = method.and_then(MethodRow::named).map_or(Self::OTHER, |row| row.name);
         let code = refusal.code(revision).0;
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((method, code)).or_default() += 1;
     }
@@ -206,10 +228,7 @@ impl ErrorCounts {
 impl Default for ErrorCounts {
     fn default() -> Self {
         // The usual ones are there from the beginning, so that they can be seen to grow.
-        let usual = [
-            (Method::CallTool.as_str(), ErrorCode::INVALID_PARAMS),
-            (Self::OTHER, ErrorCode::METHOD_NOT_FOUND),
-        ];
+        let usual = [("tools/call", ErrorCode::INVALID_PARAMS), (Self::OTHER, ErrorCode::METHOD_NOT_FOUND)];
         Self(Arc::new(Mutex::new(usual.map(|(method, code)| ((method, code.0), 0)).into())))
     }
 }

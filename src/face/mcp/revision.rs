@@ -6,8 +6,8 @@
 
 use std::{fmt, str::FromStr};
 
-use http::{HeaderMap, StatusCode};
-use rmcp::model::{ErrorCode, ProtocolVersion};
+use http::HeaderMap;
+use rmcp::model::ProtocolVersion;
 
 use super::{
     header::{self, PROTOCOL_VERSION},
@@ -58,6 +58,65 @@ pub(super) enum Method {
     Unsubscribe,
 }
 
+/// What has to be there for a method to be offered: what is not promised is not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Needs {
+    Nothing,
+    Prompts,
+    Completions,
+    Tasks,
+    Resources,
+    WatchedResources,
+}
+
+/// One row of the table of methods.
+#[derive(Debug)]
+pub(super) struct MethodRow {
+    /// The name that goes over the wire.
+    pub(super) name: &'static str,
+    pub(super) method: Method,
+    /// The era that it exists in; both where none is named.
+    era: Option<Era>,
+    pub(super) needs: Needs,
+}
+
+const METHODS: [MethodRow; 18] = [
+    row("initialize", Method::Initialize, Some(Era::Handshake), Needs::Nothing),
+    row("ping", Method::Ping, Some(Era::Handshake), Needs::Nothing),
+    row("logging/setLevel", Method::SetLevel, Some(Era::Handshake), Needs::Nothing),
+    row("server/discover", Method::Discover, Some(Era::PerRequest), Needs::Nothing),
+    row("tools/list", Method::ListTools, None, Needs::Nothing),
+    row("tools/call", Method::CallTool, None, Needs::Nothing),
+    row("prompts/list", Method::ListPrompts, None, Needs::Prompts),
+    row("prompts/get", Method::GetPrompt, None, Needs::Prompts),
+    row("completion/complete", Method::Complete, None, Needs::Completions),
+    row("subscriptions/listen", Method::Listen, Some(Era::PerRequest), Needs::Nothing),
+    row("tasks/get", Method::GetTask, Some(Era::PerRequest), Needs::Tasks),
+    row("tasks/update", Method::UpdateTask, Some(Era::PerRequest), Needs::Tasks),
+    row("tasks/cancel", Method::CancelTask, Some(Era::PerRequest), Needs::Tasks),
+    row("resources/list", Method::ListResources, None, Needs::Resources),
+    row("resources/templates/list", Method::ListResourceTemplates, None, Needs::Resources),
+    row("resources/read", Method::ReadResource, None, Needs::Resources),
+    row("resources/subscribe", Method::Subscribe, Some(Era::Handshake), Needs::WatchedResources),
+    row("resources/unsubscribe", Method::Unsubscribe, Some(Era::Handshake), Needs::WatchedResources),
+];
+
+const fn row(name: &'static str, method: Method, era: Option<Era>, needs: Needs) -> MethodRow {
+    MethodRow { name, method, era, needs }
+}
+
+impl MethodRow {
+    /// The method of that name, in whatever revision.
+    pub(super) fn named(name: &str) -> Option<&'static Self> {
+        METHODS.iter().find(|row| row.name == name)
+    }
+
+    /// Whether the method exists in a revision.
+    pub(super) fn is_in(&self, revision: Revision) -> bool {
+        self.era.is_none_or(|era| era == revision.era())
+    }
+}
+
 /// What JSON-RPC calls a message by when its own id can't be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnknownId {
@@ -90,7 +149,13 @@ impl Revision {
 
     /// The same as the SDK's types want it.
     pub(super) fn version(self) -> ProtocolVersion {
-        ProtocolVersion::KNOWN_VERSIONS[self as usize].clone()
+        match self {
+            Self::R2024_11_05 => ProtocolVersion::V_2024_11_05,
+            Self::R2025_03_26 => ProtocolVersion::V_2025_03_26,
+            Self::R2025_06_18 => ProtocolVersion::V_2025_06_18,
+            Self::R2025_11_25 => ProtocolVersion::V_2025_11_25,
+            Self::R2026_07_28 => ProtocolVersion::V_2026_07_28,
+        }
     }
 
     pub(super) const fn era(self) -> Era {
@@ -176,28 +241,6 @@ impl Revision {
         value.map_or(Ok(Self::UNSAID), str::parse)
     }
 
-    /// Whether a method exists in this revision.
-    pub(super) fn has(self, method: Method) -> bool {
-        match method {
-            Method::Initialize
-            | Method::Ping
-            | Method::SetLevel
-            | Method::Subscribe
-            | Method::Unsubscribe => self.era() == Era::Handshake,
-            Method::Discover | Method::Listen | Method::GetTask | Method::UpdateTask | Method::CancelTask => {
-                self.era() == Era::PerRequest
-            }
-            Method::ListTools
-            | Method::CallTool
-            | Method::ListPrompts
-            | Method::GetPrompt
-            | Method::Complete
-            | Method::ListResources
-            | Method::ListResourceTemplates
-            | Method::ReadResource => true,
-        }
-    }
-
     /// Whether a client may send several messages in one (2025-03-26, Overview, "Batching").
     pub(super) fn takes_batches(self) -> bool {
         match self {
@@ -250,52 +293,6 @@ impl Revision {
         }
     }
 
-    /// The HTTP status of a JSON-RPC error. Clients of the older era lose the error, or their whole
-    /// connection, over anything but 200; only what no client of theirs sends is answered otherwise.
-    pub(super) fn status(self, refusal: &Refusal) -> StatusCode {
-        match refusal {
-            Refusal::NotJson(_)
-            | Refusal::NotAMessage(_)
-            | Refusal::Headers(_)
-            | Refusal::NeedsTasks
-            | Refusal::Version { .. }
-            | Refusal::Capability { .. } => StatusCode::BAD_REQUEST,
-            Refusal::UnknownMethod { .. } => match self.era() {
-                Era::Handshake => StatusCode::OK,
-                Era::PerRequest => StatusCode::NOT_FOUND,
-            },
-            Refusal::Params(_) => match self.era() {
-                Era::Handshake => StatusCode::OK,
-                Era::PerRequest => StatusCode::BAD_REQUEST,
-            },
-            Refusal::UnknownTool { .. }
-            | Refusal::UnknownPrompt { .. }
-            | Refusal::UnknownTemplate { .. }
-            | Refusal::Prompt(_)
-            | Refusal::Failed(_)
-            | Refusal::UnknownCursor
-            | Refusal::TooManyRequests { .. }
-            | Refusal::ShuttingDown
-            | Refusal::NoResource { .. }
-            | Refusal::ResourceArguments { .. }
-            | Refusal::ResourceFailed { .. } => StatusCode::OK,
-            Refusal::Forbidden { .. } => StatusCode::FORBIDDEN,
-            // What makes a client of the older era begin another session.
-            Refusal::NoSession => StatusCode::NOT_FOUND,
-            // Only of streams, which the older era opens by `GET`.
-            Refusal::TooManyStreams => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::TooManyStreamsOfCaller { .. } => StatusCode::TOO_MANY_REQUESTS,
-        }
-    }
-
-    /// The code of a resource that is not there: SEP-2164 made it an invalid parameter.
-    pub(super) fn no_resource(self) -> ErrorCode {
-        match self.era() {
-            Era::Handshake => ErrorCode::RESOURCE_NOT_FOUND,
-            Era::PerRequest => ErrorCode::INVALID_PARAMS,
-        }
-    }
-
     /// What stands for the id in an error about a message that has none to be read: since 2025-11-25 it is
     /// optional, before that JSON-RPC's own rule (`null`) is the nearest thing.
     pub(super) fn unknown_id(self) -> UnknownId {
@@ -320,58 +317,6 @@ impl FromStr for Revision {
 impl fmt::Display for Revision {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
-    }
-}
-
-impl Method {
-    const ALL: [Self; 18] = [
-        Self::Initialize,
-        Self::Ping,
-        Self::SetLevel,
-        Self::Discover,
-        Self::ListTools,
-        Self::CallTool,
-        Self::ListPrompts,
-        Self::GetPrompt,
-        Self::Complete,
-        Self::Listen,
-        Self::GetTask,
-        Self::UpdateTask,
-        Self::CancelTask,
-        Self::ListResources,
-        Self::ListResourceTemplates,
-        Self::ReadResource,
-        Self::Subscribe,
-        Self::Unsubscribe,
-    ];
-
-    /// The method of that name, in whatever revision.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|method| method.as_str() == name)
-    }
-
-    /// The name that goes over the wire.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Initialize => "initialize",
-            Self::Ping => "ping",
-            Self::SetLevel => "logging/setLevel",
-            Self::Discover => "server/discover",
-            Self::ListTools => "tools/list",
-            Self::CallTool => "tools/call",
-            Self::ListPrompts => "prompts/list",
-            Self::GetPrompt => "prompts/get",
-            Self::Complete => "completion/complete",
-            Self::Listen => "subscriptions/listen",
-            Self::GetTask => "tasks/get",
-            Self::UpdateTask => "tasks/update",
-            Self::CancelTask => "tasks/cancel",
-            Self::ListResources => "resources/list",
-            Self::ListResourceTemplates => "resources/templates/list",
-            Self::ReadResource => "resources/read",
-            Self::Subscribe => "resources/subscribe",
-            Self::Unsubscribe => "resources/unsubscribe",
-        }
     }
 }
 
