@@ -49,7 +49,7 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
     screen.write_as(Some(loaded.log.format));
     screen.problems(&loaded.warnings);
     start_log(&loaded)?;
-    let request = match cgi::request(&request, cgi::Input::new(io::stdin())) {
+    let request = match cgi::request(&request, tokio::io::stdin()) {
         Ok(request) => request,
         Err(error) => {
             say(&cgi::broken(error.status(), &error.to_string()));

@@ -208,7 +208,7 @@ pub(crate) fn cgi_request(data: &[u8]) {
         let Some((name, value)) = variable.split_once('=') else { break };
         variables.push((name.into(), value.into()));
     }
-    match cgi::request(&variables, cgi::Input::new(Cursor::new(rest.to_vec()))) {
+    match cgi::request(&variables, Cursor::new(rest.to_vec())) {
         Ok(request) => {
             assert!(request.headers().keys().all(|name| name != "connection" && name != "transfer-encoding"))
         }

@@ -47,7 +47,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("of each body, beside what `bodies_limit` counts", "src/face/door/held.rs", "FREE_BYTES"),
     ("of each answer, beside what `answers_limit` counts", "src/face/mod.rs", "SHORT_BYTES"),
     ("values in the arguments of one call", "src/tool/definition.rs", "ARGUMENT_VALUE_LIMIT"),
-    ("messages in one batch", "src/face/mcp/batch.rs", "LIMIT"),
+    ("messages in one batch", "src/face/mcp/message.rs", "BATCH_LIMIT"),
     ("streams of one session", "src/face/mcp/streams.rs", "SESSION_LIMIT"),
     ("subscriptions of one session", "src/face/mcp/subscribed.rs", "SUBSCRIPTION_LIMIT"),
     ("the URIs of these together", "src/face/mcp/subscribed.rs", "SUBSCRIBED_LIMIT_BYTES"),
