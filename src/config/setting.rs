@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     crypto::Secret,
-    face::{Network, mcp::PeerAddress},
+    face::{mcp::PeerAddress, parse_network},
 };
 
 /// A value that comes as text, from a variable or a flag.
@@ -102,7 +102,7 @@ pub(super) fn check_item(key: &Key, text: &str) -> Result<(), UnitError> {
             _ => "write the address that the proxy connects from",
         };
         let expected = "an address such as `10.0.0.7`, or a network such as `10.0.0.0/8`";
-        return text.parse::<Network>().map(|_| ()).or_else(|_| wrong(expected, help));
+        return if parse_network(text).is_some() { Ok(()) } else { wrong(expected, help) };
     }
     if text == "*" {
         return Ok(());

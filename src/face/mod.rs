@@ -24,7 +24,7 @@ use crate::{gateway::Face, observe::RequestId};
 
 use context::Reason;
 pub use context::{Arrival, Connection, Ending, Shutdown};
-pub use proxies::{Network, NotANetwork};
+pub use proxies::parse_network;
 
 /// The paths of the MCP endpoint.
 pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];

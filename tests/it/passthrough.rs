@@ -84,7 +84,7 @@ async fn a_client_does_not_lie_about_itself() {
     let headers = [&WORDS_OF_PROXIES[..], &lies].concat();
     before(&upstream).await.ask("GET /a", &headers, "").await;
     let mut setup = Setup::new(upstream.address);
-    (setup.passthrough, setup.door.trusted_proxies) = (true, vec!["127.0.0.1".parse().unwrap()]);
+    (setup.passthrough, setup.door.trusted_proxies) = (true, vec!["127.0.0.1/32".parse().unwrap()]);
     setup.start().await.ask("GET /a", &headers, "").await;
 
     let state = upstream.state();
@@ -328,7 +328,7 @@ async fn slow_uploads_leave_slots_to_calls_and_to_other_requests() {
     setup.passthrough = true;
     (setup.policy.in_flight_limit, setup.policy.waiting_limit) = (4, 0);
     setup.policy.waiting_timeout = Duration::from_millis(50);
-    setup.door.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+    setup.door.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
     let proxy = setup.start().await;
     let mut slow = Vec::new();
     for _ in 0..8 {

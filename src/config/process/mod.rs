@@ -24,6 +24,7 @@ use crate::{
     face::{
         door::DoorSettings,
         mcp::{McpSettings, PeerAddress, ResumeSettings},
+        parse_network,
     },
     observe::log::{LogFormat, LogSettings},
     policy::Store,
@@ -343,7 +344,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             bodies_limit_bytes: server.bodies_limit,
             body_timeout: Duration::from_millis(server.body_timeout),
             // Each was checked where it stands.
-            trusted_proxies: server.trusted_proxies.iter().filter_map(|text| text.parse().ok()).collect(),
+            trusted_proxies: server.trusted_proxies.iter().filter_map(|text| parse_network(text)).collect(),
             ..DoorSettings::default()
         },
         mcp: McpSettings {

@@ -3,9 +3,10 @@
 use std::{fmt, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, request::Parts, uri::Authority};
+use ipnet::IpNet;
 
 use super::{DoorSettings, LOOPBACK, Page, PagesHere};
-use crate::face::{Network, context::Reason};
+use crate::face::context::Reason;
 
 /// Whose page sends a request, seen from where it goes, as browsers say it beside or without an `Origin` (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -23,7 +24,7 @@ pub(super) struct Checks {
     pub(super) body_limit_bytes: usize,
     pub(super) bodies_limit_bytes: usize,
     pub(super) body_timeout: Duration,
-    pub(super) trusted_proxies: Vec<Network>,
+    pub(super) trusted_proxies: Vec<IpNet>,
 }
 
 /// Why a request does not come in. The text may reach the client.

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use ipnet::IpNet;
 use tokio::time::timeout;
 
 use self::{checks::Checks, held::Held};
@@ -26,7 +27,6 @@ pub use self::{
     page::Page,
 };
 use super::{
-    Network,
     authenticate::Guard,
     context::{Arrival, Reason},
     proxies,
@@ -56,7 +56,7 @@ pub struct DoorSettings {
     /// How long a client may take to send it.
     pub body_timeout: Duration,
     /// Proxies before us, whose `X-Forwarded-For` is believed.
-    pub trusted_proxies: Vec<Network>,
+    pub trusted_proxies: Vec<IpNet>,
     /// What becomes of pages of this machine where no origin is allowed.
     pub pages_here: PagesHere,
 }
