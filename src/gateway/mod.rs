@@ -4,19 +4,18 @@
 //! a call's way to its result, in which an [`Asker`] takes questions to the client, `patience` is how long its caller
 //! waits, and `sentences` says of a failure what a model can do about it. `job` follows work that outlasts the first
 //! reply: [`Audience`] is who is told of it meanwhile, [`OpenJob`] one that its caller asks about. `record` writes the
-//! one log line of a call. [`Catalog`] is what can be called, a [`View`] what one caller sees of all lists, [`Page`]
-//! some of one, and [`Changes`] tells that it is another one now.
+//! one log line of a call. [`Lists`] are the tools, prompts and resources as clients read them, and [`Changes`] tells
+//! that one is another now.
 
 mod asking;
 mod audience;
 mod call;
 mod calling;
-mod catalog;
 mod changes;
 mod completing;
 mod handed;
 mod job;
-mod pages;
+mod lists;
 mod patience;
 mod prompting;
 mod questions;
@@ -26,7 +25,6 @@ mod sentences;
 mod snapshot;
 mod spans;
 mod translating;
-mod views;
 mod watch;
 mod worker_pool;
 
@@ -38,16 +36,14 @@ use crate::{rule::RETRY_AFTER_META_KEY, shared_state::SharedStore};
 
 pub use audience::{Audience, Progress};
 pub use call::{Call, Face, Message};
-pub use catalog::{Catalog, CatalogEntry};
 pub use changes::{Change, Changes, Heard, Listener};
 pub use completing::Typed;
 pub use handed::{Called, JobState, OpenJob};
-pub use pages::{BadCursor, Keyed, Listed, Listing, Page};
+pub use lists::{BadCursor, Entry, List, Lists, Page};
 pub use prompting::{CallOf, PromptError};
 pub use questions::{Answering, Asker, ask_first};
 pub use reading::{CacheScope, Freshness, ReadError, ReadResource};
 pub use snapshot::{Awaited, Snapshot};
-pub use views::{Seen, View};
 use watch::Watches;
 pub use watch::{WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError, Watching};
 pub use worker_pool::{WorkError, run_blocking};

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{Change, View, sentences, views::Views, worker_pool::WorkerPool};
+use super::{Change, Lists, sentences, worker_pool::WorkerPool};
 use crate::{
     observe::{Meters, RouteMeters, Tracing},
     policy::{Passthrough, Policies, RoutePolicies, UpstreamPolicies},
@@ -31,8 +31,7 @@ pub struct Snapshot {
     /// Servers whose tools are to be listed and are not known yet.
     pub awaited: Vec<Awaited>,
     /// All of it, as clients read it.
-    pub all: View,
-    pub(super) views: Views,
+    pub lists: Lists,
     pub(super) completes: OnceLock<bool>,
     pub(super) workers: WorkerPool,
     pub(super) measured: HashMap<ToolName, Arc<RouteMeters>>,
@@ -65,7 +64,7 @@ impl Awaited {
 }
 
 impl Snapshot {
-    /// A snapshot over a table, without prompts; the catalog is made of it.
+    /// A snapshot over a table, without prompts.
     pub fn new(table: RouteTable, policies: Policies, passthrough: Option<Passthrough>) -> Self {
         Self::with_prompts(table, PromptTable::default(), policies, passthrough)
     }
@@ -78,8 +77,7 @@ impl Snapshot {
         passthrough: Option<Passthrough>,
     ) -> Self {
         Self {
-            all: View::of(&table, &prompts, |_| true),
-            views: Views::of(&table, &prompts),
+            lists: Lists::new(&table, &prompts),
             table,
             policies,
             passthrough,
@@ -163,8 +161,8 @@ impl Snapshot {
     /// What a client that has read the lists of another one would read again.
     pub(super) fn differences(&self, before: &Self) -> Vec<Change> {
         let mut differences = Vec::new();
-        let (now, before) = (&self.all, &before.all);
-        if now.catalog != before.catalog {
+        let (now, before) = (&self.lists, &before.lists);
+        if now.tools != before.tools {
             differences.push(Change::Tools);
         }
         if now.prompts != before.prompts {
@@ -178,7 +176,7 @@ impl Snapshot {
 
     /// Whether there is anything to read.
     pub fn has_resources(&self) -> bool {
-        !self.all.resources.is_empty() || !self.all.resource_templates.is_empty()
+        !self.lists.resources.is_empty() || !self.lists.resource_templates.is_empty()
     }
 
     /// Whether somebody can be told when one of them changes.

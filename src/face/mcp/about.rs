@@ -18,7 +18,7 @@ use super::{
     tasks,
 };
 use crate::{
-    gateway::{Catalog, Listing, Snapshot},
+    gateway::{List, Snapshot},
     tool::write_escaped,
 };
 
@@ -28,7 +28,7 @@ pub(super) struct About {
     server: Implementation,
     instructions: Option<String>,
     page_size: usize,
-    list_ttl: Duration,
+    pub(super) list_ttl: Duration,
     /// `_meta` of every result of the newer era.
     meta: Map<String, Value>,
     no_meta: Map<String, Value>,
@@ -84,49 +84,26 @@ impl About {
         self.write_hints(self.list_ttl, client.cache_scope(), out);
     }
 
-    /// `tools/list`: one page.
-    pub(super) fn list_tools(
-        &self,
-        snapshot: &Snapshot,
-        catalog: &Catalog,
-        client: &Client<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
-        let cursor = cursor_of(client)?;
-        let page = catalog.page(cursor.as_deref(), self.page_size).map_err(|_| Refusal::UnknownCursor)?;
-        out.extend_from_slice(b"\"tools\":[");
-        for (index, tool) in page.entries.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(tool.json(client.revision.shapes()));
-        }
-        // A list without the tools of a server that starts is not to be kept.
-        let lasts = if snapshot.awaited.is_empty() { self.list_ttl } else { Duration::ZERO };
-        self.end_list(page.next_cursor, lasts, client, out);
-        Ok(())
-    }
-
-    /// One page of another list, whose entries stand under `key`.
+    /// One page of a list, which may be kept for so long.
     pub(super) fn list(
         &self,
-        key: &str,
-        listing: &Listing,
+        list: &List,
+        lasts: Duration,
         client: &Client<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
         let cursor = cursor_of(client)?;
-        let page = listing.page(key, cursor.as_deref(), self.page_size);
+        let page = list.page(cursor.as_deref(), self.page_size, client.carrier.caller());
         let page = page.map_err(|_| Refusal::UnknownCursor)?;
-        write_escaped(key, out);
+        write_escaped(list.name(), out);
         out.extend_from_slice(b":[");
         for (index, entry) in page.entries.iter().enumerate() {
             if index > 0 {
                 out.push(b',');
             }
-            out.extend_from_slice(entry.json());
+            out.extend_from_slice(entry.json(client.revision.shapes()).get().as_bytes());
         }
-        self.end_list(page.next_cursor, self.list_ttl, client, out);
+        self.end_list(page.next_cursor, lasts, client, out);
         Ok(())
     }
 
@@ -175,13 +152,14 @@ fn cursor_of<'a>(client: &Client<'a>) -> Result<Option<Cow<'a, str>>, Refusal> {
 
 /// Tools, and of the rest what there is something of; and that it is told when a list changes, to whoever listens.
 fn capabilities(snapshot: &Snapshot, client: &Client<'_>, revision: Revision) -> ServerCapabilities {
-    let seen = snapshot.seen_by(client.carrier.caller());
+    let has = |list: &List| list.seen_by(client.carrier.caller()).next().is_some();
+    let lists = &snapshot.lists;
     let mut capabilities = ServerCapabilities::default();
     let mut tools = ToolsCapability::default();
     tools.list_changed = Some(true);
     capabilities.tools = Some(tools);
     capabilities.logging = Some(Map::new());
-    if !seen.prompts.is_empty() {
+    if has(&lists.prompts) {
         let mut prompts = PromptsCapability::default();
         prompts.list_changed = Some(true);
         capabilities.prompts = Some(prompts);
@@ -190,7 +168,7 @@ fn capabilities(snapshot: &Snapshot, client: &Client<'_>, revision: Revision) ->
     if snapshot.completes() && revision > Revision::R2024_11_05 {
         capabilities.completions = Some(JsonObject::new());
     }
-    if !seen.resources.is_empty() || !seen.resource_templates.is_empty() {
+    if has(&lists.resources) || has(&lists.resource_templates) {
         let mut resources = ResourcesCapability::default();
         resources.list_changed = Some(true);
         resources.subscribe = snapshot.watches_resources().then_some(true);

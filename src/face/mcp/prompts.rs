@@ -13,9 +13,8 @@ use crate::{
 /// One page of the list.
 pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let snapshot = protocol.gateway.snapshot();
-    let seen = snapshot.seen_by(client.carrier.caller());
     Answer::result(client.request.id, client.revision, |out| {
-        protocol.about.list("prompts", &seen.prompts, client, out)
+        protocol.about.list(&snapshot.lists.prompts, protocol.about.list_ttl, client, out)
     })
 }
 

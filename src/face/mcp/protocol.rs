@@ -1,6 +1,9 @@
 //! The protocol without its transports: from one message to what it is answered with.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use axum::body::Body;
 use futures_util::future::join_all;
@@ -301,7 +304,7 @@ impl Protocol {
         let snapshot = self.gateway.snapshot();
         match needs {
             Needs::Nothing => true,
-            Needs::Prompts => !snapshot.all.prompts.is_empty(),
+            Needs::Prompts => !snapshot.lists.prompts.is_empty(),
             Needs::Completions => snapshot.completes(),
             Needs::Tasks => tasks::are_offered(&snapshot),
             Needs::Resources => snapshot.has_resources(),
@@ -358,8 +361,9 @@ impl Protocol {
             }),
             Method::ListTools => {
                 let snapshot = self.gateway.snapshot();
-                let seen = snapshot.seen_by(client.carrier.caller());
-                Answer::result(id, revision, |out| about.list_tools(&snapshot, &seen.catalog, client, out))
+                // A list without the tools of a server that starts is not to be kept.
+                let lasts = if snapshot.awaited.is_empty() { about.list_ttl } else { Duration::ZERO };
+                Answer::result(id, revision, |out| about.list(&snapshot.lists.tools, lasts, client, out))
             }
             Method::CallTool => call::call_tool(self, client).await,
             Method::ListPrompts => prompts::list(self, client),

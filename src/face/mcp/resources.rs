@@ -23,18 +23,16 @@ use crate::{
 /// `resources/list`.
 pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let snapshot = protocol.gateway.snapshot();
-    let seen = snapshot.seen_by(client.carrier.caller());
     Answer::result(client.request.id, client.revision, |out| {
-        protocol.about.list("resources", &seen.resources, client, out)
+        protocol.about.list(&snapshot.lists.resources, protocol.about.list_ttl, client, out)
     })
 }
 
 /// `resources/templates/list`.
 pub(super) fn list_templates(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let snapshot = protocol.gateway.snapshot();
-    let seen = snapshot.seen_by(client.carrier.caller());
     Answer::result(client.request.id, client.revision, |out| {
-        protocol.about.list("resourceTemplates", &seen.resource_templates, client, out)
+        protocol.about.list(&snapshot.lists.resource_templates, protocol.about.list_ttl, client, out)
     })
 }
 

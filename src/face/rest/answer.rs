@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use super::{decode::DecodeError, manifest};
 use crate::{
     face::accept::media_ranges,
-    gateway::{AGE_META, Snapshot, View},
+    gateway::{AGE_META, Snapshot},
     route::{Envelope, ErrorStatus, Route},
     rule::{CODE_META_KEY, LIMIT_META_KEY, RETRY_AFTER_META_KEY},
     tool::{Fault, Outcome, Shapes, Structured, ToolResult, write_escaped, write_result},
+    upstream::Caller,
 };
 
 /// What a client asks for with `Accept` to have the tool result, whatever the route says.
@@ -119,10 +120,11 @@ fn seconds(time: Duration) -> HeaderValue {
 /// the envelope of MCP, the object that `tools/list` gives.
 pub(super) fn manifest(
     headers: &HeaderMap,
-    (snapshot, seen): (&Snapshot, &View),
+    snapshot: &Snapshot,
+    caller: &Caller,
     mount: &str,
 ) -> Response<Body> {
-    let list = manifest::of(snapshot, seen, mount);
+    let list = manifest::of(snapshot, caller, mount);
     let mut response = match asked_envelope(headers) {
         Some(Envelope::Mcp) => {
             let object = [b"{\"tools\":", list.as_slice(), b"}"].concat();

@@ -36,7 +36,7 @@ use super::{
     door::{Door, Page, Refused},
 };
 use crate::{
-    gateway::{Call, Face, Gateway, Snapshot, View},
+    gateway::{Call, Face, Gateway, Snapshot},
     observe::method_word,
     policy,
     route::{EndpointMatch, Route, Scopes},
@@ -178,21 +178,21 @@ impl Rest {
     ) -> Response<Body> {
         let (caller, mount) = (context.caller(), context.arrival.mount());
         match place {
-            Place::Manifest => {
-                let seen = snapshot.seen_by(caller);
-                answer::manifest(&head.headers, (snapshot, &seen), mount)
-            }
+            Place::Manifest => answer::manifest(&head.headers, snapshot, caller, mount),
             Place::OpenApi => {
-                let written = match mount {
-                    "" => {
-                        let write = || openapi::of(snapshot, caller, "");
-                        snapshot.seen_by(caller).written_once(write).clone()
-                    }
-                    mount => openapi::of(snapshot, caller, mount),
-                };
-                answer::json(StatusCode::OK, written)
+                let write = || openapi::of(snapshot, caller, mount);
+                let kept = || snapshot.lists.document(caller, write);
+                answer::json(StatusCode::OK, if mount.is_empty() { kept() } else { write() })
             }
-            Place::Status => answer::value(StatusCode::OK, &self.status(&snapshot.seen_by(caller))),
+            Place::Status => {
+                let status = json!({
+                    "name": env!("CARGO_PKG_NAME"),
+                    "version": env!("CARGO_PKG_VERSION"),
+                    "uptime_seconds": self.begun.elapsed().as_secs(),
+                    "tools": snapshot.lists.tools.seen_by(caller).count(),
+                });
+                answer::value(StatusCode::OK, &status)
+            }
             Place::WrongMethod(allowed) => answer::wrong_method(&head.method, &allowed),
             Place::UnknownTool(name) => match snapshot.not_ready(&name) {
                 Some(result) => {
@@ -249,15 +249,6 @@ impl Rest {
         let call = Call::new(arguments, &head.headers, request_id.clone(), *api, context.caller().clone());
         let call = Call { address: *address, span: span.clone(), ..call };
         answer::result(&snapshot.call(route, call).await, manner)
-    }
-
-    fn status(&self, seen: &View) -> serde_json::Value {
-        json!({
-            "name": env!("CARGO_PKG_NAME"),
-            "version": env!("CARGO_PKG_VERSION"),
-            "uptime_seconds": self.begun.elapsed().as_secs(),
-            "tools": seen.catalog.entries().len(),
-        })
     }
 
     fn find<'a>(&self, snapshot: &'a Snapshot, parts: &Parts) -> Place<'a> {

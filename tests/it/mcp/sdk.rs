@@ -71,10 +71,10 @@ impl ServerHandler for Sdk {
     ) -> Result<ListToolsResult, ErrorData> {
         let snapshot = self.0.snapshot();
         let cursor = request.and_then(|request| request.cursor);
-        let page = snapshot.all.catalog.page(cursor.as_deref(), 200);
+        let page = snapshot.lists.tools.page(cursor.as_deref(), 200, &Caller::Only);
         let page = page.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         let tools =
-            page.entries.iter().map(|tool| serde_json::from_slice(tool.json(shapes(&context))).unwrap());
+            page.entries.iter().map(|tool| serde_json::from_str(tool.json(shapes(&context)).get()).unwrap());
         let mut result = ListToolsResult::with_all_items(tools.collect());
         result.next_cursor = page.next_cursor;
         Ok(match shapes(&context) {
@@ -106,8 +106,8 @@ impl ServerHandler for Sdk {
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let snapshot = self.0.snapshot();
-        let tool = snapshot.all.catalog.entries().iter().find(|tool| tool.name().as_str() == name)?;
-        serde_json::from_slice(tool.json(Shapes::Any)).ok()
+        let tool = snapshot.lists.tools.seen_by(&Caller::Only).find(|tool| tool.key() == name)?;
+        serde_json::from_str(tool.json(Shapes::Any).get()).ok()
     }
 }
 

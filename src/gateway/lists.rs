@@ -1,0 +1,291 @@
+//! The lists of tools, prompts and resources as clients read them: written once, and shown to each client as far as its
+//! scopes reach, a page at a time.
+
+use std::sync::{Arc, OnceLock};
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use serde_json::{
+    Map, Value,
+    value::{RawValue, to_raw_value},
+};
+
+use super::Snapshot;
+use crate::{
+    prompt::PromptTable,
+    route::{Route, RouteTable, Scopes},
+    tool::Shapes,
+    upstream::Caller,
+};
+
+/// All lists of a configuration.
+#[derive(Debug, Default)]
+pub struct Lists {
+    /// What can be called.
+    pub tools: List,
+    /// What prompts there are.
+    pub prompts: List,
+    /// What can be read under one URI each.
+    pub resources: List,
+    /// What can be read under many URIs each.
+    pub resource_templates: List,
+    /// Every scope that something needs.
+    needed: Scopes,
+    for_all: OnceLock<Bytes>,
+    for_anonymous: OnceLock<Bytes>,
+}
+
+/// One list, in the order of its keys.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct List {
+    /// What MCP calls it, such as `tools`.
+    name: &'static str,
+    entries: Vec<Entry>,
+}
+
+/// One definition, by the name or the URI that stands in it.
+#[derive(Debug)]
+pub struct Entry {
+    key: Box<str>,
+    scopes: Scopes,
+    json: Box<RawValue>,
+    /// What clients get that take objects only as structured content, where that is something else.
+    objects_only: Option<Box<RawValue>>,
+}
+
+/// Some of a list, and how to ask for the rest.
+#[derive(Debug, Clone)]
+pub struct Page<'a> {
+    /// What is on it, in the order of the list.
+    pub entries: Vec<&'a Entry>,
+    /// What asks for the next page; `None` on the last.
+    pub next_cursor: Option<String>,
+}
+
+/// A text that is no cursor of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("unknown cursor; use the `nextCursor` of an earlier page, or none for the first page")]
+pub struct BadCursor;
+
+impl Lists {
+    pub(super) fn new(table: &RouteTable, prompts: &PromptTable) -> Self {
+        let routes = || table.in_order().iter();
+        let tools = routes().filter(|route| route.is_tool()).map(|route| {
+            let (definition, scopes) = (&route.definition, route.scopes.clone());
+            let objects_only = definition.to_json(Shapes::ObjectsOnly);
+            let name = definition.name.as_str();
+            match &definition.bare_output_schema {
+                None => Entry::new(name, scopes, &objects_only),
+                Some(_) => Entry {
+                    objects_only: Some(raw(&objects_only)),
+                    ..Entry::new(name, scopes, &definition.to_json(Shapes::Any))
+                },
+            }
+        });
+        let resources = |are_templates| {
+            let resources = routes().filter_map(|route| Some((route.resource.as_ref()?, &route.scopes)));
+            let those = resources.filter(move |(resource, _)| resource.uri.is_template() == are_templates);
+            those.map(|(resource, scopes)| {
+                Entry::new(resource.uri.as_str(), scopes.clone(), &resource.to_json())
+            })
+        };
+        let prompts = || prompts.in_order().iter();
+        let scopes = routes().map(|route| &route.scopes).chain(prompts().map(|prompt| &prompt.scopes));
+        Self {
+            tools: List::new("tools", tools),
+            prompts: List::new(
+                "prompts",
+                prompts()
+                    .map(|prompt| Entry::new(prompt.name.as_str(), prompt.scopes.clone(), &prompt.to_json())),
+            ),
+            resources: List::new("resources", resources(false)),
+            resource_templates: List::new("resourceTemplates", resources(true)),
+            needed: scopes.fold(Scopes::default(), |all, more| all.and(more)),
+            for_all: OnceLock::new(),
+            for_anonymous: OnceLock::new(),
+        }
+    }
+
+    /// A document about everything that a client sees; it is written once for those who see all, and once for those who
+    /// have not shown who they are.
+    pub fn document(&self, caller: &Caller, write: impl FnOnce() -> Bytes) -> Bytes {
+        let kept = match caller {
+            caller if caller.may(&self.needed) => &self.for_all,
+            Caller::Address(_) | Caller::Unknown => &self.for_anonymous,
+            Caller::Only | Caller::Client(_) => return write(),
+        };
+        kept.get_or_init(write).clone()
+    }
+}
+
+impl List {
+    fn new(name: &'static str, entries: impl Iterator<Item = Entry>) -> Self {
+        let mut entries: Vec<Entry> = entries.collect();
+        entries.sort_by(|left, right| left.key.cmp(&right.key));
+        Self { name, entries }
+    }
+
+    /// What MCP calls it, such as `tools`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether it has nothing for anybody.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What a client sees of it.
+    pub fn seen_by<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a Entry> {
+        self.entries.iter().filter(|entry| caller.may(&entry.scopes))
+    }
+
+    /// What a client sees after `cursor`, at most `size` entries (at least one).
+    ///
+    /// A cursor is the key of the last entry that was shown. So any replica understands it, and it goes on at the right
+    /// place after a reload, even when that entry is gone. A cursor of one list is none of another.
+    ///
+    /// # Errors
+    ///
+    /// [`BadCursor`].
+    pub fn page(&self, cursor: Option<&str>, size: usize, caller: &Caller) -> Result<Page<'_>, BadCursor> {
+        let last = cursor.map(|cursor| self.key_in(cursor)).transpose()?;
+        let start = last.map_or(0, |last| self.entries.partition_point(|entry| *entry.key <= *last));
+        let mut rest = self.entries[start..].iter().filter(|entry| caller.may(&entry.scopes));
+        let entries: Vec<&Entry> = rest.by_ref().take(size.max(1)).collect();
+        let next_cursor = match (entries.last(), rest.next()) {
+            (Some(last), Some(_)) => Some(URL_SAFE_NO_PAD.encode(format!("{} {}", self.name, last.key))),
+            (_, None) | (None, _) => None,
+        };
+        Ok(Page { entries, next_cursor })
+    }
+
+    fn key_in(&self, cursor: &str) -> Result<String, BadCursor> {
+        let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| BadCursor)?;
+        let text = String::from_utf8(bytes).map_err(|_| BadCursor)?;
+        let key = text.strip_prefix(self.name).and_then(|rest| rest.strip_prefix(' '));
+        key.filter(|key| !key.is_empty()).map(str::to_owned).ok_or(BadCursor)
+    }
+}
+
+impl Entry {
+    fn new(key: &str, scopes: Scopes, definition: &Map<String, Value>) -> Self {
+        Self { key: key.into(), scopes, json: raw(definition), objects_only: None }
+    }
+
+    /// Its name or URI.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The definition as one JSON object, for clients that take `shapes`.
+    pub fn json(&self, shapes: Shapes) -> &RawValue {
+        match (shapes, &self.objects_only) {
+            (Shapes::ObjectsOnly, Some(json)) => json,
+            (Shapes::ObjectsOnly, None) | (Shapes::Any, _) => &self.json,
+        }
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same = |shapes| self.json(shapes).get() == other.json(shapes).get();
+        self.key == other.key
+            && self.scopes == other.scopes
+            && is_same(Shapes::Any)
+            && is_same(Shapes::ObjectsOnly)
+    }
+}
+
+impl Eq for Entry {}
+
+fn raw(definition: &Map<String, Value>) -> Box<RawValue> {
+    to_raw_value(definition).expect("a tree of JSON values has string keys only")
+}
+
+impl Snapshot {
+    /// Every scope that some route or prompt needs.
+    pub fn needed_scopes(&self) -> Scopes {
+        self.lists.needed.clone()
+    }
+
+    /// What a client needs to read what has this URI; `None` where nothing has it.
+    pub fn scopes_of_uri(&self, uri: &str) -> Option<&Scopes> {
+        self.table.by_uri(uri).map(|(route, _): (&Arc<Route>, _)| &route.scopes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::Client;
+
+    fn list(name: &'static str, keys: &[&str]) -> List {
+        let entry = |key: &&str| {
+            let scopes = if key.ends_with('!') { Scopes::new(["more"]).unwrap() } else { Scopes::default() };
+            Entry::new(key, scopes, &Map::new())
+        };
+        List::new(name, keys.iter().map(entry))
+    }
+
+    fn page<'a>(list: &'a List, cursor: Option<&str>, size: usize) -> Result<Page<'a>, BadCursor> {
+        list.page(cursor, size, &Caller::Only)
+    }
+
+    fn keys<'a>(page: &Page<'a>) -> Vec<&'a str> {
+        page.entries.iter().map(|entry| entry.key()).collect()
+    }
+
+    #[test]
+    fn pages_show_every_entry_once_and_end() {
+        let list = list("letters", &["c", "a", "b", "e", "d"]);
+        let (mut shown, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = page(&list, cursor.as_deref(), 2).unwrap();
+            shown.extend(keys(&page));
+            match page.next_cursor {
+                Some(next) => cursor = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(shown, ["a", "b", "c", "d", "e"]);
+        assert!(page(&list, None, 5).unwrap().next_cursor.is_none());
+    }
+
+    #[test]
+    fn pages_have_what_their_client_may_use_and_no_trace_of_the_rest() {
+        let list = list("letters", &["a!", "b", "c!", "d", "e!"]);
+        let (nobody, client) = (Caller::Unknown, Client::new("me", "me", Scopes::new(["more"]).unwrap()));
+        let page = list.page(None, 1, &nobody).unwrap();
+        assert_eq!((keys(&page), page.next_cursor.is_some()), (vec!["b"], true));
+        let page = list.page(page.next_cursor.as_deref(), 1, &nobody).unwrap();
+        assert_eq!((keys(&page), page.next_cursor), (vec!["d"], None), "the last one is for others");
+        assert_eq!(list.seen_by(&Caller::Client(Arc::new(client))).count(), 5);
+        assert_eq!(list.seen_by(&nobody).count(), 2);
+    }
+
+    #[test]
+    fn a_cursor_outlives_a_reload() {
+        let before = list("letters", &["a", "b", "c", "d"]);
+        let cursor = page(&before, None, 2).unwrap().next_cursor;
+        let after = list("letters", &["a", "a2", "c", "d"]);
+        assert_eq!(keys(&page(&after, cursor.as_deref(), 2).unwrap()), ["c", "d"]);
+        let emptied = list("letters", &["a"]);
+        let page = page(&emptied, cursor.as_deref(), 2).unwrap();
+        assert!(page.entries.is_empty() && page.next_cursor.is_none());
+    }
+
+    #[test]
+    fn what_is_no_cursor_of_the_list_is_refused() {
+        let of = |name| list(name, &["a", "report://x y", "z"]);
+        let resources = of("resources");
+        let cursor = page(&resources, None, 2).unwrap().next_cursor.unwrap();
+        assert_eq!(keys(&page(&resources, Some(&cursor), 2).unwrap()), ["z"]);
+        for other in ["tools", "resource", "resourcess", ""] {
+            assert_eq!(page(&of(other), Some(&cursor), 2).unwrap_err(), BadCursor, "{other}");
+        }
+        for text in ["", "!", "YSBi", "gA", "cmVzb3VyY2VzIA"] {
+            assert_eq!(page(&resources, Some(text), 2).unwrap_err(), BadCursor, "{text}");
+        }
+    }
+}
