@@ -1,17 +1,20 @@
 //! A tool result as something that was read: `contents` of `resources/read`.
 
+use serde::Serialize;
 use serde_json::Value;
 
-use super::{Block, JsonText, ResourceBody, SentBlock, Structured, Text, ToolResult, write_escaped};
+use super::{Block, JsonText, ResourceBody, SentBlock, Structured, Text, ToolResult};
 
 /// One of the contents of a resource (MCP 2026-07-28, Resources, "Resource Contents").
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ResourceContents {
     /// What it is the contents of.
     pub uri: String,
     /// Such as `text/csv`.
+    #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
     /// Text, or bytes.
+    #[serde(flatten)]
     pub body: ResourceBody,
 }
 
@@ -117,27 +120,6 @@ impl ContentsOf<'_> {
     }
 }
 
-/// Writes `[{"uri": …, "mimeType": …, "text": …}]`.
-pub fn write_contents(contents: &[ResourceContents], out: &mut Vec<u8>) {
-    out.push(b'[');
-    for (index, ResourceContents { uri, media_type, body }) in contents.iter().enumerate() {
-        out.extend_from_slice(if index == 0 { b"{\"uri\":" } else { b",{\"uri\":" });
-        write_escaped(uri, out);
-        if let Some(media_type) = media_type {
-            out.extend_from_slice(b",\"mimeType\":");
-            write_escaped(media_type, out);
-        }
-        let (key, text) = match body {
-            ResourceBody::Text(text) => (b",\"text\":", text),
-            ResourceBody::Blob(blob) => (b",\"blob\":", blob),
-        };
-        out.extend_from_slice(key);
-        write_escaped(text, out);
-        out.push(b'}');
-    }
-    out.push(b']');
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -152,9 +134,7 @@ mod tests {
         let mut result = ToolResult::new(Outcome::Success, content);
         result.structured = Some(Structured::new(JsonText::check(&Bytes::from_static(b"[1.0]")).unwrap()));
         let of = ContentsOf { uri: "r://x", declared, replied: Some("text/html") };
-        let mut written = Vec::new();
-        write_contents(&of.result(&result), &mut written);
-        assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), expected);
+        assert_eq!(serde_json::to_value(of.result(&result)).unwrap(), expected);
     }
 
     fn image() -> Block {

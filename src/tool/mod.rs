@@ -18,7 +18,7 @@ mod tree;
 mod violation;
 mod write;
 
-pub use contents::{ContentsOf, ResourceContents, write_contents};
+pub use contents::{ContentsOf, ResourceContents};
 pub use definition::{ARGUMENT_VALUE_LIMIT, Arguments, ToolDefinition, ToolName, ToolNameError};
 pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, values_within};
 pub use number::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, NumberOutOfBounds, check_number};

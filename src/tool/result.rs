@@ -3,6 +3,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use bytestring::ByteString;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::JsonText;
@@ -124,7 +125,8 @@ pub enum Text {
 }
 
 /// The contents of an embedded document.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum ResourceBody {
     /// Text.
     Text(String),

@@ -1,26 +1,24 @@
 //! What the server says of itself, and of its tools: `initialize`, `server/discover`, `tools/list`.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use rmcp::model::{
     Implementation, InitializeResult, JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities,
     ToolsCapability,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
     McpSettings,
-    client::Client,
+    answer::Answer,
+    client::{CacheHints, Client},
     message::Member,
     refusal::Refusal,
     revision::{Era, Revision},
     tasks,
 };
-use crate::{
-    gateway::{List, Snapshot},
-    tool::write_escaped,
-};
+use crate::gateway::{List, Snapshot};
 
 /// What does not change from one request to the next.
 #[derive(Debug)]
@@ -28,7 +26,7 @@ pub(super) struct About {
     server: Implementation,
     instructions: Option<String>,
     page_size: usize,
-    pub(super) list_ttl: Duration,
+    list_ttl: Duration,
     /// `_meta` of every result of the newer era.
     meta: Map<String, Value>,
     no_meta: Map<String, Value>,
@@ -54,23 +52,16 @@ impl About {
     }
 
     /// `initialize`. Nothing of it is kept: each later request says for itself what it speaks.
-    pub(super) fn initialize(
-        &self,
-        snapshot: &Snapshot,
-        client: &Client<'_>,
-        revision: Revision,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn initialize(&self, snapshot: &Snapshot, client: &Client<'_>, revision: Revision) -> Answer {
         let mut result = InitializeResult::new(capabilities(snapshot, client, revision))
             .with_protocol_version(revision.version())
             .with_server_info(self.server.clone());
         result.instructions.clone_from(&self.instructions);
-        write_members(&result, out);
-        Ok(())
+        client.result(&result)
     }
 
     /// `server/discover`.
-    pub(super) fn discover(&self, snapshot: &Snapshot, client: &Client<'_>, out: &mut Vec<u8>) {
+    pub(super) fn discover(&self, snapshot: &Snapshot, client: &Client<'_>) -> Answer {
         let capabilities = capabilities(snapshot, client, Revision::R2026_07_28);
         let versions = Revision::ALL.map(Revision::as_str);
         let mut result = json!({ "supportedVersions": versions, "capabilities": capabilities });
@@ -80,62 +71,39 @@ impl About {
         if let Some(instructions) = &self.instructions {
             result["instructions"] = instructions.as_str().into();
         }
-        write_members(&result, out);
-        self.write_hints(self.list_ttl, client.cache_scope(), out);
+        let hints = client.cache_hints(self.list_ttl, client.cache_scope());
+        client.result(&WithHints { members: result, hints })
     }
 
-    /// One page of a list, which may be kept for so long.
-    pub(super) fn list(
-        &self,
-        list: &List,
-        lasts: Duration,
-        client: &Client<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    /// One page of a list. One that lacks the entries of a server is not to be kept.
+    pub(super) fn list(&self, list: &List, is_whole: bool, client: &Client<'_>) -> Result<Answer, Refusal> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct ListResult<'a> {
+            #[serde(flatten)]
+            entries: BTreeMap<&'a str, Vec<&'a RawValue>>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            next_cursor: Option<String>,
+        }
         let cursor = cursor_of(client)?;
         let page = list.page(cursor.as_deref(), self.page_size, client.carrier.caller());
         let page = page.map_err(|_| Refusal::UnknownCursor)?;
-        write_escaped(list.name(), out);
-        out.extend_from_slice(b":[");
-        for (index, entry) in page.entries.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(entry.json(client.revision.shapes()).get().as_bytes());
-        }
-        self.end_list(page.next_cursor, lasts, client, out);
-        Ok(())
+        let entries = page.entries.iter().map(|entry| entry.json(client.revision.shapes())).collect();
+        let entries = BTreeMap::from([(list.name(), entries)]);
+        let members = ListResult { entries, next_cursor: page.next_cursor };
+        let lasts = if is_whole { self.list_ttl } else { Duration::ZERO };
+        let hints = client.cache_hints(lasts, client.cache_scope());
+        Ok(client.result(&WithHints { members, hints }))
     }
+}
 
-    fn end_list(&self, next_cursor: Option<String>, lasts: Duration, client: &Client<'_>, out: &mut Vec<u8>) {
-        out.push(b']');
-        if let Some(cursor) = next_cursor {
-            out.extend_from_slice(b",\"nextCursor\":");
-            write_escaped(&cursor, out);
-        }
-        match client.revision.era() {
-            Era::Handshake => {}
-            Era::PerRequest => self.write_hints(lasts, client.cache_scope(), out),
-        }
-    }
-
-    /// `_meta` of a result that has nothing of its own to put there.
-    pub(super) fn write_meta(&self, revision: Revision, out: &mut Vec<u8>) {
-        let meta = self.result_meta(revision);
-        if !meta.is_empty() {
-            out.extend_from_slice(b",\"_meta\":");
-            serde_json::to_writer(out, meta).expect("a JSON object has string keys only");
-        }
-    }
-
-    /// How long the result may be kept, and by whom; and who gave it.
-    pub(super) fn write_hints(&self, lasts: Duration, scope: &str, out: &mut Vec<u8>) {
-        let ttl_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
-        out.extend_from_slice(
-            format!(",\"ttlMs\":{ttl_ms},\"cacheScope\":\"{scope}\",\"_meta\":").as_bytes(),
-        );
-        serde_json::to_writer(out, &self.meta).expect("a JSON object has string keys only");
-    }
+/// A result that may be kept.
+#[derive(Debug, Serialize)]
+pub(super) struct WithHints<T: Serialize> {
+    #[serde(flatten)]
+    pub(super) members: T,
+    #[serde(flatten)]
+    pub(super) hints: Option<CacheHints>,
 }
 
 /// Where a list is to go on.
@@ -175,10 +143,4 @@ fn capabilities(snapshot: &Snapshot, client: &Client<'_>, revision: Revision) ->
         capabilities.resources = Some(resources);
     }
     capabilities
-}
-
-/// The members of a result, without its braces.
-fn write_members(result: &impl Serialize, out: &mut Vec<u8>) {
-    let json = serde_json::to_vec(result).expect("a result has string keys only");
-    out.extend_from_slice(&json[1..json.len() - 1]);
 }

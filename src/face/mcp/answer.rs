@@ -3,20 +3,25 @@
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use serde_json::{Map, Value};
+use rmcp::model::ErrorData;
+use serde::Serialize;
+use serde_json::{Map, Value, value::RawValue};
 
 use super::{
     accept::Form,
     header::SESSION_ID,
     message::Id,
     refusal::Refusal,
-    revision::{Era, Revision, UnknownId},
+    revision::{Revision, UnknownId},
     stream,
 };
-use crate::face::context::{LoggedRequest, Reason};
+use crate::{
+    face::context::{LoggedRequest, Reason},
+    tool::{ToolResult, write_result_fields},
+};
 
 /// A JSON-RPC message on its way out.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Answer {
     status: StatusCode,
     body: Vec<u8>,
@@ -26,52 +31,56 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The result of a request; `members` writes what is between the braces, at least one member.
-    pub(super) fn result<E>(
+    /// The result of a request; its type is left out in the era of handshakes, and `_meta` where it is empty.
+    pub(super) fn result(
+        id: Id<'_>,
+        result_type: Option<&str>,
+        members: &impl Serialize,
+        meta: &Map<String, Value>,
+    ) -> Self {
+        #[derive(Serialize)]
+        struct Response<'a, T: Serialize> {
+            jsonrpc: &'static str,
+            id: &'a RawValue,
+            result: Members<'a, T>,
+        }
+        #[derive(Serialize)]
+        struct Members<'a, T: Serialize> {
+            #[serde(rename = "resultType", skip_serializing_if = "Option::is_none")]
+            result_type: Option<&'a str>,
+            #[serde(flatten)]
+            members: &'a T,
+            #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
+            meta: &'a Map<String, Value>,
+        }
+        let result = Members { result_type, members, meta };
+        Self::of(StatusCode::OK, &Response { jsonrpc: "2.0", id: id.as_raw(), result })
+    }
+
+    /// The result of a call, written straight into one buffer: an upstream's JSON goes from its bytes into these.
+    pub(super) fn tool_result(
         id: Id<'_>,
         revision: Revision,
-        members: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
-    ) -> Result<Self, E> {
+        result: &ToolResult,
+        meta: &Map<String, Value>,
+    ) -> Self {
         let mut body = Vec::with_capacity(512);
         body.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
         body.extend_from_slice(id.as_json().as_bytes());
-        body.extend_from_slice(b",\"result\":{");
-        match revision.era() {
-            Era::Handshake => {}
-            Era::PerRequest => body.extend_from_slice(b"\"resultType\":\"complete\","),
-        }
-        members(&mut body)?;
-        body.extend_from_slice(b"}}");
-        Ok(Self { status: StatusCode::OK, body, session: None, challenge: None })
+        body.extend_from_slice(b",\"result\":");
+        write_tool_result(revision, result, meta, &mut body);
+        body.push(b'}');
+        Self { body, ..Self::default() }
+    }
+
+    fn of(status: StatusCode, message: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(message).expect("a message has string keys only");
+        Self { status, body, ..Self::default() }
     }
 
     /// The id of the session that it opens, if it opens one.
     pub(super) fn session(&self) -> Option<&str> {
         self.session.as_deref()
-    }
-
-    /// What a call of the newer era is answered with that has become a task.
-    pub(super) fn task(id: Id<'_>, members: &Map<String, Value>) -> Self {
-        let members = serde_json::to_string(members).expect("a JSON object has string keys only");
-        let body = format!(
-            r#"{{"jsonrpc":"2.0","id":{},"result":{{"resultType":"task",{}}}"#,
-            id.as_json(),
-            &members[1..]
-        );
-        Self { status: StatusCode::OK, body: body.into_bytes(), session: None, challenge: None }
-    }
-
-    /// What a request of the newer era is answered with that needs more from the client before it has a result.
-    pub(super) fn input_required(id: Id<'_>, members: &Value) -> Self {
-        let mut body = format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"resultType\":\"input_required\",",
-            id.as_json()
-        )
-        .into_bytes();
-        let members = members.to_string();
-        body.extend_from_slice(&members.as_bytes()[1..]);
-        body.push(b'}');
-        Self { status: StatusCode::OK, body, session: None, challenge: None }
     }
 
     /// A JSON-RPC error, and its line in the log.
@@ -87,32 +96,32 @@ impl Answer {
     }
 
     fn unlogged_error(id: Option<Id<'_>>, revision: Revision, refusal: &Refusal) -> Self {
-        let error = refusal.to_error(revision);
-        let mut body = b"{\"jsonrpc\":\"2.0\"".to_vec();
-        match (id, revision.unknown_id()) {
-            (Some(id), _) => {
-                body.extend_from_slice(b",\"id\":");
-                body.extend_from_slice(id.as_json().as_bytes());
-            }
-            (None, UnknownId::Null) => body.extend_from_slice(b",\"id\":null"),
-            (None, UnknownId::LeftOut) => {}
+        #[derive(Serialize)]
+        struct Response<'a> {
+            jsonrpc: &'static str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            id: Option<Option<&'a RawValue>>,
+            error: ErrorData,
         }
-        body.extend_from_slice(b",\"error\":");
-        serde_json::to_writer(&mut body, &error).expect("an error has string keys only");
-        body.push(b'}');
-        Self { status: refusal.status(revision), body, session: None, challenge: None }
+        let id = match (id, revision.unknown_id()) {
+            (Some(id), _) => Some(Some(id.as_raw())),
+            (None, UnknownId::Null) => Some(None),
+            (None, UnknownId::LeftOut) => None,
+        };
+        let error = refusal.to_error(revision);
+        Self::of(refusal.status(revision), &Response { jsonrpc: "2.0", id, error })
     }
 
     /// What another replica answered.
     pub(super) fn of_peer(status: StatusCode, body: Bytes) -> Self {
-        Self { status, body: Vec::from(body), session: None, challenge: None }
+        Self { status, body: Vec::from(body), ..Self::default() }
     }
 
     /// The answers of a batch, at least one, in one message.
     pub(super) fn batch(answers: Vec<Self>) -> Self {
         let bodies: Vec<Vec<u8>> = answers.into_iter().map(Self::into_body).collect();
         let body = [b"[".as_slice(), &bodies.join(b",".as_slice()), b"]"].concat();
-        Self { status: StatusCode::OK, body, session: None, challenge: None }
+        Self { body, ..Self::default() }
     }
 
     /// The same answer, which opens a session of this id.
@@ -154,6 +163,27 @@ impl Answer {
         }
         response
     }
+}
+
+/// JSON that was written here, to stand in a result as it is.
+pub(super) fn raw_json(written: Vec<u8>) -> Box<RawValue> {
+    let written = String::from_utf8(written).ok().and_then(|text| RawValue::from_string(text).ok());
+    written.expect("what is written here is JSON")
+}
+
+/// The result of a call as an object.
+pub(super) fn write_tool_result(
+    revision: Revision,
+    result: &ToolResult,
+    meta: &Map<String, Value>,
+    out: &mut Vec<u8>,
+) {
+    out.push(b'{');
+    if let Some(result_type) = revision.result_type() {
+        out.extend_from_slice(format!("\"resultType\":\"{result_type}\",").as_bytes());
+    }
+    write_result_fields(result, revision.shapes(), meta, out);
+    out.push(b'}');
 }
 
 /// A request that is turned away before its message is read: a JSON-RPC error without an id, as both

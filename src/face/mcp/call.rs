@@ -9,10 +9,7 @@ use super::{
     answer::Answer, ask::Questioner, client::Client, message::Member, protocol::Protocol, refusal::Refusal,
     revision::Era, tasks, telling::Listening,
 };
-use crate::{
-    gateway::{Call, Called},
-    tool::write_result_fields,
-};
+use crate::gateway::{Call, Called};
 
 /// The parameters of `tools/call` and of `prompts/get`.
 #[derive(Debug, Default, Deserialize)]
@@ -58,12 +55,8 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
         }
     }
     let Some(route) = route else {
-        let Some(mut result) = snapshot.not_ready(&tool) else { return Err(Refusal::UnknownTool { tool }) };
-        revision.adapt(&mut result);
-        return Answer::result(request.id, revision, |out| {
-            write_result_fields(&result, revision.shapes(), protocol.about.result_meta(revision), out);
-            Ok(())
-        });
+        let result = snapshot.not_ready(&tool).ok_or(Refusal::UnknownTool { tool })?;
+        return Ok(client.tool_result(result));
     };
     let may_be_task = match revision.era() {
         Era::Handshake => false,
@@ -78,7 +71,7 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
     let listening = Listening::of(protocol, client)?;
     let call = Call { audience: Some(&listening), ..client.call(arguments) };
     // Dropped with the connection: the upstream's request ends with its client's.
-    let mut result = if may_be_task {
+    let result = if may_be_task {
         match Box::pin(snapshot.call_or_hand_over(route, call, &mut questioner)).await {
             Called::Result(result) => result,
             Called::Job(job) => return Ok(tasks::created(protocol, client, &tool, job)),
@@ -89,9 +82,5 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
     if let Some(answer) = questioner.end()? {
         return Ok(answer);
     }
-    revision.adapt(&mut result);
-    Answer::result(request.id, revision, |out| {
-        write_result_fields(&result, revision.shapes(), protocol.about.result_meta(revision), out);
-        Ok(())
-    })
+    Ok(client.tool_result(result))
 }

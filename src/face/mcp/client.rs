@@ -5,11 +5,18 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use rmcp::model::ErrorCode;
+use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{
-    carrier::Carrier, message::Request, questions::Questions, refusal::Refusal, revision::Revision, telling,
+    answer::Answer,
+    carrier::Carrier,
+    message::Request,
+    questions::Questions,
+    refusal::Refusal,
+    revision::{Era, Revision},
+    telling,
 };
 use crate::{
     crypto::Seal,
@@ -17,6 +24,7 @@ use crate::{
     gateway::{Call, Message},
     observe::RequestId,
     route::Scopes,
+    tool::ToolResult,
     upstream::Caller,
 };
 
@@ -31,6 +39,16 @@ pub(super) struct Client<'a> {
     /// What is sent before the result.
     pub(super) outbox: &'a Outbox,
     pub(super) seal: &'a Seal,
+    /// What `_meta` of a result holds beside what the result itself brings.
+    pub(super) meta: &'a Map<String, Value>,
+}
+
+/// How long a result may be kept, and by whom (since 2026-07-28).
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CacheHints {
+    ttl_ms: u64,
+    cache_scope: &'static str,
 }
 
 impl Client<'_> {
@@ -54,6 +72,26 @@ impl Client<'_> {
     /// Who may keep what it is told of lists: where callers are told apart, they are told different things.
     pub(super) fn cache_scope(&self) -> &'static str {
         if self.carrier.owner().is_some() { "private" } else { "public" }
+    }
+
+    /// How long the result may be kept, and by whom; nothing in the era of handshakes.
+    pub(super) fn cache_hints(&self, lasts: Duration, cache_scope: &'static str) -> Option<CacheHints> {
+        let ttl_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+        match self.revision.era() {
+            Era::Handshake => None,
+            Era::PerRequest => Some(CacheHints { ttl_ms, cache_scope }),
+        }
+    }
+
+    /// The result of the request.
+    pub(super) fn result(&self, members: &impl Serialize) -> Answer {
+        Answer::result(self.request.id, self.revision.result_type(), members, self.meta)
+    }
+
+    /// The result of a call, in blocks that the client knows.
+    pub(super) fn tool_result(&self, mut result: ToolResult) -> Answer {
+        self.revision.adapt(&mut result);
+        Answer::tool_result(self.request.id, self.revision, &result, self.meta)
     }
 
     /// A call with these arguments, made for the request.

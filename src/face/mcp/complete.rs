@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     answer::Answer,
@@ -15,7 +15,6 @@ use super::{
 use crate::{
     gateway::{Snapshot, Typed},
     route::{Route, Suggestions},
-    tool::write_escaped,
 };
 
 #[derive(Default, Deserialize)]
@@ -107,11 +106,7 @@ pub(super) async fn complete(protocol: &Protocol, client: &Client<'_>) -> Result
     let snapshot = protocol.gateway.snapshot();
     let typed = Typed { argument: &argument, value: &value, others };
     let suggestions = suggestions(&snapshot, client, &reference, typed).await?;
-    Answer::result(client.request.id, client.revision, |out| {
-        write_suggestions(&suggestions, out);
-        protocol.about.write_meta(client.revision, out);
-        Ok(())
-    })
+    Ok(client.result(&completion(&suggestions)))
 }
 
 async fn suggestions(
@@ -149,14 +144,7 @@ async fn suggestions(
     }
 }
 
-fn write_suggestions(suggestions: &Suggestions, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"\"completion\":{\"values\":[");
-    for (index, value) in suggestions.values.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write_escaped(value, out);
-    }
+fn completion(suggestions: &Suggestions) -> Value {
     let (total, has_more) = (suggestions.total, suggestions.has_more());
-    out.extend_from_slice(format!("],\"total\":{total},\"hasMore\":{has_more}}}").as_bytes());
+    json!({ "completion": { "values": suggestions.values, "total": total, "hasMore": has_more } })
 }

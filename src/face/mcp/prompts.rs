@@ -1,21 +1,27 @@
 //! `prompts/list` and `prompts/get`.
 
+use serde::Serialize;
+use serde_json::value::RawValue;
+
 use super::{
-    answer::Answer, ask::Questioner, call::CallParams, client::Client, protocol::Protocol, refusal::Refusal,
+    answer::{Answer, raw_json},
+    ask::Questioner,
+    call::CallParams,
+    client::Client,
+    protocol::Protocol,
+    refusal::Refusal,
     revision::Era,
 };
 use crate::{
     gateway::{PromptError, Snapshot, ask_first},
-    prompt::{Message, Prompt},
-    tool::{Arguments, write_block, write_escaped},
+    prompt::Prompt,
+    tool::{Arguments, write_block},
 };
 
 /// One page of the list.
 pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let snapshot = protocol.gateway.snapshot();
-    Answer::result(client.request.id, client.revision, |out| {
-        protocol.about.list(&snapshot.lists.prompts, protocol.about.list_ttl, client, out)
-    })
+    protocol.about.list(&snapshot.lists.prompts, true, client)
 }
 
 /// The messages of one prompt.
@@ -38,46 +44,35 @@ pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answ
         return Ok(questions);
     }
     let arguments = answered.map_err(|unanswered| PromptError::Failed(unanswered.told()))?;
-    messages(protocol, client, &snapshot, prompt, &arguments).await
+    messages(client, &snapshot, prompt, &arguments).await
 }
 
 /// The messages for arguments that were checked: whatever is to be asked first has been asked.
 async fn messages(
-    protocol: &Protocol,
     client: &Client<'_>,
     snapshot: &Snapshot,
     prompt: &Prompt,
     arguments: &Arguments,
 ) -> Result<Answer, Refusal> {
-    let revision = client.revision;
+    #[derive(Serialize)]
+    struct PromptResult<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        description: Option<&'a str>,
+        messages: Vec<PromptMessage>,
+    }
+    #[derive(Serialize)]
+    struct PromptMessage {
+        role: &'static str,
+        content: Box<RawValue>,
+    }
     let call = |arguments| client.call(arguments);
-    let mut messages = snapshot.prompt(prompt, arguments, &call).await?;
-    for message in &mut messages {
-        revision.adapt_content(&mut message.content);
-    }
-    Answer::result(client.request.id, revision, |out| {
-        if let Some(description) = &prompt.description {
-            out.extend_from_slice(b"\"description\":");
-            write_escaped(description, out);
-            out.push(b',');
-        }
-        write_messages(&messages, out);
-        protocol.about.write_meta(revision, out);
-        Ok(())
-    })
-}
-
-fn write_messages(messages: &[Message], out: &mut Vec<u8>) {
-    out.extend_from_slice(b"\"messages\":[");
-    for (index, message) in messages.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(b"{\"role\":\"");
-        out.extend_from_slice(message.role.as_str().as_bytes());
-        out.extend_from_slice(b"\",\"content\":");
-        write_block(&message.content, out);
-        out.push(b'}');
-    }
-    out.push(b']');
+    let messages = snapshot.prompt(prompt, arguments, &call).await?;
+    let messages = messages.into_iter().map(|mut message| {
+        client.revision.adapt_content(&mut message.content);
+        let mut block = Vec::new();
+        write_block(&message.content, &mut block);
+        PromptMessage { role: message.role.as_str(), content: raw_json(block) }
+    });
+    let description = prompt.description.as_deref();
+    Ok(client.result(&PromptResult { description, messages: messages.collect() }))
 }

@@ -1,16 +1,13 @@
 //! The protocol without its transports: from one message to what it is answered with.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::SystemTime};
 
 use axum::body::Body;
 use futures_util::future::join_all;
 use http::Response;
 use rmcp::model::{ErrorCode, ErrorData};
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{json, value::RawValue};
 
 use super::{
     McpSettings,
@@ -294,7 +291,8 @@ impl Protocol {
         };
         let Arrival { request_id, connection, .. } = &carrier.context.arrival;
         let request_id = request_id.clone();
-        let client = Client { revision, request, carrier, request_id, outbox, seal: &self.seal };
+        let (seal, meta) = (&self.seal, self.about.result_meta(revision));
+        let client = Client { revision, request, carrier, request_id, outbox, seal, meta };
         let result = connection.ending.unless_overdue(self.result(&client)).await;
         let result = result.unwrap_or(Err(Refusal::ShuttingDown));
         result.unwrap_or_else(|refusal| refuse(revision, &refusal))
@@ -327,7 +325,7 @@ impl Protocol {
             method: request.method.clone().into_owned(),
             revision,
         })?;
-        let (id, about) = (request.id, &self.about);
+        let about = &self.about;
         if method != Method::Initialize {
             // A client whose session is over may say so while it begins another.
             self.check_session(client.carrier, revision)?;
@@ -338,9 +336,7 @@ impl Protocol {
                 let params: InitializeParams<'_> = request.params()?;
                 let requested = params.protocol_version.required_text("params.protocolVersion")?;
                 let negotiated = Revision::negotiated(&requested);
-                let answer = Answer::result(id, revision, |out| {
-                    about.initialize(&self.gateway.snapshot(), client, negotiated, out)
-                })?;
+                let answer = about.initialize(&self.gateway.snapshot(), client, negotiated);
                 // What is no object is taken for nothing: no client depends on it.
                 let capabilities = params.capabilities.object_or_empty();
                 let session = Session::new(negotiated, capabilities).of(client.carrier.caller());
@@ -352,18 +348,13 @@ impl Protocol {
                 if let Some(session) = client.carrier.session() {
                     self.set_level(session, level);
                 }
-                Answer::result(id, revision, |_| Ok(()))
+                Ok(client.result(&json!({})))
             }
-            Method::Ping => Answer::result(id, revision, |_| Ok(())),
-            Method::Discover => Answer::result(id, revision, |out| {
-                about.discover(&self.gateway.snapshot(), client, out);
-                Ok(())
-            }),
+            Method::Ping => Ok(client.result(&json!({}))),
+            Method::Discover => Ok(about.discover(&self.gateway.snapshot(), client)),
             Method::ListTools => {
                 let snapshot = self.gateway.snapshot();
-                // A list without the tools of a server that starts is not to be kept.
-                let lasts = if snapshot.awaited.is_empty() { about.list_ttl } else { Duration::ZERO };
-                Answer::result(id, revision, |out| about.list(&snapshot.lists.tools, lasts, client, out))
+                about.list(&snapshot.lists.tools, snapshot.awaited.is_empty(), client)
             }
             Method::CallTool => call::call_tool(self, client).await,
             Method::ListPrompts => prompts::list(self, client),

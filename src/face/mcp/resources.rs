@@ -2,10 +2,11 @@
 
 use std::time::SystemTime;
 
-use serde::Deserialize;
-use serde_json::Map;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, json};
 
 use super::{
+    about::WithHints,
     answer::Answer,
     client::Client,
     message::{Member, Request},
@@ -16,24 +17,20 @@ use super::{
     telling::Listening,
 };
 use crate::{
-    gateway::{CacheScope, Call, ReadError, ReadResource, WatchError},
-    tool::write_contents,
+    gateway::{CacheScope, Call, ReadError, WatchError},
+    tool::ResourceContents,
 };
 
 /// `resources/list`.
 pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let snapshot = protocol.gateway.snapshot();
-    Answer::result(client.request.id, client.revision, |out| {
-        protocol.about.list(&snapshot.lists.resources, protocol.about.list_ttl, client, out)
-    })
+    protocol.about.list(&snapshot.lists.resources, true, client)
 }
 
 /// `resources/templates/list`.
 pub(super) fn list_templates(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let snapshot = protocol.gateway.snapshot();
-    Answer::result(client.request.id, client.revision, |out| {
-        protocol.about.list(&snapshot.lists.resource_templates, protocol.about.list_ttl, client, out)
-    })
+    protocol.about.list(&snapshot.lists.resource_templates, true, client)
 }
 
 /// Which resource a request is about.
@@ -65,25 +62,17 @@ pub(super) async fn read(protocol: &Protocol, client: &Client<'_>) -> Result<Ans
     // Dropped with the connection: the upstream's request ends with its client's.
     let read = snapshot.read(&uri, call).await;
     let read = read.map_err(|error| refusal(uri, &error, client))?;
-    Answer::result(request.id, revision, |out| {
-        write(&read, client, protocol, out);
-        Ok(())
-    })
+    let scope = match read.freshness.scope {
+        CacheScope::Public => client.cache_scope(),
+        CacheScope::Private => "private",
+    };
+    let hints = client.cache_hints(read.freshness.lasts, scope);
+    Ok(client.result(&WithHints { members: ReadResult { contents: &read.contents }, hints }))
 }
 
-fn write(read: &ReadResource, client: &Client<'_>, protocol: &Protocol, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"\"contents\":");
-    write_contents(&read.contents, out);
-    match client.revision.era() {
-        Era::Handshake => {}
-        Era::PerRequest => {
-            let scope = match read.freshness.scope {
-                CacheScope::Public => client.cache_scope(),
-                CacheScope::Private => "private",
-            };
-            protocol.about.write_hints(read.freshness.lasts, scope, out);
-        }
-    }
+#[derive(Serialize)]
+struct ReadResult<'a> {
+    contents: &'a [ResourceContents],
 }
 
 fn refusal(uri: String, error: &ReadError, client: &Client<'_>) -> Refusal {
@@ -109,14 +98,14 @@ pub(super) async fn subscribe(protocol: &Protocol, client: &Client<'_>) -> Resul
             Refusal::Params(error.to_string().into())
         }
     })?;
-    Answer::result(client.request.id, client.revision, |_| Ok(()))
+    Ok(client.result(&json!({})))
 }
 
 /// `resources/unsubscribe`. There is nothing wrong with ending what did not begin.
 pub(super) async fn unsubscribe(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let (session, uri) = subscription(client)?;
     protocol.unsubscribe(session, &uri).await;
-    Answer::result(client.request.id, client.revision, |_| Ok(()))
+    Ok(client.result(&json!({})))
 }
 
 fn subscription<'a>(client: &Client<'a>) -> Result<(&'a str, String), Refusal> {

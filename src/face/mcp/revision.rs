@@ -258,6 +258,14 @@ impl Revision {
         }
     }
 
+    /// What every result says of its type, unless it is one of another.
+    pub(super) fn result_type(self) -> Option<&'static str> {
+        match self.era() {
+            Era::Handshake => None,
+            Era::PerRequest => Some("complete"),
+        }
+    }
+
     /// What clients take as `structuredContent`, and as the root of an `outputSchema`.
     pub(super) fn shapes(self) -> Shapes {
         match self.era() {

@@ -89,13 +89,9 @@ pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<A
         () = protocol.revoked(client.carrier) => {}
         () = client.carrier.ending() => {}
     }
-    let mut result_meta = protocol.about.result_meta(client.revision).clone();
-    result_meta.insert(SUBSCRIPTION_ID.to_owned(), client.request.id.to_value());
-    Answer::result(client.request.id, client.revision, |out| {
-        out.extend_from_slice(b"\"_meta\":");
-        serde_json::to_writer(out, &result_meta).expect("a JSON object has string keys only");
-        Ok(())
-    })
+    let mut meta = client.meta.clone();
+    meta.insert(SUBSCRIPTION_ID.to_owned(), client.request.id.to_value());
+    Ok(Answer::result(client.request.id, client.revision.result_type(), &json!({}), &meta))
 }
 
 impl Audience<'_> {

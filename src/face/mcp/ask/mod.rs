@@ -121,7 +121,8 @@ impl<'a> Questioner<'a> {
                 let expires = SystemTime::now() + self.asking.patience;
                 let state = self.client.seal.seal(Purpose::State, &state, expires);
                 let members = json!({ "inputRequests": requests, "requestState": state });
-                Ok(Some(Answer::input_required(self.client.request.id, &members)))
+                let (id, none) = (self.client.request.id, Map::new());
+                Ok(Some(Answer::result(id, Some("input_required"), &members, &none)))
             }
         }
     }

@@ -10,17 +10,22 @@ mod task;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    answer::Answer, ask, client::Client, peer::Peers, protocol::Protocol, refusal::Refusal,
+    answer::{Answer, raw_json, write_tool_result},
+    ask,
+    client::Client,
+    peer::Peers,
+    protocol::Protocol,
+    refusal::Refusal,
     revision::Revision,
 };
 use crate::{
     gateway::{Call, OpenJob, Snapshot},
     route::{JobPlace, Route, TaskOffer},
-    tool::{ToolResult, write_result_fields},
+    tool::ToolResult,
 };
 
 pub(super) use self::asking::AskingTasks;
@@ -73,8 +78,7 @@ pub(super) fn created(protocol: &Protocol, client: &Client<'_>, tool: &str, job:
     let (id, task) = Task::new((protocol, client), tool, job.arguments, at, job.life);
     let mut members = task.told(&id, "working", job.message.as_deref());
     members.insert("pollIntervalMs".into(), milliseconds(job.wait).into());
-    members.insert("_meta".into(), protocol.about.result_meta(client.revision).clone().into());
-    Answer::task(client.request.id, &members)
+    Answer::result(client.request.id, Some("task"), &members, client.meta)
 }
 
 /// The answer to a call that becomes a task before anything is asked, so that the task asks it. `None` where its route
@@ -95,8 +99,7 @@ pub(super) async fn asking(
     let mut members = task.told(&id, "input_required", None);
     members.insert("inputRequests".into(), ask::requests(&questions, client.revision).into());
     members.insert("pollIntervalMs".into(), milliseconds(job.poll).into());
-    members.insert("_meta".into(), protocol.about.result_meta(client.revision).clone().into());
-    Some(Answer::task(client.request.id, &members))
+    Some(Answer::result(client.request.id, Some("task"), &members, client.meta))
 }
 
 /// `tasks/get`: how a task stands, and its result once there is one.
@@ -109,41 +112,39 @@ pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answ
             None => return hand_on(protocol, client, address.as_deref()).await,
         },
     };
+    #[derive(Serialize)]
+    struct TaskResult {
+        #[serde(flatten)]
+        members: Map<String, Value>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<Box<RawValue>>,
+    }
     let revision = client.revision;
     let mut members = asked.told(&standing, revision);
-    let mut written = None;
-    match standing {
-        Standing::Done(result) => written = Some(Bytes::from(written_result(result, revision))),
-        Standing::Written(bytes) => written = Some(bytes),
+    let written = match standing {
+        Standing::Done(result) => Some(written_result(result, revision)),
+        Standing::Written(bytes) => Some(bytes.to_vec()),
         Standing::Failed { why } => {
             members.insert("error".into(), json!({ "code": -32603, "message": why }));
+            None
         }
-        Standing::Working { .. } | Standing::Asking(_) | Standing::Cancelled => {}
-    }
-    Answer::result(client.request.id, revision, |out| {
-        write_members(&members, out);
-        if let Some(result) = &written {
-            out.extend_from_slice(b",\"result\":");
-            out.extend_from_slice(result);
-        }
-        out.push(b',');
-        write_meta(protocol, client, out);
-        Ok(())
-    })
+        Standing::Working { .. } | Standing::Asking(_) | Standing::Cancelled => None,
+    };
+    Ok(client.result(&TaskResult { members, result: written.map(raw_json) }))
 }
 
 /// `tasks/update`: answers to what a task has asked. A job that an upstream keeps asks nothing, so they are for nothing
 /// that waits, and such are to be ignored.
 pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let asked = Asked::by(protocol, client)?;
-    let At::Replica { name, address } = &asked.task.at else { return acknowledged(protocol, client) };
+    let At::Replica { name, address } = &asked.task.at else { return Ok(acknowledged(client)) };
     let Some(task) = protocol.asking_tasks.find(name) else {
         return hand_on(protocol, client, address.as_deref()).await;
     };
     let TaskParams { input_responses, .. } = client.request.params()?;
     let responses = input_responses.object("params.inputResponses")?.unwrap_or_default();
     let mut stand = task.stand().await;
-    let Stand::Asking(answered) = &mut *stand else { return acknowledged(protocol, client) };
+    let Stand::Asking(answered) = &mut *stand else { return Ok(acknowledged(client)) };
     let (left, answers) =
         task.left((&asked.snapshot, &asked.route), &asked.task.arguments, answered, responses).await;
     match left {
@@ -172,7 +173,7 @@ pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<A
             Arc::clone(&task).begin(&mut stand, work);
         }
     }
-    acknowledged(protocol, client)
+    Ok(acknowledged(client))
 }
 
 /// `tasks/cancel`: the upstream is told, where the route says how; what comes of it the next `tasks/get` tells.
@@ -196,7 +197,7 @@ pub(super) async fn cancel(protocol: &Protocol, client: &Client<'_>) -> Result<A
             }
         }
     }
-    acknowledged(protocol, client)
+    Ok(acknowledged(client))
 }
 
 /// Lets the replica answer that keeps the task.
@@ -219,29 +220,14 @@ fn knows(client: &Client<'_>) -> bool {
         .is_some_and(Value::is_object)
 }
 
-fn acknowledged(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
-    Answer::result(client.request.id, client.revision, |out| {
-        write_meta(protocol, client, out);
-        Ok(())
-    })
+fn acknowledged(client: &Client<'_>) -> Answer {
+    client.result(&json!({}))
 }
 
 /// A result as a client of this revision reads it.
 fn written_result(mut result: ToolResult, revision: Revision) -> Vec<u8> {
     revision.adapt(&mut result);
-    let mut out = b"{\"resultType\":\"complete\",".to_vec();
-    write_result_fields(&result, revision.shapes(), &Map::new(), &mut out);
-    out.push(b'}');
+    let mut out = Vec::new();
+    write_tool_result(revision, &result, &Map::new(), &mut out);
     out
-}
-
-fn write_members(members: &Map<String, Value>, out: &mut Vec<u8>) {
-    let json = serde_json::to_vec(members).expect("a JSON object has string keys only");
-    out.extend_from_slice(&json[1..json.len() - 1]);
-}
-
-fn write_meta(protocol: &Protocol, client: &Client<'_>, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"\"_meta\":");
-    let meta = protocol.about.result_meta(client.revision);
-    serde_json::to_writer(out, meta).expect("a JSON object has string keys only");
 }
