@@ -1,7 +1,8 @@
 //! Who sends a request: its credential, and whether a stream that it has opened may stay open.
 //!
-//! [`Guard::identify`] is the only way to an [`Identity`], apart from [`Identity::local`]; no API calls a tool without one.
-//! What never ends by itself is authorized again: when its credential ends, when other clients may call, and every minute.
+//! [`Guard::identify`] is the only way to an [`Identity`], apart from [`Identity::local`]; no API calls a
+//! tool without one. What never ends by itself is authorized again: when its credential ends, when other
+//! clients may call, and every minute.
 
 use std::{
     fmt,
@@ -35,7 +36,8 @@ const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// When to come again where tokens can't be checked.
 const AGAIN_AFTER_SECONDS: u64 = 10;
 
-/// How often a stream is authorized again at least: an issuer may have taken the key away that a token was signed with.
+/// How often a stream is authorized again at least: an issuer may have taken the key away that a token was
+/// signed with.
 const AUTHORIZED_EVERY: Duration = Duration::from_secs(60);
 
 /// The rules by which clients are told apart, if they are. Clones are the same guard.
@@ -103,7 +105,8 @@ impl Guard {
         self.0.access.load_full()
     }
 
-    /// Finds out who sends a request. Its credential is taken out of its head, so that it goes nowhere from here.
+    /// Finds out who sends a request. Its credential is taken out of its head, so that it goes nowhere from
+    /// here.
     ///
     /// # Errors
     ///
@@ -161,8 +164,8 @@ impl Guard {
         }
     }
 
-    /// How long a stream may stay open before it is authorized again: till something changes, where clients are not told
-    /// apart.
+    /// How long a stream may stay open before it is authorized again: till something changes, where clients
+    /// are not told apart.
     async fn authorize_again(
         &self,
         identity: &Identity,
@@ -210,8 +213,8 @@ impl Identity {
         Self { caller: Caller::Only, credential: Credential::Nothing, access: None }
     }
 
-    /// Where clients are not told apart: whoever is at the address of the request. Where that is not known, it has no
-    /// rights.
+    /// Where clients are not told apart: whoever is at the address of the request. Where that is not known,
+    /// it has no rights.
     fn by_address(arrival: &Arrival) -> Self {
         let caller = arrival.address.map_or(Caller::Unknown, Caller::at);
         Self { caller, credential: Credential::of_connection(arrival), access: None }
@@ -221,8 +224,8 @@ impl Identity {
         &self.caller
     }
 
-    /// What `WWW-Authenticate` says to the client of a request that may not do what it asks for; `known` is every scope
-    /// that something here needs.
+    /// What `WWW-Authenticate` says to the client of a request that may not do what it asks for; `known` is
+    /// every scope that something here needs.
     pub(super) fn challenge_for(
         &self,
         needed: &Scopes,

@@ -1,5 +1,5 @@
-//! What is known of a request besides its head and body: how it came here, who sends it, and what the log says of it
-//! where it is rejected.
+//! What is known of a request besides its head and body: how it came here, who sends it, and what the log
+//! says of it where it is rejected.
 
 use std::{
     fmt::Display,
@@ -125,7 +125,8 @@ pub(super) struct LoggedRequest<'a> {
     caller: Option<&'a Caller>,
 }
 
-/// Why a request was rejected, in words that are the same for every request: what it said itself is for a log at `debug`.
+/// Why a request was rejected, in words that are the same for every request: what it said itself is for a log
+/// at `debug`.
 pub(super) trait Reason: Display {
     fn reason(&self) -> &'static str;
 }
@@ -193,7 +194,8 @@ impl Ending {
         let _ = shutdown.wait_for(|shutdown| *shutdown > Shutdown::Serving).await;
     }
 
-    /// The result of some work, unless the shutdown timeout is over first. A server that is gone can't say so.
+    /// The result of some work, unless the shutdown timeout is over first. A server that is gone can't say
+    /// so.
     pub async fn unless_overdue<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let overdue = async {
             let reached = match self.0.clone() {

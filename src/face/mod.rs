@@ -1,9 +1,9 @@
 //! The ways in: each turns its own wire into a call and the tool result into its own answer.
 //!
-//! [`context`] is what is known of a request beside its head and body; [`door`] holds what all HTTP APIs check before they
-//! listen, [`authenticate`] finds out who sends a request, `proxies` knows whose word is taken for the client's address,
-//! and [`accept`] which media types a client takes. [`mcp`] speaks the Model Context Protocol, [`rest`] plain HTTP; over
-//! [`cgi`] both are asked through a web server.
+//! [`context`] is what is known of a request beside its head and body; [`door`] holds what all HTTP APIs
+//! check before they listen, [`authenticate`] finds out who sends a request, `proxies` knows whose word is
+//! taken for the client's address, and [`accept`] which media types a client takes. [`mcp`] speaks the Model
+//! Context Protocol, [`rest`] plain HTTP; over [`cgi`] both are asked through a web server.
 
 pub mod accept;
 pub mod authenticate;
@@ -33,7 +33,8 @@ pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
 const SHUTTING_DOWN: &str = "the server is shutting down and could not finish this request in time; whether it took effect \
                              is not known: check, then send it again";
 
-/// Says of an answer that it is long and comes in parts, from somewhere else: no more is held of it than is on its way.
+/// Says of an answer that it is long and comes in parts, from somewhere else: no more is held of it than is
+/// on its way.
 #[derive(Debug, Clone, Copy)]
 pub struct HandedThrough;
 

@@ -1,5 +1,5 @@
-//! The lists of tools, prompts and resources as clients read them: written once, and shown to each client as far as its
-//! scopes reach, a page at a time.
+//! The lists of tools, prompts and resources as clients read them: written once, and shown to each client as
+//! far as its scopes reach, a page at a time.
 
 use std::sync::{Arc, OnceLock};
 
@@ -106,8 +106,8 @@ impl Lists {
         }
     }
 
-    /// A document about everything that a client sees; it is written once for those who see all, and once for those who
-    /// have not shown who they are.
+    /// A document about everything that a client sees; it is written once for those who see all, and once for
+    /// those who have not shown who they are.
     pub fn document(&self, caller: &Caller, write: impl FnOnce() -> Bytes) -> Bytes {
         let kept = match caller {
             caller if caller.may(&self.needed) => &self.for_all,
@@ -142,8 +142,8 @@ impl List {
 
     /// What a client sees after `cursor`, at most `size` entries (at least one).
     ///
-    /// A cursor is the key of the last entry that was shown. So any replica understands it, and it goes on at the right
-    /// place after a reload, even when that entry is gone. A cursor of one list is none of another.
+    /// A cursor is the key of the last entry that was shown. So any replica understands it, and it goes on at
+    /// the right place after a reload, even when that entry is gone. A cursor of one list is none of another.
     ///
     /// # Errors
     ///

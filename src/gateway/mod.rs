@@ -1,11 +1,11 @@
 //! From a call to a tool result.
 //!
-//! In reading order: [`Call`] is what a face asks; [`Gateway`] holds the [`Snapshot`] that is in force; `calling` is
-//! a call's way to its result, in which an [`Asker`] takes questions to the client, `patience` is how long its caller
-//! waits, and `sentences` says of a failure what a model can do about it. `job` follows work that outlasts the first
-//! reply: [`Audience`] is who is told of it meanwhile, [`OpenJob`] one that its caller asks about. `record` writes the
-//! one log line of a call. [`Lists`] are the tools, prompts and resources as clients read them, and [`Changes`] tells
-//! that one is another now.
+//! In reading order: [`Call`] is what a face asks; [`Gateway`] holds the [`Snapshot`] that is in force;
+//! `calling` is a call's way to its result, in which an [`Asker`] takes questions to the client, `patience`
+//! is how long its caller waits, and `sentences` says of a failure what a model can do about it. `job`
+//! follows work that outlasts the first reply: [`Audience`] is who is told of it meanwhile, [`OpenJob`] one
+//! that its caller asks about. `record` writes the one log line of a call. [`Lists`] are the tools, prompts
+//! and resources as clients read them, and [`Changes`] tells that one is another now.
 
 mod asking;
 mod audience;
@@ -51,10 +51,12 @@ pub use worker_pool::{WorkError, run_blocking};
 /// The key in `_meta` of a tool error under which the request id stands.
 pub const REQUEST_ID_META: &str = "glossator/requestId";
 
-/// The key in `_meta` of a tool error under which stands after how many seconds to try again, where that is known.
+/// The key in `_meta` of a tool error under which stands after how many seconds to try again, where that is
+/// known.
 pub const RETRY_AFTER_META: &str = RETRY_AFTER_META_KEY;
 
-/// The key in `_meta` of a result under which stands how many seconds ago the upstream gave it, where it was kept since.
+/// The key in `_meta` of a result under which stands how many seconds ago the upstream gave it, where it was
+/// kept since.
 pub const AGE_META: &str = "glossator/age";
 
 /// The way in for every face. Clones share one snapshot, and one place where changes are told.

@@ -1,15 +1,16 @@
 //! CGI (RFC 3875): one request of a web server, which starts the program for it.
 //!
-//! [`request`] makes an HTTP request of the variables that the web server sets, `response` writes the response's head as
-//! the web server reads it. The request then goes the way of every other, so REST, MCP and `passthrough` are the same as
-//! over a port of our own.
+//! [`request`] makes an HTTP request of the variables that the web server sets, `response` writes the
+//! response's head as the web server reads it. The request then goes the way of every other, so REST, MCP and
+//! `passthrough` are the same as over a port of our own.
 //!
 //! Not spoken is NPH, where the program writes the whole of HTTP itself (section 5).
 //!
-//! What the web server vouches for: method, path, the length of the body, who is connected (`REMOTE_ADDR`), and whether
-//! that is by TLS (`HTTPS`). What it hands on as the client sent it: every `HTTP_…`, `Host` and `Origin` too, so those
-//! are held against what is allowed as they are on a port of our own. `SERVER_NAME` is often the client's word for the
-//! host; it is only looked at where there is no `Host`. `REMOTE_USER` is not looked at.
+//! What the web server vouches for: method, path, the length of the body, who is connected (`REMOTE_ADDR`),
+//! and whether that is by TLS (`HTTPS`). What it hands on as the client sent it: every `HTTP_…`, `Host` and
+//! `Origin` too, so those are held against what is allowed as they are on a port of our own. `SERVER_NAME` is
+//! often the client's word for the host; it is only looked at where there is no `Host`. `REMOTE_USER` is not
+//! looked at.
 
 mod response;
 
@@ -35,8 +36,8 @@ use crate::{
 
 pub use response::{broken, head};
 
-/// The path under which a web server has us (`SCRIPT_NAME`), without a slash at its end: what is told of endpoints begins
-/// with it.
+/// The path under which a web server has us (`SCRIPT_NAME`), without a slash at its end: what is told of
+/// endpoints begins with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mount(Box<str>);
 
@@ -72,8 +73,8 @@ const METHOD: &str = "REQUEST_METHOD";
 /// The name of a client's header, in capitals, is behind it.
 const HEADER: &str = "HTTP_";
 
-/// Whether a variable is the web server's account of a request. A client has a say in most of them, so a configuration
-/// must not take them for its own.
+/// Whether a variable is the web server's account of a request. A client has a say in most of them, so a
+/// configuration must not take them for its own.
 pub fn is_of_request(name: &OsStr) -> bool {
     const NAMES: [&str; 17] = [
         "AUTH_TYPE",
@@ -169,8 +170,8 @@ impl Variables<'_> {
         std::str::from_utf8(self.get(name)?).ok()
     }
 
-    /// The path below the program, and the query. The web server has undone the encoding of the one and not of the
-    /// other (sections 4.1.5 and 4.1.7).
+    /// The path below the program, and the query. The web server has undone the encoding of the one and not
+    /// of the other (sections 4.1.5 and 4.1.7).
     fn uri(&self) -> Result<Uri, NotARequest> {
         /// What a path may not have as it is (RFC 3986, section 3.3).
         const PATH: &AsciiSet = &CONTROLS
@@ -219,8 +220,8 @@ impl Variables<'_> {
             if matches!(name, "CONTENT_LENGTH" | "CONTENT_TYPE") {
                 continue;
             }
-            // No header of HTTP; other programs take the variable for the address of a proxy ("httpoxy"), and an
-            // upstream might be one.
+            // No header of HTTP; other programs take the variable for the address of a proxy ("httpoxy"), and
+            // an upstream might be one.
             if name == "PROXY" {
                 continue;
             }
@@ -249,8 +250,8 @@ impl Variables<'_> {
         self.text("HTTPS").is_some_and(|value| value.eq_ignore_ascii_case("on") || value == "1")
     }
 
-    /// How long the body is; `None` for one that ends with the input. Without a length there is none, but for clients
-    /// that sent it in chunks, which Apache hands on like that.
+    /// How long the body is; `None` for one that ends with the input. Without a length there is none, but for
+    /// clients that sent it in chunks, which Apache hands on like that.
     fn length(&self, headers: &http::HeaderMap) -> Result<Option<u64>, NotARequest> {
         let Some(length) = self.get("CONTENT_LENGTH") else {
             return Ok((!headers.contains_key(header::TRANSFER_ENCODING)).then_some(0));

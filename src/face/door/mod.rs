@@ -2,11 +2,10 @@
 //!
 //! A browser on the operator's machine can be made to talk to a server on loopback (DNS rebinding). It then
 //! names its own page in `Origin` and its own domain in `Host`; both are held against what is allowed here
-//! (MCP 2026-07-28, Streamable HTTP, "Security & Endpoint").
+//! (MCP 2026-07-28, Streamable HTTP, "Security & Endpoint"): `checks`. `body` reads what comes in.
 
+mod body;
 mod checks;
-mod held;
-mod page;
 #[cfg(test)]
 mod tests;
 
@@ -14,30 +13,19 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use axum::body::Body;
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
-use http_body::Body as _;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
 use ipnet::IpNet;
-use tokio::time::timeout;
 
-use self::{checks::Checks, held::Held};
+use self::{body::Held, checks::Checks};
 pub use self::{
+    body::{BodyError, is_coded},
     checks::{Quoted, Refused},
-    page::Page,
 };
-use super::{
-    authenticate::Guard,
-    context::{Arrival, Reason},
-    proxies,
-};
+use super::{authenticate::Guard, context::Arrival, proxies};
 use crate::observe::{MeterSource, Reading, Words};
 
 const REFUSED_HOST: &str = "host";
 const REFUSED_ORIGIN: &str = "origin";
-
-/// When to come back with a body for which there is no room.
-const AGAIN_AFTER_SECONDS: u64 = 2;
 
 /// What the door lets in. Made by [`DoorSettings::default`] it serves this machine only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,71 +118,6 @@ pub struct Door {
     pub guard: Guard,
 }
 
-/// Why a body could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum BodyError {
-    /// Longer than allowed: HTTP 413.
-    #[error("the request's body is longer than {limit_bytes} bytes")]
-    TooLong {
-        /// How long it may be.
-        limit_bytes: usize,
-    },
-    /// Not there in time: HTTP 408.
-    #[error("the request's body was not complete within {after:?}")]
-    Slow {
-        /// How long it may take.
-        after: Duration,
-    },
-    /// Others are sending so much that there is no room for it: HTTP 503.
-    #[error("too much is being sent here at once; send it again in a few seconds")]
-    Crowded,
-    /// Compressed on its way by a coding that is none of ours: HTTP 501 (RFC 9112, section 6.1).
-    #[error("the request's `Transfer-Encoding` is not `chunked` alone; send the body as it is")]
-    Coded,
-    /// The client broke off, or its framing is wrong: HTTP 400, if anyone is still there to read it.
-    #[error("the request's body could not be read")]
-    CutOff(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-impl Reason for BodyError {
-    fn reason(&self) -> &'static str {
-        self.as_word()
-    }
-}
-
-impl BodyError {
-    fn as_word(&self) -> &'static str {
-        match self {
-            Self::TooLong { .. } => "body_too_long",
-            Self::Slow { .. } => "body_slow",
-            Self::Crowded => "bodies_too_many",
-            Self::Coded => "body_coded",
-            Self::CutOff(_) => "body_cut_off",
-        }
-    }
-
-    /// The HTTP status that says so.
-    pub fn status(&self) -> StatusCode {
-        match self {
-            Self::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Slow { .. } => StatusCode::REQUEST_TIMEOUT,
-            Self::Crowded => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Coded => StatusCode::NOT_IMPLEMENTED,
-            Self::CutOff(_) => StatusCode::BAD_REQUEST,
-        }
-    }
-
-    /// Says when to come back, where that helps.
-    pub fn tell(&self, response: &mut HeaderMap) {
-        match self {
-            Self::Crowded => {
-                response.insert(header::RETRY_AFTER, HeaderValue::from(AGAIN_AFTER_SECONDS));
-            }
-            Self::TooLong { .. } | Self::Slow { .. } | Self::Coded | Self::CutOff(_) => {}
-        }
-    }
-}
-
 impl Door {
     /// A door with these settings. What is no host or origin lets nobody in.
     pub fn new(settings: &DoorSettings) -> Self {
@@ -267,63 +190,6 @@ impl Door {
         }
         Ok(page)
     }
-
-    /// Reads a body, at most as much as is allowed.
-    ///
-    /// # Errors
-    ///
-    /// [`BodyError`] when it is longer, too slow, or breaks off, or when others send too much.
-    pub async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, BodyError> {
-        let read = self.try_read(headers, body).await;
-        if let Err(error) = &read {
-            self.refused.add(error.as_word());
-        }
-        read
-    }
-
-    async fn try_read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, BodyError> {
-        let (limit_bytes, room_bytes, after) = {
-            let checks = self.checks.load();
-            (checks.body_limit_bytes, checks.bodies_limit_bytes, checks.body_timeout)
-        };
-        let announced =
-            headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        if announced.is_some_and(|length: u64| length > limit_bytes as u64) {
-            return Err(BodyError::TooLong { limit_bytes });
-        }
-        if is_coded(headers) {
-            return Err(BodyError::Coded);
-        }
-        if body.is_end_stream() {
-            return Ok(Bytes::new());
-        }
-        let reading = async {
-            let (mut body, mut share) = (Limited::new(body, limit_bytes), self.held.share());
-            // Untouched memory is none: what is announced and does not come takes nothing.
-            let mut whole = Vec::with_capacity(announced.unwrap_or(0) as usize);
-            while let Some(frame) = body.frame().await {
-                let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
-                    true => BodyError::TooLong { limit_bytes },
-                    false => BodyError::CutOff(error),
-                })?;
-                let Ok(data) = frame.into_data() else { continue };
-                if !share.grow_to(whole.len() + data.len(), room_bytes.max(limit_bytes)) {
-                    return Err(BodyError::Crowded);
-                }
-                whole.extend_from_slice(&data);
-            }
-            Ok(share.with(whole))
-        };
-        timeout(after, reading).await.unwrap_or(Err(BodyError::Slow { after }))
-    }
-}
-
-/// Whether a body was changed on its way by more than being cut into chunks.
-pub fn is_coded(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(header::TRANSFER_ENCODING)
-        .iter()
-        .any(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
 impl MeterSource for Door {
@@ -333,5 +199,58 @@ impl MeterSource for Door {
         for (reason, count) in self.refused.read() {
             family.add(vec![("reason", reason.into())], count);
         }
+    }
+}
+
+/// A web page of another origin that sends the request, if one does: whether it may read what we answer (Fetch, "CORS
+/// protocol"), or only leads here.
+#[derive(Debug, Default)]
+pub struct Page {
+    reader: Option<HeaderValue>,
+    has_link: bool,
+}
+
+impl Page {
+    fn of(origin: HeaderValue) -> Self {
+        Self { reader: Some(origin), has_link: false }
+    }
+
+    fn with_link() -> Self {
+        Self { reader: None, has_link: true }
+    }
+
+    /// Whether somebody follows a link of a page that may not call: good for what is shown, and for no call.
+    pub fn has_link(&self) -> bool {
+        self.has_link
+    }
+
+    /// Tells its browser to let it read the response.
+    pub fn let_read(self, response: &mut HeaderMap) {
+        let Some(origin) = self.reader else { return };
+        response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        response.insert(
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static("mcp-session-id, www-authenticate, x-request-id"),
+        );
+        response.append(header::VARY, HeaderValue::from_static("origin"));
+    }
+
+    /// Answers `OPTIONS`: its browser's question whether the request it has in mind is welcome, or a plain one.
+    /// `methods` as in `POST, OPTIONS`.
+    pub fn options(&self, request: &HeaderMap, methods: &str) -> Response<Body> {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        let headers = response.headers_mut();
+        let methods = HeaderValue::from_str(methods).expect("methods have visible ASCII characters only");
+        headers.insert(header::ALLOW, methods.clone());
+        if self.reader.is_some() && request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+            // `Mcp-Param-…` headers are not known beforehand, so whatever is asked for is granted.
+            if let Some(wanted) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+                headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+            }
+            headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+        }
+        response
     }
 }

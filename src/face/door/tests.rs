@@ -2,6 +2,7 @@
 
 use std::task::Poll;
 
+use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::*;

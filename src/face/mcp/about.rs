@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
     McpSettings,
-    answer::Answer,
     client::{CacheHints, Client},
     message::Member,
     refusal::Refusal,
+    response::Answer,
     revision::{Era, Revision},
     tasks,
 };
@@ -118,7 +118,8 @@ fn cursor_of<'a>(client: &Client<'a>) -> Result<Option<Cow<'a, str>>, Refusal> {
     cursor.unless_null().optional_text("params.cursor")
 }
 
-/// Tools, and of the rest what there is something of; and that it is told when a list changes, to whoever listens.
+/// Tools, and of the rest what there is something of; and that it is told when a list changes, to whoever
+/// listens.
 fn capabilities(snapshot: &Snapshot, client: &Client<'_>, revision: Revision) -> ServerCapabilities {
     let has = |list: &List| list.seen_by(client.carrier.caller()).next().is_some();
     let lists = &snapshot.lists;

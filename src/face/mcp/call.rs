@@ -6,8 +6,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    answer::Answer, ask::Questioner, client::Client, message::Member, protocol::Protocol, refusal::Refusal,
-    revision::Era, tasks, telling::Listening,
+    client::{Client, Listening},
+    elicitation::Questioner,
+    message::Member,
+    protocol::Protocol,
+    refusal::Refusal,
+    response::Answer,
+    revision::Era,
+    tasks,
 };
 use crate::gateway::{Call, Called};
 

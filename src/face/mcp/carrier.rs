@@ -10,7 +10,7 @@ use super::{
     message::{Notification, Request},
     refusal::Refusal,
     revision::{Era, Revision},
-    session::Session,
+    sessions::Session,
 };
 use crate::{
     crypto::Seal,
@@ -33,7 +33,8 @@ enum Transport<'a> {
     Stdio(Option<&'a Handshake>),
 }
 
-/// What a client at a pipe said at its handshake: what each of its requests would carry in its headers over HTTP.
+/// What a client at a pipe said at its handshake: what each of its requests would carry in its headers over
+/// HTTP.
 #[derive(Debug)]
 pub(super) struct Handshake {
     pub(super) revision: Revision,
@@ -196,11 +197,12 @@ impl<'a> Carrier<'a> {
         self.context.arrival.connection.ending.come()
     }
 
-    /// The session whose later messages can end this one: that of a request of the older era over HTTP, and a pipe. In the
-    /// newer era a client over HTTP ends its request when it leaves.
+    /// The session whose later messages can end this one: that of a request of the older era over HTTP, and a
+    /// pipe. In the newer era a client over HTTP ends its request when it leaves.
     pub(super) fn cancelling_session(self) -> Option<&'a str> {
         match self.transport {
-            // A request of the newer era has no session, whatever its headers name: it would take the place of another's.
+            // A request of the newer era has no session, whatever its headers name: it would take the place
+            // of another's.
             Transport::Http(_) => self.session().filter(|_| {
                 self.revision().is_ok_and(|revision| match revision.era() {
                     Era::Handshake => true,

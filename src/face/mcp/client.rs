@@ -1,29 +1,40 @@
-//! The client of a request, until its result: what it speaks, what it is capable of, and the way to tell or ask it
-//! something before the result is there.
+//! The client of a request, until its result: what it speaks, what it is capable of, and the way to tell or
+//! ask it something before the result is there.
+//!
+//! In reading order: a [`Client`] waits for the result of its request, what is said before goes into its
+//! [`Outbox`], [`Questions`] are those of ours to clients of the older era, which answer with a message of
+//! its own, and [`Listening`] tells how a call goes on.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use rmcp::model::ErrorCode;
+use rmcp::model::{ErrorCode, ErrorData};
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
 
 use super::{
-    answer::Answer,
     carrier::Carrier,
     message::Request,
-    questions::Questions,
+    protocol::Protocol,
     refusal::Refusal,
+    replicas::Peers,
+    response::Answer,
     revision::{Era, Revision},
-    telling,
 };
 use crate::{
-    crypto::Seal,
+    crypto::{Seal, random_id},
     face::context::Arrival,
-    gateway::{Call, Message},
+    gateway::{Audience, Call, Message, Progress},
     observe::RequestId,
-    route::Scopes,
+    route::{LogLevel, Scopes, TraceContext},
     tool::ToolResult,
     upstream::Caller,
 };
@@ -104,7 +115,7 @@ impl Client<'_> {
             id: self.request.id.as_json(),
             session: self.carrier.session(),
         };
-        let (address, span, trace) = (*address, span.clone(), telling::trace(self));
+        let (address, span, trace) = (*address, span.clone(), trace(self));
         Call { address, trace, protocol: self.revision.as_str(), span, message: Some(message), ..call }
     }
 }
@@ -169,8 +180,8 @@ impl Outbox {
         self.sender.is_some()
     }
 
-    /// Tells the client something. It is lost when there is no way, or the client reads too slowly: a notification
-    /// is nothing that a result depends on.
+    /// Tells the client something. It is lost when there is no way, or the client reads too slowly: a
+    /// notification is nothing that a result depends on.
     pub(super) fn notify(&self, method: &str, params: &Value) {
         if let Some(sender) = &self.sender {
             let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
@@ -212,6 +223,170 @@ impl Outbox {
     }
 }
 
+/// How many questions may wait for an answer at once, of all clients.
+const QUESTIONS_LIMIT: usize = 10_000;
+
+/// What a client answered.
+pub(super) type Answered = Result<Box<RawValue>, ErrorData>;
+
+/// The questions that wait for an answer in this process.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    /// Gives them their ids, where other replicas shall be able to read those.
+    peers: Option<Peers>,
+    waiting: Mutex<HashMap<String, Waiting>>,
+}
+
+/// What waits for an answer.
+#[derive(Debug)]
+struct Waiting {
+    /// Whose answer is taken, where clients are told apart.
+    owner: Option<Box<str>>,
+    answer: oneshot::Sender<Answered>,
+}
+
+/// One of them; it is withdrawn when this is dropped.
+#[derive(Debug)]
+pub(super) struct Question {
+    id: String,
+    answer: oneshot::Receiver<Answered>,
+    all: Arc<Questions>,
+}
+
+impl Questions {
+    /// None yet, of a server that has these other replicas.
+    pub(super) fn among(peers: Peers) -> Self {
+        Self { peers: Some(peers), waiting: Mutex::default() }
+    }
+
+    /// The other replicas.
+    pub(super) fn peers(&self) -> Option<&Peers> {
+        self.peers.as_ref()
+    }
+
+    /// A name that nobody can guess, and by which other replicas find this one.
+    pub(super) fn name(&self) -> String {
+        self.peers.as_ref().map_or_else(random_id, Peers::name)
+    }
+
+    /// A question to a client, under an id that nobody can guess. `None` when too many wait.
+    pub(super) fn ask(self: &Arc<Self>, owner: Option<&str>) -> Option<Question> {
+        let (sender, answer) = oneshot::channel();
+        let id = self.name();
+        let mut waiting = self.waiting();
+        if waiting.len() >= QUESTIONS_LIMIT {
+            return None;
+        }
+        waiting.insert(id.clone(), Waiting { owner: owner.map(Box::from), answer: sender });
+        Some(Question { id, answer, all: Arc::clone(self) })
+    }
+
+    /// Hands an answer to whoever waits for it; whether anybody does, of this client.
+    pub(super) fn answer(&self, id: &str, owner: Option<&str>, answered: Answered) -> bool {
+        let mut waiting = self.waiting();
+        if waiting.get(id).is_none_or(|asked| asked.owner.as_deref() != owner) {
+            return false;
+        }
+        waiting.remove(id).is_some_and(|asked| asked.answer.send(answered).is_ok())
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Question {
+    /// The id of the request that asks it.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Waits for the answer.
+    pub(super) async fn answer(mut self) -> Result<Box<RawValue>, Unanswered> {
+        match (&mut self.answer).await {
+            Ok(Ok(result)) => Ok(result),
+            Ok(Err(error)) => {
+                Err(Unanswered::Refused { code: error.code, message: error.message.into_owned() })
+            }
+            Err(_) => Err(Unanswered::NoWay),
+        }
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.all.waiting().remove(&self.id);
+    }
+}
+
+/// A client that may want to know how its call goes on.
+#[derive(Debug)]
+pub(super) struct Listening<'a> {
+    outbox: &'a Outbox,
+    /// By which it knows what the progress is of; without it none is told.
+    token: Option<Value>,
+    level: Option<LogLevel>,
+}
+
+impl<'a> Listening<'a> {
+    /// What the client of a request wants to be told.
+    ///
+    /// # Errors
+    ///
+    /// When it asks for lines of a level that there is not.
+    pub(super) fn of(protocol: &Protocol, client: &'a Client<'_>) -> Result<Self, Refusal> {
+        let meta = &client.request.meta;
+        let level = match client.revision.era() {
+            Era::PerRequest => meta.log_level()?,
+            Era::Handshake => client.carrier.session().and_then(|session| protocol.levels.of(session)),
+        };
+        Ok(Self { outbox: client.outbox, token: meta.progress_token(), level })
+    }
+}
+
+impl Audience for Listening<'_> {
+    fn wants_progress(&self) -> bool {
+        self.token.is_some() && self.outbox.is_open()
+    }
+
+    fn level(&self) -> Option<LogLevel> {
+        self.level.filter(|_| self.outbox.is_open())
+    }
+
+    fn progress(&self, progress: Progress<'_>) {
+        let Some(token) = &self.token else { return };
+        let mut params = json!({ "progressToken": token, "progress": number(progress.done) });
+        if let Some(total) = progress.total {
+            params["total"] = number(total);
+        }
+        if let Some(message) = progress.message {
+            params["message"] = message.into();
+        }
+        self.outbox.notify("notifications/progress", &params);
+    }
+
+    fn log(&self, level: LogLevel, logger: &str, text: &str) {
+        let params = json!({ "level": level.as_str(), "logger": logger, "data": text });
+        self.outbox.notify("notifications/message", &params);
+    }
+}
+
+/// Whole numbers as people write them.
+fn number(number: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole, and in the range")]
+    match number.fract() == 0.0 && number.abs() < EXACT {
+        true => (number as i64).into(),
+        false => number.into(),
+    }
+}
+
+/// The trace that a request belongs to, as it says itself: that goes before what its HTTP headers say.
+pub(super) fn trace(client: &Client<'_>) -> Option<TraceContext> {
+    let (parent, state) = client.request.meta.trace();
+    TraceContext::of(&parent?, state.as_deref())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,7 +414,7 @@ mod tests {
         let (answer, outbox) = asked.await.unwrap();
         assert_eq!(answer.unwrap(), r#"{"roots": [ ]}"#);
 
-        let refused = rmcp::model::ErrorData::new(ErrorCode::INVALID_REQUEST, "no", None);
+        let refused = ErrorData::new(ErrorCode::INVALID_REQUEST, "no", None);
         let nothing = json!({});
         let (answer, ()) = tokio::join!(outbox.ask("roots/list", &nothing, PATIENCE), async {
             let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();

@@ -235,7 +235,8 @@ impl<'a> Member<'a> {
         self.0.map(|_| self.required_text(path)).transpose()
     }
 
-    /// The object, where there is one. What is derived by `serde` would also take a list of its members' values.
+    /// The object, where there is one. What is derived by `serde` would also take a list of its members'
+    /// values.
     pub(super) fn object<T: Deserialize<'a>>(self, path: &str) -> Result<Option<T>, Refusal> {
         let Some(raw) = self.0.map(RawValue::get) else { return Ok(None) };
         if !raw.starts_with('{') {
@@ -347,7 +348,8 @@ impl<'a> Meta<'a> {
         level.0.map(|_| level.level("io.modelcontextprotocol/logLevel")).transpose()
     }
 
-    /// By what the client knows the progress of this request: a text or a whole number; anything else is none.
+    /// By what the client knows the progress of this request: a text or a whole number; anything else is
+    /// none.
     pub(super) fn progress_token(&self) -> Option<Value> {
         let token: Value = serde_json::from_str(self.progress_token.0?.get()).ok()?;
         let whole = |number: &Number| {

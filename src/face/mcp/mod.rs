@@ -1,16 +1,18 @@
 //! The Model Context Protocol over Streamable HTTP: five revisions at once on one endpoint.
 //!
-//! In reading order: [`Mcp`] takes an HTTP request through the door and reads its body once; `protocol` takes a message
-//! to its answer, whatever brought it (`carrier`); `accept` is in which form the
-//! answer goes back; `message` finds the JSON-RPC messages of a body, and what a request says; `revision` says which
-//! revision it speaks and holds everything in which they differ; `header` holds the headers of 2026-07-28 against the
-//! body; `client` is who waits for the result, and how to tell or ask it something before that (`questions`, whose
-//! answers may reach a `peer`, which is told who sends them (`vouched`), and `telling` with the `levels` of log lines that a session wants); `ask` takes the
-//! questions of a route there; `session` is what a client of the older era has said at its handshake, `sessions` whether
-//! its id is still taken, and `in_flight` what another message of it can end; `subscriptions` tells of changes on
-//! `streams` that stay open; `call`, `tasks`, `prompts`, `complete`, `resources` and
-//! `about` give the results, `subscribed` is what sessions want to hear of, `others` what other replicas should know of that; `refusal` names what has none; `answer` writes
-//! both, `stream` as events where more than a result is to be said, `resumable` where clients may come back for them. `stdio` is the same without HTTP, over pipes.
+//! In reading order: [`Mcp`] takes an HTTP request through the filter and reads its body once; `stdio` is the
+//! same without HTTP, over pipes. `protocol` takes a message to its result, whatever brought it (`carrier`):
+//! `message` finds the JSON-RPC messages of a body and what a request says, `revision` says which revision it
+//! speaks and holds everything in which they differ, `header` holds the headers of 2026-07-28 against the
+//! body. `client` is who waits for the result, and how to tell or ask it something before that; `response`
+//! writes results and errors, `resumable` those that clients may come back for; `refusal` is the table of
+//! errors.
+//!
+//! `about`, `call`, `prompts`, `resources` and `tasks` give the results. `elicitation` takes the questions of
+//! a route to its client, in the form of each revision (`elicitation_wire`), `task_elicitation` those of a
+//! task. `sessions` is what is known of clients of the older era; `subscriptions` tells of changes on
+//! `streams` that stay open, and `subscribed` is what sessions want to hear of. `replicas` hands on what
+//! another replica has to answer.
 //!
 //! A message is never read into a tree and a result never built as one: an id is echoed as it came, and an
 //! upstream's JSON goes from its bytes into the answer's. That is why the SDK (`rmcp`) lends its types for
@@ -18,37 +20,28 @@
 //! `tests/it/mcp/sdk.rs`.
 
 mod about;
-mod accept;
-mod answer;
-mod ask;
 mod call;
 mod carrier;
 mod client;
-mod complete;
+mod elicitation;
+mod elicitation_wire;
 mod header;
-mod in_flight;
-mod peer;
-mod levels;
 mod message;
 mod prompts;
-mod others;
+mod replicas;
+mod response;
 mod protocol;
-mod questions;
 mod refusal;
 mod resources;
 mod resumable;
 mod revision;
-mod session;
 mod sessions;
-mod settings;
 mod stdio;
-mod stream;
 mod streams;
 mod subscribed;
 mod subscriptions;
+mod task_elicitation;
 mod tasks;
-mod telling;
-mod vouched;
 
 use std::{sync::Arc, time::Duration};
 
@@ -58,14 +51,13 @@ use http::{Request, Response, StatusCode, request::Parts};
 use tokio::time::sleep;
 
 use self::{
-    accept::Form,
     carrier::Carrier,
     client::Outbox,
     header::LAST_EVENT_ID,
     protocol::Protocol,
     refusal::Refusal,
+    response::{Answering, Form},
     revision::{Era, Revision},
-    stream::Answering,
 };
 use super::{
     Shutdown,
@@ -74,13 +66,14 @@ use super::{
     door::Door,
 };
 use crate::{
+    crypto::Secret,
     gateway::{Face, Gateway},
     observe::MeterSource,
+    tls::ClientTls,
 };
 
-pub use peer::PeerAddress;
+pub use replicas::PeerAddress;
 pub use resumable::ResumeSettings;
-pub use settings::McpSettings;
 pub use stdio::{Line, Parted};
 
 /// What the endpoint takes.
@@ -89,8 +82,8 @@ const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 /// What it takes where `GET` would open no stream.
 const METHODS_WITHOUT_STREAM: &str = "POST, DELETE, OPTIONS";
 
-/// How long a client hears nothing before a stream begins, that says so from time to time: connections on which nothing
-/// happens are cut by what stands between.
+/// How long a client hears nothing before a stream begins, that says so from time to time: connections on
+/// which nothing happens are cut by what stands between.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Of a stream that a client comes back to.
@@ -117,13 +110,14 @@ impl Mcp {
 
     /// Answers one HTTP request, whatever its path.
     ///
-    /// Dropping the future, or the body of the response, ends the call, and with it the request to the upstream.
+    /// Dropping the future, or the body of the response, ends the call, and with it the request to the
+    /// upstream.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let mut arrival = Arrival::take(&mut head, Face::Mcp);
         let page = match self.door.admit(&mut head, &mut arrival) {
             Ok(page) => page,
-            Err(refused) => return answer::turned_away(arrival.logged(&head), refused.status(), &refused),
+            Err(refused) => return response::turned_away(arrival.logged(&head), refused.status(), &refused),
         };
         // A browser's question about a request is nobody's.
         let mut response = if head.method == http::Method::OPTIONS {
@@ -136,7 +130,7 @@ impl Mcp {
                         http::Method::POST => self.post(context, head, body).await,
                         http::Method::GET => Box::pin(self.get(Carrier::http(&context, &head))).await,
                         http::Method::DELETE => self.delete(Carrier::http(&context, &head)),
-                        _ => answer::wrong_method(METHODS),
+                        _ => response::wrong_method(METHODS),
                     }
                 }
                 Err(response) => *response,
@@ -146,8 +140,8 @@ impl Mcp {
         response
     }
 
-    /// Finds out who sends a request, by its own credential or by the word of another replica: that holds for one body,
-    /// which is read then.
+    /// Finds out who sends a request, by its own credential or by the word of another replica: that holds for
+    /// one body, which is read then.
     async fn identify(
         &self,
         head: &mut Parts,
@@ -168,7 +162,7 @@ impl Mcp {
             Ok(identity) => Ok((identity, body)),
             Err(turned_away) => {
                 let status = turned_away.status();
-                let mut response = answer::turned_away(arrival.logged(head), status, &turned_away);
+                let mut response = response::turned_away(arrival.logged(head), status, &turned_away);
                 turned_away.challenge(response.headers_mut());
                 Err(Box::new(response))
             }
@@ -186,33 +180,33 @@ impl Mcp {
             RequestBody::Unread(body) => body,
         };
         self.door.read(&head.headers, body).await.map_err(|error| {
-            let mut response = answer::turned_away(request, error.status(), &error);
+            let mut response = response::turned_away(request, error.status(), &error);
             error.tell(response.headers_mut());
             Box::new(response)
         })
     }
 
-    /// Opens a stream of what changes, for a session of the older era. Who asks for no stream is a person with a
-    /// browser; who names no session has none to tell.
+    /// Opens a stream of what changes, for a session of the older era. Who asks for no stream is a person
+    /// with a browser; who names no session has none to tell.
     async fn get(&self, carrier: Carrier<'_>) -> Response<Body> {
         let headers = carrier.headers();
         let refuse = |refusal: Refusal| {
             let status = refusal.status(Revision::R2025_11_25);
-            answer::turned_away(carrier.logged(), status, &refusal)
+            response::turned_away(carrier.logged(), status, &refusal)
         };
         let session = match (carrier.revision().map(Revision::era), carrier.session_to_check()) {
-            (Ok(Era::Handshake), Ok(Some(session))) if accept::takes_stream(headers) => session,
-            (Ok(_), Ok(_)) => return answer::wrong_method(METHODS_WITHOUT_STREAM),
+            (Ok(Era::Handshake), Ok(Some(session))) if response::takes_stream(headers) => session,
+            (Ok(_), Ok(_)) => return response::wrong_method(METHODS_WITHOUT_STREAM),
             (Err(refusal), _) | (_, Err(refusal)) => return refuse(refusal),
         };
         let ending = carrier.context.arrival.connection.ending.clone();
         match ending.now() {
             Shutdown::Serving => {}
-            Shutdown::OneRequest => return answer::wrong_method(METHODS_WITHOUT_STREAM),
+            Shutdown::OneRequest => return response::wrong_method(METHODS_WITHOUT_STREAM),
             // Not "there are no streams": a client would never try again.
             Shutdown::Begun | Shutdown::Overdue => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
-                return answer::turned_away(carrier.logged(), status, &Refusal::ShuttingDown);
+                return response::turned_away(carrier.logged(), status, &Refusal::ShuttingDown);
             }
         }
         let protocol = Arc::clone(&self.protocol);
@@ -247,7 +241,7 @@ impl Mcp {
             }
             None
         };
-        stream::respond(None, mailbox, Box::pin(telling))
+        response::event_stream(None, mailbox, Box::pin(telling))
     }
 
     /// Ends a session of the older era.
@@ -269,16 +263,16 @@ impl Mcp {
             }
             Err(refusal) => {
                 let status = refusal.status(Revision::R2025_11_25);
-                answer::turned_away(carrier.logged(), status, &refusal)
+                response::turned_away(carrier.logged(), status, &refusal)
             }
         }
     }
 
     async fn post(&self, context: RequestContext, head: Parts, body: RequestBody) -> Response<Body> {
         let carrier = Carrier::http(&context, &head);
-        let form = match accept::form(&head.headers) {
+        let form = match response::form(&head.headers) {
             Ok(form) => form,
-            Err(unfit) => return answer::turned_away(carrier.logged(), unfit.status(), &unfit),
+            Err(unfit) => return response::turned_away(carrier.logged(), unfit.status(), &unfit),
         };
         let body = match self.read(carrier.logged(), &head, body).await {
             Ok(body) => body,
@@ -302,7 +296,7 @@ impl Mcp {
             biased;
             answer = &mut answering => match mailbox.try_recv() {
                 // What was said just before the result goes before it too.
-                Ok(first) => stream::respond(Some(first), mailbox, Box::pin(std::future::ready(answer))),
+                Ok(first) => response::event_stream(Some(first), mailbox, Box::pin(std::future::ready(answer))),
                 Err(_) => answered(answer, form),
             },
             first = async {
@@ -314,7 +308,7 @@ impl Mcp {
                 Some((session, revision)) => {
                     resumables.respond(&session, revision, first, mailbox, answering)
                 }
-                None => stream::respond(first, mailbox, answering),
+                None => response::event_stream(first, mailbox, answering),
             },
         }
     }
@@ -333,6 +327,55 @@ fn older_session(carrier: Carrier<'_>) -> Option<(String, Revision)> {
     Some((session.to_owned(), revision))
 }
 
-fn answered(answer: Option<answer::Answer>, form: Form) -> Response<Body> {
-    answer.map_or_else(answer::accepted, |answer| answer.into_response(form))
+fn answered(answer: Option<response::Answer>, form: Form) -> Response<Body> {
+    answer.map_or_else(response::accepted, |answer| answer.into_response(form))
+}
+
+/// Settings of the MCP face.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpSettings {
+    /// What clients are told they talk to.
+    pub server_name: String,
+    /// The same for people.
+    pub server_title: Option<String>,
+    /// The version beside the name.
+    pub server_version: String,
+    /// What a model should know of the tools as a whole.
+    pub instructions: Option<String>,
+    /// How many tools one page of `tools/list` holds, at least 1. Some clients never ask for a second page.
+    pub page_size: usize,
+    /// How long clients may keep the tool list (`ttlMs`, revision 2026-07-28).
+    pub list_ttl: Duration,
+    /// What tokens are sealed with: the same on every replica. Without one, only this process knows its own.
+    pub secret: Option<Secret>,
+    /// Where other replicas reach this one, to hand on answers to its questions.
+    pub peer: Option<PeerAddress>,
+    /// How replicas know one another, where they are reached through TLS.
+    pub peer_tls: Option<ClientTls>,
+    /// How many streams may be open on which clients wait for changes.
+    pub stream_limit: usize,
+    /// How many of these one caller may have, where that is said.
+    pub caller_stream_limit: Option<usize>,
+    /// How patiently the streams of calls wait for clients that have lost their connection.
+    pub resume: ResumeSettings,
+}
+
+impl Default for McpSettings {
+    fn default() -> Self {
+        Self {
+            server_name: "glossator".to_owned(),
+            server_title: None,
+            server_version: env!("CARGO_PKG_VERSION").to_owned(),
+            instructions: None,
+            page_size: 200,
+            list_ttl: Duration::from_secs(60),
+            secret: None,
+            peer: None,
+            peer_tls: None,
+            // Each holds a connection; half of them are left for calls.
+            stream_limit: 2048,
+            caller_stream_limit: None,
+            resume: ResumeSettings::default(),
+        }
+    }
 }

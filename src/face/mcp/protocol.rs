@@ -12,27 +12,23 @@ use serde_json::{json, value::RawValue};
 use super::{
     McpSettings,
     about::About,
-    answer::Answer,
     call,
     carrier::Carrier,
-    client::{Client, Outbox},
-    complete,
-    in_flight::InFlight,
-    levels::Levels,
+    client::{Client, Outbox, Questions},
     message::{self, Id, Member, Message, Rejected, Request},
-    peer::Peers,
     prompts,
-    questions::Questions,
     refusal::{ErrorCounts, Refusal},
+    replicas::Peers,
     resources,
+    response::Answer,
     resumable::Resumables,
     revision::{Era, Method, MethodRow, Needs, Revision},
-    session::Session,
-    sessions::{Sessions, Strangers},
+    sessions::{InFlight, Levels, Session, Sessions, Strangers},
     streams::Streams,
     subscribed::Subscribed,
     subscriptions,
-    tasks::{self, AskingTasks},
+    task_elicitation::AskingTasks,
+    tasks,
 };
 use crate::{
     crypto::Seal,
@@ -103,7 +99,8 @@ impl Protocol {
         }
     }
 
-    /// Ready when the sender of a message may not have a stream open any more. At a pipe there is nobody else.
+    /// Ready when the sender of a message may not have a stream open any more. At a pipe there is nobody
+    /// else.
     pub(super) async fn revoked(&self, carrier: Carrier<'_>) {
         match carrier.is_stdio() {
             true => std::future::pending().await,
@@ -111,8 +108,8 @@ impl Protocol {
         }
     }
 
-    /// Answers a message with a JSON-RPC error, and counts it. `method` is that of the message, where it could
-    /// be read.
+    /// Answers a message with a JSON-RPC error, and counts it. `method` is that of the message, where it
+    /// could be read.
     pub(super) fn refuse(
         &self,
         carrier: Carrier<'_>,
@@ -125,11 +122,11 @@ impl Protocol {
         Answer::error(carrier.logged(), id, revision, refusal)
     }
 
-    /// Takes what a client sent: one message, or a batch where its revision has them. `None` where there is nothing to
-    /// say: it was a notification, or an answer.
+    /// Takes what a client sent: one message, or a batch where its revision has them. `None` where there is
+    /// nothing to say: it was a notification, or an answer.
     ///
-    /// What a request has to say before its result goes into `outbox`. Dropping the future ends what the message asks
-    /// for.
+    /// What a request has to say before its result goes into `outbox`. Dropping the future ends what the
+    /// message asks for.
     pub(super) async fn take(&self, carrier: Carrier<'_>, body: &[u8], outbox: &Outbox) -> Option<Answer> {
         match carrier.revision() {
             Ok(revision) if revision.takes_batches() => match message::batch(body) {
@@ -330,7 +327,8 @@ impl Protocol {
             // A client whose session is over may say so while it begins another.
             self.check_session(client.carrier, revision)?;
         }
-        // All but calls are boxed: where one future has room for the largest of them, it is that which every call moves.
+        // All but calls are boxed: where one future has room for the largest of them, it is that which every
+        // call moves.
         match method {
             Method::Initialize => {
                 let params: InitializeParams<'_> = request.params()?;
@@ -359,7 +357,7 @@ impl Protocol {
             Method::CallTool => call::call_tool(self, client).await,
             Method::ListPrompts => prompts::list(self, client),
             Method::GetPrompt => Box::pin(prompts::get(self, client)).await,
-            Method::Complete => Box::pin(complete::complete(self, client)).await,
+            Method::Complete => Box::pin(prompts::complete(self, client)).await,
             Method::Listen => Box::pin(subscriptions::listen(self, client)).await,
             Method::GetTask => Box::pin(tasks::get(self, client)).await,
             Method::UpdateTask => Box::pin(tasks::update(self, client)).await,

@@ -110,9 +110,9 @@ impl Reason for Refusal {
 }
 
 impl Refusal {
-    /// The reason in the log, the code, and the HTTP status: in the era of handshakes, and since. Clients of the older era
-    /// lose the error, or their whole connection, over anything but 200; only what no client of theirs sends is answered
-    /// otherwise.
+    /// The reason in the log, the code, and the HTTP status: in the era of handshakes, and since. Clients of
+    /// the older era lose the error, or their whole connection, over anything but 200; only what no client of
+    /// theirs sends is answered otherwise.
     fn facts(&self) -> (&'static str, ErrorCode, StatusCode, StatusCode) {
         const OK: StatusCode = StatusCode::OK;
         const BAD: StatusCode = StatusCode::BAD_REQUEST;
@@ -214,8 +214,8 @@ impl From<PromptError> for Refusal {
 pub(super) struct ErrorCounts(Arc<Mutex<BTreeMap<(&'static str, i32), u64>>>);
 
 impl ErrorCounts {
-    /// Counts an answer to a message of this method. Clients can name any: one that is unknown counts as `other`,
-    /// and so does a message whose method could not be read.
+    /// Counts an answer to a message of this method. Clients can name any: one that is unknown counts as
+    /// `other`, and so does a message whose method could not be read.
     pub(super) fn count(&self, method: Option<&str>, refusal: &Refusal, revision: Revision) {
         let method = method.and_then(MethodRow::named).map_or(Self::OTHER, |row| row.name);
         let code = refusal.code(revision).0;

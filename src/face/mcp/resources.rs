@@ -7,14 +7,13 @@ use serde_json::{Map, json};
 
 use super::{
     about::WithHints,
-    answer::Answer,
-    client::Client,
+    client::{Client, Listening},
     message::{Member, Request},
     protocol::Protocol,
     refusal::Refusal,
+    response::Answer,
     revision::Era,
-    session::Session,
-    telling::Listening,
+    sessions::Session,
 };
 use crate::{
     gateway::{CacheScope, Call, ReadError, WatchError},

@@ -1,8 +1,9 @@
 //! Streams that outlive their connection (MCP up to 2025-11-25, Transports, "Resumability and Redelivery").
 //!
-//! A call goes on for a while when its client's connection breaks. Everything that it says has an id, under which the
-//! client asks for the rest by a connection of its own, at any replica. In reading order: [`Resumables`] are the
-//! streams of this replica, the [`Log`] of one is what was said on it, and a [`Reader`] one of its connections.
+//! A call goes on for a while when its client's connection breaks. Everything that it says has an id, under
+//! which the client asks for the rest by a connection of its own, at any replica. In reading order:
+//! [`Resumables`] are the streams of this replica, the [`Log`] of one is what was said on it, and a
+//! [`Reader`] one of its connections.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -24,17 +25,16 @@ use tokio::{
 };
 
 use super::{
-    client::Mailbox,
-    questions::Questions,
+    client::{Mailbox, Questions},
+    response::{self, Answering, KEEP_ALIVE},
     revision::Revision,
-    stream::{self, Answering, KEEP_ALIVE},
 };
 
 /// How many streams are kept at once; further ones end with their connection.
 const STREAMS_LIMIT: usize = 1024;
 
-/// How long all streams are together that are at their end and have been read, in bytes; what is more is not kept for
-/// clients that have not heard the last of it.
+/// How long all streams are together that are at their end and have been read, in bytes; what is more is not
+/// kept for clients that have not heard the last of it.
 const READ_LIMIT_BYTES: usize = 16 << 20;
 
 /// How many messages of one stream are kept, the result aside; the oldest go first.
@@ -60,8 +60,8 @@ pub(super) struct Resumables {
 pub struct ResumeSettings {
     /// How long a stream waits for a client that has left it; none waits where this is zero.
     pub patience: Duration,
-    /// How long one connection carries a stream, for clients that know how to come back; as long as it takes where
-    /// there is none.
+    /// How long one connection carries a stream, for clients that know how to come back; as long as it takes
+    /// where there is none.
     pub connection_life: Option<Duration>,
 }
 
@@ -76,8 +76,8 @@ impl Resumables {
         Self { settings, questions, streams: Mutex::default(), read_bytes: AtomicUsize::new(0) }
     }
 
-    /// The response to a request of a session: a stream that says `first`, what else comes into the mailbox, and then
-    /// what `answering` gives.
+    /// The response to a request of a session: a stream that says `first`, what else comes into the mailbox,
+    /// and then what `answering` gives.
     pub(super) fn respond(
         self: &Arc<Self>,
         session: &str,
@@ -87,7 +87,7 @@ impl Resumables {
         answering: Answering,
     ) -> Response<Body> {
         let Some(resumable) = self.begin(session) else {
-            return stream::respond(first, mailbox, answering);
+            return response::event_stream(first, mailbox, answering);
         };
         let knows_to_return = revision.is_primed();
         if knows_to_return {
@@ -104,7 +104,8 @@ impl Resumables {
         response
     }
 
-    /// The rest of a stream of a session, after the event of this id. `None` where there is no such stream here.
+    /// The rest of a stream of a session, after the event of this id. `None` where there is no such stream
+    /// here.
     pub(super) fn resume(&self, session: &str, id: &str) -> Option<Response<Body>> {
         let (name, number) = id.rsplit_once('.')?;
         let number: u64 = number.parse().ok()?;
@@ -139,7 +140,8 @@ impl Resumables {
         Some(resumable)
     }
 
-    /// Notes what a call says until it is over, or its client has been away for too long; and keeps that for a while.
+    /// Notes what a call says until it is over, or its client has been away for too long; and keeps that for
+    /// a while.
     async fn drive(
         self: Arc<Self>,
         resumable: Arc<Resumable>,
@@ -159,7 +161,7 @@ impl Resumables {
                         }
                         if let Some(answer) = answer {
                             // Whatever else goes, this stays.
-                            resumable.push(|id| stream::as_event(Some(id), &answer.into_body()));
+                            resumable.push(|id| response::as_event(Some(id), &answer.into_body()));
                         }
                         break;
                     }
@@ -220,7 +222,7 @@ struct Log {
 impl Resumable {
     /// Adds a message.
     fn say(&self, message: &[u8]) {
-        self.push(|id| stream::as_event(Some(id), message));
+        self.push(|id| response::as_event(Some(id), message));
         self.log.send_if_modified(|log| {
             while log.events.len() > MESSAGES_LIMIT || log.bytes > MESSAGES_LIMIT_BYTES {
                 let Some(oldest) = log.events.pop_front() else { break };
@@ -295,11 +297,12 @@ fn read(resumable: Arc<Resumable>, next: u64, life: Option<Instant>) -> Response
         let (event, next) = reader.event(next, life).await?;
         Some((Ok::<_, Infallible>(event), (reader, next)))
     });
-    stream::as_stream(Response::new(Body::from_stream(events)))
+    response::as_stream(Response::new(Body::from_stream(events)))
 }
 
 impl Reader {
-    /// What comes next, and the number of the event after it. `None` at the end, and where another connection reads now.
+    /// What comes next, and the number of the event after it. `None` at the end, and where another connection
+    /// reads now.
     async fn event(&self, next: u64, life: Option<Instant>) -> Option<(Bytes, u64)> {
         let mut log = self.resumable.log.subscribe();
         let changed = log

@@ -214,7 +214,8 @@ impl Revision {
         }
     }
 
-    /// The revision of a request that came by a pipe; `said` is what was agreed on at the handshake, if there was one.
+    /// The revision of a request that came by a pipe; `said` is what was agreed on at the handshake, if there
+    /// was one.
     ///
     /// # Errors
     ///
@@ -249,8 +250,8 @@ impl Revision {
         }
     }
 
-    /// Whether a stream begins with an event that only has an id (2025-11-25, Transports, "Sending Messages to the
-    /// Server"); older clients take it for a message.
+    /// Whether a stream begins with an event that only has an id (2025-11-25, Transports, "Sending Messages
+    /// to the Server"); older clients take it for a message.
     pub(super) fn is_primed(self) -> bool {
         match self {
             Self::R2025_11_25 => true,
@@ -274,8 +275,8 @@ impl Revision {
         }
     }
 
-    /// Puts a result into blocks that this revision has: one of an unknown kind would cost a client the whole of
-    /// it.
+    /// Puts a result into blocks that this revision has: one of an unknown kind would cost a client the whole
+    /// of it.
     pub(super) fn adapt(self, result: &mut ToolResult) {
         result.content.iter_mut().for_each(|content| self.adapt_content(content));
     }

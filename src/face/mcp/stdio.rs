@@ -1,8 +1,8 @@
-//! MCP over the pipes of a process: a message a line, both ways, and many requests at once (2026-07-28 and 2025-11-25,
-//! Transports, "stdio").
+//! MCP over the pipes of a process: a message a line, both ways, and many requests at once (2026-07-28 and
+//! 2025-11-25, Transports, "stdio").
 //!
-//! A client of the older era says at `initialize` what it speaks and what it is capable of; here that is kept for the
-//! connection. One of the newer era says so in every request, and needs no handshake.
+//! A client of the older era says at `initialize` what it speaks and what it is capable of; here that is kept
+//! for the connection. One of the newer era says so in every request, and needs no handshake.
 
 use std::{
     future::{Future, poll_fn},
@@ -28,7 +28,7 @@ use super::{
     protocol::Protocol,
     refusal::Refusal,
     revision::Revision,
-    session::Session,
+    sessions::Session,
     subscriptions,
 };
 use crate::{
@@ -39,7 +39,8 @@ use crate::{
     upstream::Caller,
 };
 
-/// How many requests may be in flight at once; one more is refused, so that cancellations and answers are still read.
+/// How many requests may be in flight at once; one more is refused, so that cancellations and answers are
+/// still read.
 const IN_FLIGHT_LIMIT: usize = 256;
 
 /// A line that a client wrote.
@@ -68,10 +69,11 @@ pub enum Parted {
 }
 
 impl Mcp {
-    /// Speaks with one client: takes its lines, and puts what it is to be told into `out`, each without a line break.
+    /// Speaks with one client: takes its lines, and puts what it is to be told into `out`, each without a
+    /// line break.
     ///
-    /// After its last line, requests in flight may take as long as `drain`. They are cancelled when `stop` is ready, and
-    /// when nobody takes what is put into `out` any more.
+    /// After its last line, requests in flight may take as long as `drain`. They are cancelled when `stop` is
+    /// ready, and when nobody takes what is put into `out` any more.
     pub async fn converse(
         &self,
         mut lines: mpsc::Receiver<Line>,
@@ -169,8 +171,8 @@ impl Conversation {
         RequestContext { arrival: Arrival::of_pipe(&self.connection), identity: Identity::local() }
     }
 
-    /// From its handshake on, a client of the older era is told what changes without asking for it: over HTTP it opens a
-    /// stream, and here is one.
+    /// From its handshake on, a client of the older era is told what changes without asking for it: over HTTP
+    /// it opens a stream, and here is one.
     fn tell_changes(&mut self) {
         let handshake = self.handshake.load_full();
         if handshake.as_ref().map(Arc::as_ptr) == self.told_for.as_ref().map(Arc::as_ptr) {
@@ -258,7 +260,8 @@ async fn answer(
     let _ = out.send(in_one_line(answer.into_body())).await;
 }
 
-/// JSON with its line breaks as spaces: an upstream's own may stand in a result, and inside of a string JSON has none.
+/// JSON with its line breaks as spaces: an upstream's own may stand in a result, and inside of a string JSON
+/// has none.
 fn in_one_line(mut json: Vec<u8>) -> Bytes {
     for byte in &mut json {
         if matches!(byte, b'\n' | b'\r') {

@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use super::refusal::Refusal;
 use crate::upstream::{Caller, CallerPart, CallerParts};
 
-/// How many streams one session may have open; the oldest ends for another. Clients have one, and for a while two
-/// when a connection broke that nobody has noticed yet.
+/// How many streams one session may have open; the oldest ends for another. Clients have one, and for a while
+/// two when a connection broke that nobody has noticed yet.
 const SESSION_LIMIT: usize = 4;
 
 /// All open streams of this process.
@@ -115,8 +115,8 @@ impl Streams {
 }
 
 impl Place {
-    /// Whether messages for the session go out here: on its newest stream, and on no other (MCP 2025-11-25, Transports,
-    /// "Multiple Connections").
+    /// Whether messages for the session go out here: on its newest stream, and on no other (MCP 2025-11-25,
+    /// Transports, "Multiple Connections").
     pub(super) fn is_spoken_on(&self) -> bool {
         let Some(session) = &self.session else { return true };
         let open = self.streams.open();

@@ -1,5 +1,5 @@
-//! What has changed, told to clients that wait for it: `subscriptions/listen` of the newer era, and the stream that a
-//! session of the older one opens by `GET`.
+//! What has changed, told to clients that wait for it: `subscriptions/listen` of the newer era, and the
+//! stream that a session of the older one opens by `GET`.
 
 use std::{collections::HashMap, convert::Infallible, sync::Arc};
 
@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    answer::Answer,
     client::{Client, Outbox, Unanswered},
     message::Member,
     protocol::Protocol,
     refusal::Refusal,
+    response::Answer,
     streams::{Closed, Place},
     subscribed::Listening,
 };
@@ -95,8 +95,8 @@ pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<A
 }
 
 impl Audience<'_> {
-    /// What a client may not read it is not told of, either; what it may read can be something else from one moment to
-    /// the next.
+    /// What a client may not read it is not told of, either; what it may read can be something else from one
+    /// moment to the next.
     fn may_read(&self, uri: &str) -> bool {
         self.gateway.snapshot().scopes_of_uri(uri).is_none_or(|needed| self.caller.may(needed))
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::{decode::DecodeError, manifest};
+use super::decode::DecodeError;
 use crate::{
     face::accept::media_ranges,
     gateway::{AGE_META, Snapshot},
@@ -124,7 +124,7 @@ pub(super) fn manifest(
     caller: &Caller,
     mount: &str,
 ) -> Response<Body> {
-    let list = manifest::of(snapshot, caller, mount);
+    let list = manifest_json(snapshot, caller, mount);
     let mut response = match asked_envelope(headers) {
         Some(Envelope::Mcp) => {
             let object = [b"{\"tools\":", list.as_slice(), b"}"].concat();
@@ -135,6 +135,32 @@ pub(super) fn manifest(
     };
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
     response
+}
+
+/// `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name; `mount` comes before every
+/// endpoint.
+fn manifest_json(snapshot: &Snapshot, caller: &Caller, mount: &str) -> Vec<u8> {
+    let mut out = b"[".to_vec();
+    for (index, entry) in snapshot.lists.tools.seen_by(caller).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        let definition = entry.json(SHAPES).get().as_bytes();
+        let Some(endpoint) = snapshot.table.by_tool(entry.key()).and_then(|route| route.endpoints().next())
+        else {
+            out.extend_from_slice(definition);
+            continue;
+        };
+        let members = definition.strip_suffix(b"}").expect("a definition is a JSON object");
+        out.extend_from_slice(members);
+        out.extend_from_slice(b",\"endpoint\":");
+        write_escaped(&format!("{mount}{}", endpoint.path), &mut out);
+        out.extend_from_slice(b",\"method\":");
+        write_escaped(endpoint.method.as_str(), &mut out);
+        out.push(b'}');
+    }
+    out.push(b']');
+    out
 }
 
 /// The truth about a result as an HTTP status.

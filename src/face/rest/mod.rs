@@ -1,8 +1,7 @@
 //! Plain HTTP: tools at endpoints, a manifest of them, and every other path to a legacy server unread.
 //!
 //! In reading order: [`Rest::handle`] finds what a path means, `decode` reads a call's arguments, `answer` writes
-//! results and errors, `manifest` is `GET /tools`, `openapi` is `GET /openapi.json`, `passthrough` hands a request
-//! through.
+//! results, errors and `GET /tools`, `openapi` is `GET /openapi.json`, `passthrough` hands a request through.
 //!
 //! | path | |
 //! |---|---|
@@ -20,7 +19,6 @@
 
 mod answer;
 mod decode;
-mod manifest;
 mod openapi;
 mod passthrough;
 

@@ -44,7 +44,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("requests open at once over one HTTP/2 connection", "src/serve/connection.rs", "STREAM_LIMIT"),
     ("a TLS handshake", "src/serve/connection.rs", "HANDSHAKE_TIMEOUT"),
     ("connections to the operators' port", "src/serve/operators.rs", "CONNECTION_LIMIT"),
-    ("of each body, beside what `bodies_limit` counts", "src/face/door/held.rs", "FREE_BYTES"),
+    ("of each body, beside what `bodies_limit` counts", "src/face/door/body.rs", "FREE_BYTES"),
     ("of each answer, beside what `answers_limit` counts", "src/face/mod.rs", "SHORT_BYTES"),
     ("values in the arguments of one call", "src/tool/definition.rs", "ARGUMENT_VALUE_LIMIT"),
     ("messages in one batch", "src/face/mcp/message.rs", "BATCH_LIMIT"),

@@ -100,7 +100,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/attacks.rs::bodies_that_do_not_end_keep_nobody_out",
             "tests/it/attacks.rs::bodies_count_until_their_calls_are_answered",
             "tests/it/attacks.rs::arguments_of_many_tiny_values_are_refused",
-            "src/face/door/held.rs::what_is_held_of_all_bodies_has_a_limit_and_short_ones_always_have_room",
+            "src/face/door/body.rs::what_is_held_of_all_bodies_has_a_limit_and_short_ones_always_have_room",
         ],
     ),
     (
@@ -230,7 +230,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "A12",
         &[
             "tests/it/owners.rs::what_a_replica_says_of_a_caller_holds_for_one_request",
-            "src/face/mcp/vouched.rs::who_is_vouched_for_is_so_for_one_request_and_a_short_while",
+            "src/face/mcp/replicas.rs::who_is_vouched_for_is_so_for_one_request_and_a_short_while",
         ],
     ),
     (

@@ -4,29 +4,24 @@
 //! answers; what it has answered so far travels with it, sealed. In the older era the client is asked while its request
 //! waits.
 
-mod round;
-mod wire;
-
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
-    answer::Answer,
     client::{Client, Unanswered},
+    elicitation_wire,
     message::Member,
     refusal::Refusal,
+    response::Answer,
     revision::{Era, Revision},
 };
-
 use crate::{
     crypto::{Purpose, Unsealed, fingerprint},
     gateway::{Answering, Asker},
     route::{Abilities, Asking, Missing, Question, Unfit},
 };
-
-pub(super) use self::round::{Outcome, Round};
 
 /// Asks the client of a request, and knows afterwards whether the request ends with questions.
 #[derive(Debug)]
@@ -131,11 +126,11 @@ impl<'a> Questioner<'a> {
     async fn ask_now(&self, questions: Vec<Question>) -> Result<Map<String, Value>, String> {
         let mut answers = Map::new();
         for question in questions {
-            let (method, params) = wire::request(&question, self.client.revision);
+            let (method, params) = elicitation_wire::request(&question, self.client.revision);
             let value = match self.client.outbox.ask(method, &params, self.asking.patience).await {
                 Ok(result) => serde_json::from_str(result.get())
                     .map_err(|_| Unfit::Wrong("the client's answer can't be read".to_owned()))
-                    .and_then(|result| wire::answer(&question, result))
+                    .and_then(|result| elicitation_wire::answer(&question, result))
                     .and_then(|answer| question.take(answer))
                     .map_err(|unfit| match unfit {
                         Unfit::Refused(sentence) => sentence,
@@ -180,7 +175,7 @@ impl Asker for Questioner<'_> {
 /// Questions by name, as the newer era asks them.
 pub(super) fn requests(questions: &[Question], revision: Revision) -> Map<String, Value> {
     let requests = questions.iter().map(|question| {
-        let (method, params) = wire::request(question, revision);
+        let (method, params) = elicitation_wire::request(question, revision);
         (question.name.clone(), json!({ "method": method, "params": params }))
     });
     requests.collect()
@@ -239,7 +234,90 @@ fn opened(client: &Client<'_>, token: &str, subject: &str) -> Result<State, Refu
 impl Revision {
     /// What a client of this revision is able to do that declares these capabilities.
     pub(super) fn abilities(self, capabilities: &Map<String, Value>) -> Abilities {
-        wire::abilities(self, capabilities)
+        elicitation_wire::abilities(self, capabilities)
+    }
+}
+
+/// Gives to each question the answer that came, and knows afterwards what is left to ask.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) abilities: Abilities,
+    /// What has been answered, this time and before.
+    pub(super) answered: Map<String, Value>,
+    /// What came with the request, until somebody asks.
+    responses: Option<Map<String, Value>>,
+    pub(super) outcome: Outcome,
+}
+
+/// What is left.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Nothing, as far as is known.
+    Settled,
+    /// These questions.
+    Open(Vec<Question>),
+    /// An answer is none.
+    Wrong(String),
+    /// This client can't be asked.
+    Unable(Vec<Missing>),
+}
+
+impl Round {
+    pub(super) fn new(
+        abilities: Abilities,
+        answered: Map<String, Value>,
+        responses: Map<String, Value>,
+    ) -> Self {
+        Self { abilities, answered, responses: Some(responses), outcome: Outcome::Settled }
+    }
+
+    pub(super) fn take(&mut self, questions: Vec<Question>) -> Result<Map<String, Value>, String> {
+        /// Nobody reads it: the request ends with questions or a refusal.
+        const PENDING: &str = "The client is asked first.";
+        // They were given to what was asked before; what is asked from now on waits for another request.
+        let mut responses = self.responses.take().unwrap_or_default();
+        let (mut taken, mut open) = (Map::new(), Vec::new());
+        for question in questions {
+            let Some(response) = responses.remove(&question.name) else {
+                open.push(question);
+                continue;
+            };
+            match elicitation_wire::answer(&question, response).and_then(|answer| question.take(answer)) {
+                Ok(value) => {
+                    taken.insert(question.name, value);
+                }
+                Err(Unfit::Refused(sentence)) => return Err(sentence),
+                Err(Unfit::Wrong(why)) => {
+                    self.outcome = Outcome::Wrong(why);
+                    return Err(PENDING.to_owned());
+                }
+            }
+        }
+        self.answered.extend(taken.clone());
+        if open.is_empty() {
+            return Ok(taken);
+        }
+        self.outcome = Outcome::Open(open);
+        Err(PENDING.to_owned())
+    }
+}
+
+impl Asker for Round {
+    fn abilities(&self) -> Abilities {
+        self.abilities
+    }
+
+    fn answers(&self) -> Map<String, Value> {
+        self.answered.clone()
+    }
+
+    fn ask(&mut self, questions: Vec<Question>) -> Answering<'_> {
+        let taken = self.take(questions);
+        Box::pin(async move { taken })
+    }
+
+    fn unable(&mut self, missing: Vec<Missing>) {
+        self.outcome = Outcome::Unable(missing);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+use super::revision::Revision;
 use crate::{
     crypto::random_id,
-    face::mcp::revision::Revision,
     route::{Abilities, Answer, FormAbility, Inquiry, Question, Unfit},
     rule::Sample,
 };

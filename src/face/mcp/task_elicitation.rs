@@ -17,9 +17,9 @@ use http::HeaderMap;
 use serde_json::{Map, Value};
 use tokio::{sync::oneshot, time::Instant};
 
+use super::elicitation::{Outcome, Round};
 use crate::{
     crypto::random_id,
-    face::mcp::ask::{Outcome, Round},
     gateway::{Call, Called, Face, OpenJob, Snapshot, ask_first},
     observe::RequestId,
     route::{Abilities, Question, Route, TraceContext},
@@ -39,7 +39,7 @@ const RESULTS_LIMIT_BYTES: usize = 32 << 20;
 
 /// The tasks of this replica that ask.
 #[derive(Debug, Default)]
-pub(in crate::face::mcp) struct AskingTasks {
+pub(super) struct AskingTasks {
     tasks: Mutex<HashMap<String, (Instant, Arc<AskingTask>)>>,
     kept_bytes: Arc<AtomicUsize>,
 }
