@@ -87,7 +87,7 @@ pub use accept::{Acceptance, accept};
 pub use certificates::CertificateExpiry;
 pub use draft::Draft;
 pub use examples::{Example, Expectation, Expected, ExpectedContent, Position};
-pub use import::{ImportNote, Imported, Importer};
+pub use import::{ImportNote, Imported, Importer, ProxiedLists};
 pub use problem::{Problem, Problems, Severity};
 pub use process::{AdminSettings, Flag, ListenerSettings};
 pub use prompts::PromptFile;
@@ -96,7 +96,7 @@ pub use schema::schema;
 pub use secret::{Environment, process_variables};
 pub(crate) use suggest::listed;
 pub use telemetry::{MetricsFile, TelemetryFile, TracesFile};
-pub use upstreams::{ToolRules, UpstreamFile};
+pub use upstreams::{NameRules, ToolRules, UpstreamFile};
 pub use watched::Look;
 
 /// Where a configuration comes from.

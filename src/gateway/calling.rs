@@ -245,7 +245,7 @@ impl Snapshot {
         self.translate(route, arguments, reply, due, record).await
     }
 
-    async fn translate(
+    pub(super) async fn translate(
         &self,
         route: &Arc<Route>,
         arguments: Arguments,

@@ -56,6 +56,15 @@ impl Snapshot {
         }
     }
 
+    /// The route of the configuration whose resource has this template, or of whose a URI is.
+    pub fn own_template(&self, uri: &str) -> Option<&Arc<Route>> {
+        let is_template = |route: &&Arc<Route>| {
+            route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == uri)
+        };
+        let template = self.table.in_order().iter().find(is_template);
+        template.or_else(|| self.table.by_uri(uri).map(|(route, _)| route))
+    }
+
     /// The same of an argument that stands in the URI of a resource; `None` where its template has no such argument.
     pub async fn complete_uri(
         &self,
@@ -85,6 +94,7 @@ impl Snapshot {
         };
         arguments.any(|argument| argument.completion.is_some())
             || self.table.in_order().iter().any(|route| in_uri(route))
+            || self.proxied.all().any(|entry| entry.completes)
     }
 
     async fn ask_for_values(

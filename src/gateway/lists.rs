@@ -10,7 +10,7 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::Snapshot;
+use super::{Proxied, ProxiedTable, Snapshot};
 use crate::{
     prompt::PromptTable,
     route::{Route, RouteTable, Scopes},
@@ -68,7 +68,7 @@ pub struct Page<'a> {
 pub struct BadCursor;
 
 impl Lists {
-    pub(super) fn new(table: &RouteTable, prompts: &PromptTable) -> Self {
+    pub(super) fn new(table: &RouteTable, prompts: &PromptTable, proxied: &ProxiedTable) -> Self {
         let routes = || table.in_order().iter();
         let tools = routes().filter(|route| route.is_tool()).map(|route| {
             let (definition, scopes) = (&route.definition, route.scopes.clone());
@@ -90,16 +90,26 @@ impl Lists {
             })
         };
         let prompts = || prompts.in_order().iter();
-        let scopes = routes().map(|route| &route.scopes).chain(prompts().map(|prompt| &prompt.scopes));
+        let offered =
+            |key: &str, entry: &Proxied| Entry::new(key, entry.route.scopes.clone(), &entry.definition);
+        let routes = routes().chain(proxied.all().map(|entry| &entry.route));
+        let scopes = routes.map(|route| &route.scopes).chain(prompts().map(|prompt| &prompt.scopes));
         Self {
             tools: List::new("tools", tools),
             prompts: List::new(
                 "prompts",
                 prompts()
-                    .map(|prompt| Entry::new(prompt.name.as_str(), prompt.scopes.clone(), &prompt.to_json())),
+                    .map(|prompt| Entry::new(prompt.name.as_str(), prompt.scopes.clone(), &prompt.to_json()))
+                    .chain(proxied.prompts().map(|(name, entry)| offered(name, entry))),
             ),
-            resources: List::new("resources", resources(false)),
-            resource_templates: List::new("resourceTemplates", resources(true)),
+            resources: List::new(
+                "resources",
+                resources(false).chain(proxied.resources().map(|entry| offered(&entry.theirs, entry))),
+            ),
+            resource_templates: List::new(
+                "resourceTemplates",
+                resources(true).chain(proxied.templates().map(|entry| offered(&entry.theirs, entry))),
+            ),
             needed: scopes.fold(Scopes::default(), |all, more| all.and(more)),
             for_all: OnceLock::new(),
             for_anonymous: OnceLock::new(),
@@ -211,7 +221,9 @@ impl Snapshot {
 
     /// What a client needs to read what has this URI; `None` where nothing has it.
     pub fn scopes_of_uri(&self, uri: &str) -> Option<&Scopes> {
-        self.table.by_uri(uri).map(|(route, _): (&Arc<Route>, _)| &route.scopes)
+        let own = self.table.by_uri(uri).map(|(route, _): (&Arc<Route>, _)| route);
+        let route = own.or_else(|| self.proxied.resource(uri).map(|resource| &resource.route));
+        route.map(|route| &route.scopes)
     }
 }
 

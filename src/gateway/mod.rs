@@ -5,7 +5,8 @@
 //! is how long its caller waits, and `sentences` says of a failure what a model can do about it. `job`
 //! follows work that outlasts the first reply: [`Audience`] is who is told of it meanwhile, [`OpenJob`] one
 //! that its caller asks about. `record` writes the one log line of a call. [`Lists`] are the tools, prompts
-//! and resources as clients read them, and [`Changes`] tells that one is another now.
+//! and resources as clients read them, [`Changes`] tells that one is another now, and a
+//! [`ProxiedTable`] has the prompts and resources that are an MCP server's own.
 
 mod asking;
 mod audience;
@@ -18,6 +19,7 @@ mod job;
 mod lists;
 mod patience;
 mod prompting;
+mod proxied;
 mod questions;
 mod reading;
 mod record;
@@ -41,9 +43,10 @@ pub use completing::Typed;
 pub use handed::{Called, JobState, OpenJob};
 pub use lists::{BadCursor, Entry, List, Lists, Page};
 pub use prompting::{CallOf, PromptError};
+pub use proxied::{ForwardError, Members, Proxied, ProxiedTable, UriPattern};
 pub use questions::{Answering, Asker, ask_first};
 pub use reading::{CacheScope, Freshness, ReadError, ReadResource};
-pub use snapshot::{Awaited, Snapshot};
+pub use snapshot::{Awaited, AwaitedLists, Snapshot};
 use watch::Watches;
 pub use watch::{WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError, Watching};
 pub use worker_pool::{WorkError, run_blocking};

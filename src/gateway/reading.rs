@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
 
-use super::{Call, Snapshot, questions::Nobody};
+use super::{Call, Snapshot, questions::Nobody, sentences};
 use crate::{
     reply::Reply,
     route::Route,
@@ -120,7 +120,11 @@ impl Snapshot {
     ///
     /// [`ReadError`] when there is no such resource, or it can't be read.
     pub async fn read(&self, uri: &str, call: Call<'_>) -> Result<ReadResource, ReadError> {
-        let (route, arguments) = self.table.by_uri(uri).ok_or(ReadError::Unknown)?;
+        let unknown = || match self.awaited.resources {
+            true => ReadError::Failed(sentences::NOT_READY.to_owned()),
+            false => ReadError::Unknown,
+        };
+        let (route, arguments) = self.table.by_uri(uri).ok_or_else(unknown)?;
         let mut call = Call { arguments, ..call };
         let mut head = None;
         let result = self.call_seeing(route, &mut call, &mut Nobody, Some(&mut head)).await;

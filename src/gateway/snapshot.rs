@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{Change, Lists, sentences, worker_pool::WorkerPool};
+use super::{Change, Lists, ProxiedTable, sentences, worker_pool::WorkerPool};
 use crate::{
     observe::{Meters, RouteMeters, Tracing},
     policy::{Passthrough, Policies, RoutePolicies, UpstreamPolicies},
@@ -28,8 +28,10 @@ pub struct Snapshot {
     pub passthrough_scopes: Scopes,
     /// What prompts there are.
     pub prompts: PromptTable,
-    /// Servers whose tools are to be listed and are not known yet.
-    pub awaited: Vec<Awaited>,
+    /// What prompts and resources there are of MCP servers.
+    pub proxied: ProxiedTable,
+    /// What is to be listed of servers and is not known yet.
+    pub awaited: AwaitedLists,
     /// All of it, as clients read it.
     pub lists: Lists,
     pub(super) completes: OnceLock<bool>,
@@ -48,7 +50,18 @@ const PASSED_ON_FACTOR: usize = 3;
 /// The same where rules or a schema look into it: the trees that they make are several times as long.
 const LOOKED_INTO_FACTOR: usize = 10;
 
-/// A server whose tools are to be listed and are not known yet: what they will be called.
+/// What is to be listed of servers that have not said yet what they have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AwaitedLists {
+    /// Tools of these.
+    pub tools: Vec<Awaited>,
+    /// Prompts of these.
+    pub prompts: Vec<Awaited>,
+    /// Resources.
+    pub resources: bool,
+}
+
+/// A server whose tools or prompts are to be listed and are not known yet: what they will be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Awaited {
     /// What every name begins with, but those that were given.
@@ -77,13 +90,14 @@ impl Snapshot {
         passthrough: Option<Passthrough>,
     ) -> Self {
         Self {
-            lists: Lists::new(&table, &prompts),
+            lists: Lists::new(&table, &prompts, &ProxiedTable::default()),
             table,
             policies,
             passthrough,
             passthrough_scopes: Scopes::default(),
             prompts,
-            awaited: Vec::new(),
+            proxied: ProxiedTable::default(),
+            awaited: AwaitedLists::default(),
             completes: OnceLock::new(),
             workers: WorkerPool::new(),
             measured: HashMap::new(),
@@ -126,15 +140,38 @@ impl Snapshot {
         Some(BodyCharge { buffer, factor })
     }
 
-    /// The same with servers whose tools are not known yet.
+    /// The same with prompts and resources of MCP servers.
     #[must_use]
-    pub fn awaiting(self, awaited: Vec<Awaited>) -> Self {
+    pub fn with_proxied(self, proxied: ProxiedTable) -> Self {
+        Self { lists: Lists::new(&self.table, &self.prompts, &proxied), proxied, ..self }
+    }
+
+    /// The same with what is not known yet.
+    #[must_use]
+    pub fn awaiting(self, awaited: AwaitedLists) -> Self {
         Self { awaited, ..self }
     }
 
     /// The tool error for a name that no tool has, where it may be that of a tool which is not listed yet.
     pub fn not_ready(&self, name: &str) -> Option<ToolResult> {
-        self.awaited.iter().any(|server| server.may_name(name)).then(sentences::not_ready)
+        self.awaited.tools.iter().any(|server| server.may_name(name)).then(sentences::not_ready)
+    }
+
+    /// A sentence for a name that no prompt has, where it may be that of one which is not listed yet.
+    pub fn prompt_not_ready(&self, name: &str) -> Option<&'static str> {
+        self.awaited.prompts.iter().any(|server| server.may_name(name)).then_some(sentences::NOT_READY)
+    }
+
+    /// Whether servers may have other prompts and other resources another time: those that have some at times, or have
+    /// not said it yet.
+    pub fn may_have_more(&self) -> [bool; 2] {
+        let (proxied, awaited) = (&self.proxied, &self.awaited);
+        [proxied.has_prompts || !awaited.prompts.is_empty(), proxied.has_resources || awaited.resources]
+    }
+
+    /// Whether there are prompts, or may be another time.
+    pub fn has_prompts(&self) -> bool {
+        !self.lists.prompts.is_empty() || self.may_have_more()[0]
     }
 
     /// The same, counted by these.
@@ -174,9 +211,10 @@ impl Snapshot {
         differences
     }
 
-    /// Whether there is anything to read.
+    /// Whether there is anything to read, or may be another time.
     pub fn has_resources(&self) -> bool {
-        !self.lists.resources.is_empty() || !self.lists.resource_templates.is_empty()
+        let lists = &self.lists;
+        !lists.resources.is_empty() || !lists.resource_templates.is_empty() || self.may_have_more()[1]
     }
 
     /// Whether somebody can be told when one of them changes.

@@ -128,7 +128,11 @@ impl Gateway {
             return Err(WatchError::TooLong);
         }
         let snapshot = self.snapshot();
-        let (route, _) = snapshot.table.by_uri(uri).ok_or(WatchError::Unknown)?;
+        let unknown = || match snapshot.proxied.resource(uri) {
+            Some(_) => WatchError::Unwatched,
+            None => WatchError::Unknown,
+        };
+        let (route, _) = snapshot.table.by_uri(uri).ok_or_else(unknown)?;
         let watch = route.resource.as_ref().and_then(|resource| resource.watch);
         watch.map(|_| ()).ok_or(WatchError::Unwatched)
     }

@@ -5,7 +5,7 @@ use http::{StatusCode, Uri, uri::PathAndQuery};
 use crate::{
     observe::{Span, SpanKind, Words, method_word},
     reply::{End, Reply},
-    route::{HttpRequest, UpstreamRequest},
+    route::{HttpRequest, McpMethod, UpstreamRequest},
     upstream::{
         Ask, Upstream, UpstreamError,
         http::{Address, HttpUpstream},
@@ -106,10 +106,18 @@ fn begun(span: &Span, request: &UpstreamRequest, before: u32, upstream: &Upstrea
             }
         }
         UpstreamRequest::Tool(request) => {
-            span.rename(|| format!("tools/call {}", request.tool));
-            span.text("mcp.method.name", "tools/call");
-            span.text("gen_ai.operation.name", "execute_tool");
-            span.text("gen_ai.tool.name", request.tool.to_string());
+            let method = request.method.as_str();
+            span.text("mcp.method.name", method);
+            match request.method {
+                McpMethod::CallTool => {
+                    span.rename(|| format!("{method} {}", request.tool));
+                    span.text("gen_ai.operation.name", "execute_tool");
+                    span.text("gen_ai.tool.name", request.tool.to_string());
+                }
+                McpMethod::GetPrompt => span.rename(|| format!("{method} {}", request.tool)),
+                // A URI is not part of a span's name: it has values of the client in it.
+                McpMethod::ReadResource | McpMethod::Complete => span.rename(|| method.to_owned()),
+            }
         }
         UpstreamRequest::Command(_) => span.rename(|| format!("run {name}")),
     }

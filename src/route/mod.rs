@@ -42,8 +42,8 @@ pub use path::{PathError, PathTemplate, leads_out};
 pub use query::QueryTemplate;
 pub use request::{
     BodyTemplate, CommandRequest, CommandTemplate, Effect, HttpRequest, HttpTemplate, JsonTemplate,
-    RequestError, RequestTemplate, ToolRequest, ToolTemplate, Under, UpstreamRequest, ValueTemplate,
-    WordTemplate,
+    McpMethod, RequestError, RequestTemplate, ToolRequest, ToolTemplate, Under, UpstreamRequest,
+    ValueTemplate, WordTemplate,
 };
 pub use resource::{ResourceDefinition, UriError, UriTemplate};
 pub use scope::{NotAScope, Scopes};

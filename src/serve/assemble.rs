@@ -19,15 +19,20 @@ use super::{
 };
 use crate::{
     auth::Access,
-    config::{CertificateExpiry, Importer, ListenerSettings, Loaded, PromptFile, RouteFile, ToolRules},
+    config::{
+        CertificateExpiry, Importer, ListenerSettings, Loaded, NameRules, PromptFile, RouteFile, ToolRules,
+    },
     face::{door::Door, mcp::Mcp, rest::Rest},
-    gateway::{Change, Gateway, Snapshot},
+    gateway::{AwaitedLists, Change, Gateway, Snapshot},
     observe::{MeterSource, Meters, Reading, Tracing},
     policy::{PassthroughSettings, Policies, Store},
     prompt::PromptTable,
     route::{Conflict, Scopes, UpstreamName},
     shared_state::SharedStore,
-    upstream::{UpstreamBuffer, mcp::McpUpstream},
+    upstream::{
+        UpstreamBuffer,
+        mcp::{McpUpstream, WantedLists},
+    },
 };
 
 /// What a server runs with, made of a configuration.
@@ -99,7 +104,7 @@ struct Written {
     importer: Importer,
 }
 
-/// How many lists of tools may wait to be put in force.
+/// How many lists of servers may wait to be put in force.
 const FOUND_LIMIT: usize = 16;
 
 /// Puts the parts together. Nothing is bound or connected yet.
@@ -229,7 +234,7 @@ impl Swap {
         true
     }
 
-    /// Asks MCP servers for their tools, all at once and not longer than `patience`, so that the first clients find
+    /// Asks MCP servers for what they have, all at once and not longer than `patience`, so that the first clients find
     /// them. Those that do not answer are asked again later.
     pub async fn discover_first(&mut self, patience: Duration) {
         let servers = self.servers();
@@ -237,16 +242,16 @@ impl Swap {
             return;
         }
         let mut asking = JoinSet::new();
-        for upstream in servers {
+        for (upstream, wanted) in servers {
             asking.spawn(async move {
-                let tools = upstream.list_tools().await;
-                tools.ok().map(|tools| Found { upstream: upstream.name().clone(), tools })
+                let lists = upstream.list(wanted, None).await;
+                lists.ok().map(|(lists, _)| Found { upstream: upstream.name().clone(), lists })
             });
         }
         let _ = timeout(patience, async {
             while let Some(answered) = asking.join_next().await {
                 if let Ok(Some(found)) = answered {
-                    self.lists.set(found.upstream, found.tools);
+                    self.lists.set(found.upstream, found.lists);
                 }
             }
         })
@@ -254,24 +259,24 @@ impl Swap {
         self.relist();
     }
 
-    /// Goes on to ask them: when they say that their tools changed, when they come back, and now and then.
+    /// Goes on to ask them: when they say that something changed, when they come back, and now and then.
     pub(super) fn discover(&mut self) {
         for (name, asked) in &mut self.upstreams {
             if let (Some(upstream), None) = (asked.upstream.mcp(), &asked.discovery) {
                 let rules = asked.file.tools.clone().unwrap_or_default();
                 let known = self.lists.get(name).cloned();
-                let discovery =
-                    Discovery::begin(upstream.clone(), rules.refresh, known, self.found.0.clone());
+                let how = (asked.file.wanted_lists(), rules.refresh);
+                let discovery = Discovery::begin(upstream.clone(), how, known, self.found.0.clone());
                 asked.discovery = Some(Arc::new(discovery));
             }
         }
     }
 
-    /// Waits for the next list of tools and puts it in force. May be dropped while it waits.
+    /// Waits for the next lists of a server and puts them in force. May be dropped while it waits.
     pub(super) async fn next_list(&mut self) {
         let Some(found) = self.found.1.recv().await else { return };
         if self.upstreams.contains_key(&found.upstream) {
-            self.lists.set(found.upstream, found.tools);
+            self.lists.set(found.upstream, found.lists);
             self.relist();
         }
     }
@@ -279,7 +284,7 @@ impl Swap {
     /// Ends sessions with MCP servers, and those of them that are children.
     pub async fn close(self) {
         let mut closing = JoinSet::new();
-        for upstream in self.servers() {
+        for (upstream, _) in self.servers() {
             closing.spawn(async move { upstream.close().await });
         }
         drop(self.upstreams);
@@ -292,15 +297,17 @@ impl Swap {
         snapshot.buffered_by(self.upstream_buffer.clone())
     }
 
-    fn servers(&self) -> Vec<McpUpstream> {
-        self.upstreams.values().filter_map(|asked| asked.upstream.mcp().cloned()).collect()
+    /// The MCP servers, and what each is asked for.
+    fn servers(&self) -> Vec<(McpUpstream, WantedLists)> {
+        let server = |asked: &Asked| Some((asked.upstream.mcp()?.clone(), asked.file.wanted_lists()));
+        self.upstreams.values().filter_map(server).collect()
     }
 
     fn relist(&mut self) {
         match self.written.snapshot(&mut self.upstreams, &mut self.lists, &self.store) {
             Ok(snapshot) => self.gateway.replace(self.observed(snapshot)),
             // What is written was checked when it was put in force.
-            Err(conflict) => tracing::error!(error = %conflict, "the tools of MCP servers can't be listed"),
+            Err(conflict) => tracing::error!(error = %conflict, "what MCP servers list can't be offered"),
         }
     }
 }
@@ -323,8 +330,11 @@ impl Written {
         store: &Store,
     ) -> Result<Snapshot, Conflict> {
         let (table, routes) = lists.table(&self.importer, &self.routes)?;
+        let prompts = PromptTable::new(self.prompts.iter().map(|file| Arc::clone(&file.prompt)).collect());
+        let (proxied, standing) = lists.proxied(&self.importer, &table, &prompts);
         for (name, asked) in upstreams.iter_mut() {
-            asked.set_routes(routes.iter().filter(|file| file.route.upstream == *name), store);
+            let all = routes.iter().chain(&standing);
+            asked.set_routes(all.filter(|file| file.route.upstream == *name), store);
         }
         let routes = upstreams.values().flat_map(|asked| &asked.routes);
         let policies = Policies {
@@ -333,13 +343,20 @@ impl Written {
             store: Some(store.clone()),
         };
         let awaited = upstreams.iter().filter(|(name, _)| lists.get(name).is_none());
-        let awaited =
-            awaited.filter_map(|(_, asked)| asked.file.tools.as_ref().map(ToolRules::awaited)).collect();
+        let awaited: Vec<_> = awaited.map(|(_, asked)| &asked.file).collect();
+        let awaited = AwaitedLists {
+            tools: awaited.iter().filter_map(|file| file.tools.as_ref().map(ToolRules::awaited)).collect(),
+            prompts: awaited
+                .iter()
+                .filter_map(|file| file.prompts.as_ref().map(NameRules::awaited))
+                .collect(),
+            resources: awaited.iter().any(|file| file.resources.is_some()),
+        };
         let passthrough = self.passthrough.as_ref();
         let passthrough =
             passthrough.and_then(|(name, settings)| upstreams.get(name)?.policies.passthrough(*settings));
-        let prompts = self.prompts.iter().map(|file| Arc::clone(&file.prompt)).collect();
-        Ok(Snapshot::with_prompts(table, PromptTable::new(prompts), policies, passthrough)
+        Ok(Snapshot::with_prompts(table, prompts, policies, passthrough)
+            .with_proxied(proxied)
             .with_passthrough_scopes(self.passthrough_scopes.clone())
             .awaiting(awaited))
     }

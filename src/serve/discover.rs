@@ -1,4 +1,4 @@
-//! What tools MCP servers have: asked at the start, when a server says that they changed, and now and then.
+//! What MCP servers have: asked at the start, when a server says that it changed, and now and then.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::{
     observe::Chain,
     policy::jitter,
     route::UpstreamName,
-    upstream::mcp::{McpUpstream, ToolList},
+    upstream::mcp::{McpLists, McpUpstream, WantedLists},
 };
 
-/// The tools that a server has now.
+/// What a server has now.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) upstream: UpstreamName,
-    pub(super) tools: ToolList,
+    pub(super) lists: McpLists,
 }
 
 /// Asks one server again and again, until this is dropped.
@@ -35,25 +35,25 @@ impl Drop for Discovery {
 
 /// How long to wait before a server that does not answer is asked again, at first and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// How long to wait after a server said that its tools changed: more changes often follow.
+/// How long to wait after a server said that its lists changed: more changes often follow.
 const SETTLED: Duration = Duration::from_millis(100);
 
 impl Discovery {
-    /// Begins to ask. What is `known` already is told only when it is another list.
+    /// Begins to ask. What is `known` already is told only when it is something else.
     pub(super) fn begin(
         upstream: McpUpstream,
-        refresh: Duration,
-        known: Option<ToolList>,
+        (wanted, refresh): (WantedLists, Duration),
+        known: Option<McpLists>,
         found: mpsc::Sender<Found>,
     ) -> Self {
-        Self(tokio::spawn(ask(upstream, refresh, known, found)).abort_handle())
+        Self(tokio::spawn(ask(upstream, (wanted, refresh), known, found)).abort_handle())
     }
 }
 
 async fn ask(
     upstream: McpUpstream,
-    refresh: Duration,
-    mut known: Option<ToolList>,
+    (wanted, refresh): (WantedLists, Duration),
+    mut known: Option<McpLists>,
     found: mpsc::Sender<Found>,
 ) {
     let name = upstream.name().clone();
@@ -67,32 +67,29 @@ async fn ask(
             sleep(SETTLED).await;
             changes.mark_unchanged();
         }
-        match upstream.list_tools().await {
-            Ok(tools) => {
-                if failures > 0 {
-                    info!(upstream = %name, "the server lists its tools again");
-                }
-                (failures, wait) = (0, refresh);
-                if known.as_ref().is_none_or(|known| !is_same(known, &tools)) {
-                    known = Some(tools.clone());
-                    if found.send(Found { upstream: name.clone(), tools }).await.is_err() {
-                        return;
-                    }
-                }
-            }
-            Err(error) => {
-                wait = (AGAIN.0 * (1 << failures.min(16))).min(AGAIN.1);
-                if failures == 0 {
-                    warn!(upstream = %name, error = %Chain(&error), "the server does not list its tools: it is asked again");
-                } else {
-                    debug!(upstream = %name, error = %Chain(&error), failures, "the server does not list its tools yet");
-                }
-                failures = failures.saturating_add(1);
+        let (lists, error) = match upstream.list(wanted, known.as_ref()).await {
+            Ok((lists, error)) => (Some(lists), error),
+            Err(error) => (None, Some(error)),
+        };
+        if let Some(lists) = lists.filter(|lists| known.as_ref().is_none_or(|known| !known.are_same(lists))) {
+            known = Some(lists.clone());
+            if found.send(Found { upstream: name.clone(), lists }).await.is_err() {
+                return;
             }
         }
+        let Some(error) = error else {
+            if failures > 0 {
+                info!(upstream = %name, "the server lists what it has again");
+            }
+            (failures, wait) = (0, refresh);
+            continue;
+        };
+        wait = (AGAIN.0 * (1 << failures.min(16))).min(AGAIN.1);
+        if failures == 0 {
+            warn!(upstream = %name, error = %Chain(&error), "the server does not list what it has: it is asked again");
+        } else {
+            debug!(upstream = %name, error = %Chain(&error), failures, "the server does not list what it has yet");
+        }
+        failures = failures.saturating_add(1);
     }
-}
-
-fn is_same(list: &ToolList, other: &ToolList) -> bool {
-    list.len() == other.len() && list.iter().zip(other).all(|(tool, other)| tool.get() == other.get())
 }

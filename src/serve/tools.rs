@@ -1,4 +1,4 @@
-//! The tools of MCP servers, beside the routes that are written.
+//! What MCP servers list, beside what is written: their tools as routes, their prompts and resources as they are.
 
 use std::{
     borrow::Cow,
@@ -10,34 +10,36 @@ use tracing::{info, warn};
 
 use crate::{
     config::{ImportNote, Importer, RouteFile},
+    gateway::ProxiedTable,
+    prompt::PromptTable,
     route::{Conflict, Route, RouteTable, UpstreamName},
     tool::ToolName,
-    upstream::mcp::ToolList,
+    upstream::mcp::{ListKind, McpLists},
 };
 
 /// What each MCP server has listed last.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    lists: BTreeMap<UpstreamName, ToolList>,
+    lists: BTreeMap<UpstreamName, McpLists>,
     /// What was said of each, so that it is said once.
-    told: HashMap<UpstreamName, Vec<ImportNote>>,
+    told: HashMap<(UpstreamName, &'static str), Vec<ImportNote>>,
 }
 
 impl Lists {
-    /// Takes a list in the place of the one before.
-    pub(super) fn set(&mut self, upstream: UpstreamName, tools: ToolList) {
-        self.lists.insert(upstream, tools);
+    /// Takes the lists of a server in the place of those before.
+    pub(super) fn set(&mut self, upstream: UpstreamName, lists: McpLists) {
+        self.lists.insert(upstream, lists);
     }
 
-    /// The list of a server, where it has given one.
-    pub(super) fn get(&self, upstream: &UpstreamName) -> Option<&ToolList> {
+    /// The lists of a server, where it has given them.
+    pub(super) fn get(&self, upstream: &UpstreamName) -> Option<&McpLists> {
         self.lists.get(upstream)
     }
 
     /// Forgets servers that are there no more.
     pub(super) fn retain(&mut self, keeps: impl Fn(&UpstreamName) -> bool) {
         self.lists.retain(|name, _| keeps(name));
-        self.told.retain(|name, _| keeps(name));
+        self.told.retain(|(name, _), _| keeps(name));
     }
 
     /// The table of all routes, and the routes in it. Where a tool can't be told apart from a route that is written, or from a tool of a
@@ -53,8 +55,12 @@ impl Lists {
     ) -> Result<(RouteTable, Cow<'w, [RouteFile]>), Conflict> {
         let mut routes = Cow::Borrowed(written);
         let mut listed: Vec<RouteFile> = Vec::new();
-        let imported = importer.import(self.lists.iter().map(|(name, tools)| (name, &**tools)), written);
-        for (upstream, mut imported) in self.lists.keys().zip(imported) {
+        let imported = importer.import(
+            self.lists.iter().map(|(name, lists)| (name, lists.of(ListKind::Tools).as_slice())),
+            written,
+        );
+        let names: Vec<UpstreamName> = self.lists.keys().cloned().collect();
+        for (upstream, mut imported) in names.into_iter().zip(imported) {
             for route in imported.written {
                 if let Some(own) = routes.to_mut().iter_mut().find(|own| own.name() == route.name()) {
                     *own = route;
@@ -72,12 +78,7 @@ impl Lists {
                     }),
                 }
             }
-            if self.told.get(upstream) != Some(&imported.notes) {
-                for ImportNote { tool, what } in &imported.notes {
-                    warn!(%upstream, tool, what, "about a tool of the server");
-                }
-                self.told.insert(upstream.clone(), imported.notes);
-            }
+            self.tell((upstream, "tools"), imported.notes);
         }
         loop {
             let all = routes.iter().chain(&listed).map(|file| Arc::clone(&file.route)).collect();
@@ -103,6 +104,60 @@ impl Lists {
             let route = listed.remove(index).route;
             warn!(upstream = %route.upstream, tool = %route.definition.name, error = %conflict, "a tool of the server is left out");
         }
+    }
+}
+
+impl Lists {
+    /// The prompts and resources of the servers, and the routes that stand for them. What is of the configuration, or of a
+    /// server before, goes first.
+    pub(super) fn proxied(
+        &mut self,
+        importer: &Importer,
+        own_routes: &RouteTable,
+        own_prompts: &PromptTable,
+    ) -> (ProxiedTable, Vec<RouteFile>) {
+        let (mut table, mut routes) = (ProxiedTable::default(), Vec::new());
+        for lists in importer.proxy(&self.lists) {
+            let mut notes = lists.notes;
+            let mut add = |name: String, added: Result<(), String>| {
+                if let Err(why) = added {
+                    notes.push(ImportNote { tool: name, what: format!("it is left out: {why}") });
+                }
+            };
+            for (name, prompt) in lists.prompts {
+                add(prompt.theirs.clone(), table.add_prompt(name, prompt, own_prompts));
+            }
+            for resource in lists.resources {
+                add(resource.theirs.clone(), table.add_resource(resource, own_routes));
+            }
+            for (pattern, template) in lists.templates {
+                add(template.theirs.clone(), table.add_template(pattern, template, own_routes));
+            }
+            table.has_prompts |= lists.has_prompts;
+            table.has_resources |= lists.has_resources;
+            routes.extend(lists.routes);
+            self.tell((lists.upstream, "prompts and resources"), notes);
+        }
+        let [prompts, resources, templates] = table.counts();
+        if table.has_prompts || table.has_resources {
+            info!(prompts, resources, templates, "prompts and resources of MCP servers are offered");
+        }
+        (table, routes)
+    }
+
+    /// Tells what there is to know of a server's list, unless it was told before.
+    fn tell(&mut self, of: (UpstreamName, &'static str), notes: Vec<ImportNote>) {
+        if self.told.get(&of) == Some(&notes) {
+            return;
+        }
+        let upstream = &of.0;
+        for ImportNote { tool, what } in &notes {
+            match of.1 {
+                "tools" => warn!(%upstream, tool, what, "about a tool of the server"),
+                _ => warn!(%upstream, name = tool, what, "about a prompt or a resource of the server"),
+            }
+        }
+        self.told.insert(of, notes);
     }
 }
 

@@ -37,10 +37,12 @@ pub(super) fn ask(
             .filter(|asked| asked.file.policy == file.policy && asked.file.settings == file.settings);
         let asked = match kept {
             // Asked for its tools at other times, perhaps.
-            Some(kept) if kept.file.tools != file.tools => {
+            Some(kept)
+                if kept.file.tools != file.tools || kept.file.wanted_lists() != file.wanted_lists() =>
+            {
                 Asked { file: file.clone(), discovery: None, ..kept.clone() }
             }
-            Some(kept) => kept.clone(),
+            Some(kept) => Asked { file: file.clone(), ..kept.clone() },
             None => Asked::new(file, shared),
         };
         (name, asked)

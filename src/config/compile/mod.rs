@@ -104,7 +104,9 @@ pub(in crate::config) fn compile(
         .iter()
         .filter_map(|entry| prompts::read(report, known, &default_scopes, entry))
         .collect();
-    let lists_tools = upstreams.iter().any(|file| file.tools.is_some());
+    let offers =
+        |file: &UpstreamFile| file.tools.is_some() || file.prompts.is_some() || file.resources.is_some();
+    let lists_tools = upstreams.iter().any(offers);
     let nothing =
         written.is_empty() && prompt_entries.is_empty() && file.get("passthrough").is_none() && !lists_tools;
     if nothing && report.errors() == 0 {
@@ -129,7 +131,7 @@ pub(in crate::config) fn compile(
         };
         (name, settings)
     });
-    clients.check(report, &all_scopes(&file, default_section.as_ref(), written, prompt_entries));
+    clients.check(report, &all_scopes(&file, default_section.as_ref(), &[written, prompt_entries], entries));
     let ProcessSettings { listener, admin, door, mcp, log, cache_limit_bytes, upstream_buffer_limit_bytes } =
         process?;
     let place = server.as_ref().and_then(|server| server.get("listen")).or_else(|| file.get("clients"));
@@ -170,13 +172,16 @@ pub(in crate::config) fn compile(
 fn all_scopes<'n>(
     file: &Section<'n, '_>,
     defaults: Option<&Section<'n, '_>>,
-    routes: &'n [Entry],
-    prompts: &'n [Entry],
+    named: &[&'n [Entry]],
+    upstreams: &'n [Entry],
 ) -> Vec<&'n Node> {
     let of_section = defaults.and_then(|section| section.get("scopes"));
     let of_passthrough = file.get("passthrough").and_then(|node| node.get("scopes"));
-    let written = routes.iter().chain(prompts).filter_map(|entry| entry.value.get("scopes"));
-    of_section.into_iter().chain(of_passthrough).chain(written).collect()
+    let written = named.iter().copied().flatten().filter_map(|entry| entry.value.get("scopes"));
+    let offered = upstreams.iter().flat_map(|entry| {
+        ["prompts", "resources"].into_iter().filter_map(|key| entry.value.get(key)?.get("scopes"))
+    });
+    of_section.into_iter().chain(of_passthrough).chain(written).chain(offered).collect()
 }
 
 /// What `defaults` says of routes and of upstreams.

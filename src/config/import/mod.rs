@@ -1,14 +1,17 @@
 //! The tools that an MCP server lists, as routes: read as if they were written in the file, so that whatever holds for
 //! written routes holds for them. In reading order: an [`Importer`] makes routes of what a server `listed`, one for each
 //! tool, and gives written ones what the server says of theirs; for that it reads the files once more, as `Trees`.
+//! Prompts and resources of a server are `proxied`: their requests go on to it by a route that stands for all.
 
 mod listed;
+mod proxied;
 
 use std::{cell::RefCell, fmt, sync::Arc};
 
 use serde_json::{Value, value::RawValue};
 
 use self::listed::{Listed, Takes, Written};
+pub use self::proxied::ProxiedLists;
 use super::{
     RouteFile, ToolRules, UpstreamFile, compile,
     keys::DEFAULTS,
@@ -22,7 +25,7 @@ use super::{
     suggest::nearest,
     trees,
 };
-use crate::route::UpstreamName;
+use crate::{route::UpstreamName, upstream::mcp::McpLists};
 
 /// Makes routes of the tools of MCP servers, by the configuration that it was loaded with. Clones share that.
 #[derive(Clone)]
@@ -90,6 +93,22 @@ impl Importer {
         let trees = self.trees();
         trees.around(|around| {
             lists.map(|(upstream, tools)| trees.import(around, upstream, tools, written)).collect()
+        })
+    }
+
+    /// Makes of what servers list beside tools what clients are offered: for each server what became of it.
+    pub fn proxy<'l>(
+        &self,
+        lists: impl IntoIterator<Item = (&'l UpstreamName, &'l McpLists)>,
+    ) -> Vec<ProxiedLists> {
+        let lists = lists.into_iter().filter(|(_, lists)| lists.has_prompts || lists.has_resources);
+        let mut lists = lists.peekable();
+        if lists.peek().is_none() {
+            return Vec::new();
+        }
+        let trees = self.trees();
+        trees.around(|around| {
+            lists.filter_map(|(upstream, lists)| trees.proxy(around, upstream, lists)).collect()
         })
     }
 

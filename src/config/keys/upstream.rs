@@ -46,6 +46,18 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
             "Which tools of an MCP server are listed, and as what; or `off`. Default: all of them.",
         ),
         key(
+            "prompts",
+            Either(&[ALL_OR_OFF, Section(&OFFERED_PROMPTS)]),
+            "Which prompts of an MCP server are offered: `all`, `off`, or a map. Default: all of them, where `tools` is \
+             not `off`.",
+        ),
+        key(
+            "resources",
+            Either(&[ALL_OR_OFF, Section(&OFFERED_RESOURCES)]),
+            "Which resources of an MCP server are offered: `all`, `off`, or a map. Default: all of them, where `tools` is \
+             not `off`.",
+        ),
+        key(
             "protocol",
             Word(&["auto", "http1.0", "http1", "http2"]),
             "Which HTTP it speaks. Default `auto`: HTTP/2 where TLS agrees on it, else HTTP/1.1.",
@@ -191,6 +203,39 @@ pub(in crate::config) static TOOLS: Keys = Keys {
             Duration(SECOND, 24 * HOUR),
             "How often the list is asked for, beside when the server says that it changed. Default `5m`.",
         ),
+    ],
+};
+
+/// Of what is offered as an MCP server has it.
+const ALL_OR_OFF: Takes = Word(&["all", "off"]);
+
+pub(in crate::config) static OFFERED_PROMPTS: Keys = Keys {
+    of: "`prompts`",
+    id: "offered_prompts",
+    list: &[
+        key("prefix", Text, "What is put before the name of each. Default: nothing."),
+        key(
+            "only",
+            NAMES,
+            "The prompts that are listed, by the server's names; `*` stands for anything. Default: all.",
+        ),
+        key("except", NAMES, "The prompts that are not."),
+        key("scopes", SCOPES, "What a caller needs for them, in the place of those of `defaults`."),
+    ],
+};
+
+pub(in crate::config) static OFFERED_RESOURCES: Keys = Keys {
+    of: "`resources`",
+    id: "offered_resources",
+    list: &[
+        key("prefix", Text, "What is put before the name of each; its URI stays. Default: nothing."),
+        key(
+            "only",
+            NAMES,
+            "The resources and templates that are listed, by their URIs; `*` stands for anything. Default: all.",
+        ),
+        key("except", NAMES, "Those that are not. No URI that one of these fits is read."),
+        key("scopes", SCOPES, "What a caller needs for them, in the place of those of `defaults`."),
     ],
 };
 

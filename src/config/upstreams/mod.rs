@@ -2,7 +2,7 @@
 //!
 //! What holds for every kind of upstream is read here, with its `policies`; `http` reads what one is that speaks
 //! HTTP, with its `addresses`, its `tls` and its `auth`; `program` what is started, for commands and CGI; `mcp` what is an
-//! MCP server, with its `tools`.
+//! MCP server, with its `tools`, prompts and resources.
 
 mod addresses;
 pub(super) mod auth;
@@ -30,10 +30,10 @@ use crate::{
     crypto::fingerprint,
     policy::PolicySettings,
     route::UpstreamName,
-    upstream::{UpstreamSettings, cgi::CgiSettings, command::CommandSettings},
+    upstream::{UpstreamSettings, cgi::CgiSettings, command::CommandSettings, mcp::WantedLists},
 };
 
-pub use tools::ToolRules;
+pub use tools::{NameRules, ToolRules};
 
 /// One legacy server, and how carefully it is asked.
 #[derive(Debug, Clone)]
@@ -46,11 +46,22 @@ pub struct UpstreamFile {
     pub identity: Arc<str>,
     /// Which of its tools are listed, and as what; of an MCP server only.
     pub tools: Option<ToolRules>,
+    /// Which of its prompts are offered; of an MCP server only.
+    pub prompts: Option<NameRules>,
+    /// Which of its resources are; of an MCP server only.
+    pub resources: Option<NameRules>,
     /// What its routes take where they say nothing.
     pub(super) deadline: Option<Duration>,
     pub(super) reply_limit_bytes: Option<usize>,
     pub(super) value_limit: Option<usize>,
     pub(super) error_text_bytes: Option<usize>,
+}
+
+impl UpstreamFile {
+    /// Which lists an MCP server is asked for.
+    pub fn wanted_lists(&self) -> WantedLists {
+        WantedLists { prompts: self.prompts.is_some(), resources: self.resources.is_some() }
+    }
 }
 
 /// What upstreams take where they say nothing.
@@ -101,6 +112,8 @@ pub(super) fn read(
             identity: identity(environment, entry),
             policy: defaults.policy,
             tools: None,
+            prompts: None,
+            resources: None,
             deadline: None,
             reply_limit_bytes: None,
             value_limit: None,
@@ -138,7 +151,14 @@ pub(super) fn read(
             UpstreamSettings::Mcp(mcp::read(&section, name, environment, defaults, &policy)?)
         }
     };
-    let tools = if kind == UpstreamKind::Mcp { tools::read(&section)? } else { None };
+    let (mut tools, mut prompts, mut resources) = (None, None, None);
+    if kind == UpstreamKind::Mcp {
+        let read = tools::read(&section);
+        let is_default = read.as_ref().is_none_or(Option::is_some);
+        let offered = |name| tools::read_offered(&section, name, is_default);
+        let (of_prompts, of_resources) = (offered("prompts"), offered("resources"));
+        (tools, prompts, resources) = (read?, of_prompts?, of_resources?);
+    }
     let identity = identity(environment, entry);
     let error_text_bytes = section.size("error_text_limit");
     Some(UpstreamFile {
@@ -146,6 +166,8 @@ pub(super) fn read(
         policy,
         identity,
         tools,
+        prompts,
+        resources,
         deadline,
         reply_limit_bytes,
         value_limit,
@@ -197,7 +219,7 @@ impl UpstreamKind {
         (Self::Command, "command", &[&OF_PROGRAMS]),
         (Self::Cgi, "cgi", &[&OF_PROGRAMS]),
         // It may be at an address, too.
-        (Self::Mcp, "mcp", &[&["tools"], &OF_ADDRESSES]),
+        (Self::Mcp, "mcp", &[&["tools", "prompts", "resources"], &OF_ADDRESSES]),
     ];
 
     /// The kind of an upstream; that of HTTP where nothing says it. Keys that are for another kind are refused.

@@ -1,10 +1,11 @@
-//! `tools` of an MCP server: which of them are listed, and as what.
+//! `tools`, `prompts` and `resources` of an MCP server: which of them are listed, and as what.
 
 use std::time::Duration;
 
 use crate::{
     config::{
-        keys::{OVERRIDE, TOOLS},
+        clients,
+        keys::{Keys, OFFERED_PROMPTS, OFFERED_RESOURCES, OVERRIDE, TOOLS},
         node::{Entry, Kind},
         section::{self, Section},
     },
@@ -12,12 +13,20 @@ use crate::{
     rule::extract::NamePattern,
 };
 
+/// Which entries of one list of an MCP server are listed here, by the server's names or URIs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NameRules {
+    /// What is put before each name.
+    pub(in crate::config) prefix: String,
+    only: Option<Vec<String>>,
+    /// Patterns of those that are not listed.
+    pub(in crate::config) except: Vec<String>,
+}
+
 /// Which tools of an MCP server are listed, and as what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolRules {
-    prefix: String,
-    only: Option<Vec<String>>,
-    except: Vec<String>,
+    names: NameRules,
     rename: Vec<(String, String)>,
     describe: Vec<(String, String)>,
     /// The tools that have something in the place of what the server says.
@@ -32,9 +41,7 @@ const REFRESH: Duration = Duration::from_secs(300);
 impl Default for ToolRules {
     fn default() -> Self {
         Self {
-            prefix: String::new(),
-            only: None,
-            except: Vec::new(),
+            names: NameRules::default(),
             rename: Vec::new(),
             describe: Vec::new(),
             overridden: Vec::new(),
@@ -43,8 +50,8 @@ impl Default for ToolRules {
     }
 }
 
-impl ToolRules {
-    /// Whether a tool is listed, by the server's name for it.
+impl NameRules {
+    /// Whether an entry is listed.
     pub(in crate::config) fn takes(&self, name: &str) -> bool {
         let holds =
             |patterns: &[String]| patterns.iter().any(|pattern| NamePattern::new(pattern).holds(name));
@@ -53,16 +60,53 @@ impl ToolRules {
 
     /// What it is called here. Characters that some client refuses are `_` then.
     pub(in crate::config) fn name_of(&self, name: &str) -> String {
+        allowed(&format!("{}{name}", self.prefix))
+    }
+
+    /// What its entries will be called, while they are not known yet.
+    pub fn awaited(&self) -> Awaited {
+        Awaited { prefix: self.prefix.clone(), given: Vec::new() }
+    }
+
+    /// Names, and no patterns, that are written down.
+    fn exact(&self) -> impl Iterator<Item = &String> {
+        self.only.iter().flatten().chain(&self.except).filter(|pattern| !pattern.contains('*'))
+    }
+
+    /// Those of them that the server does not have.
+    pub(in crate::config) fn strangers<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
+        strangers(self.exact(), names)
+    }
+}
+
+fn allowed(name: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    name.chars().map(|c| if allowed(c) { c } else { '_' }).collect()
+}
+
+fn strangers<'a>(written: impl Iterator<Item = &'a String>, names: &[&str]) -> Vec<&'a str> {
+    let mut strangers: Vec<&str> = written.map(String::as_str).filter(|name| !names.contains(name)).collect();
+    strangers.sort_unstable();
+    strangers.dedup();
+    strangers
+}
+
+impl ToolRules {
+    /// Whether a tool is listed, by the server's name for it.
+    pub(in crate::config) fn takes(&self, name: &str) -> bool {
+        self.names.takes(name)
+    }
+
+    /// What it is called here. Characters that some client refuses are `_` then.
+    pub(in crate::config) fn name_of(&self, name: &str) -> String {
         let renamed = self.rename.iter().find(|(known, _)| known == name);
-        let found = renamed.map_or_else(|| format!("{}{name}", self.prefix), |(_, renamed)| renamed.clone());
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        found.chars().map(|c| if allowed(c) { c } else { '_' }).collect()
+        renamed.map_or_else(|| self.names.name_of(name), |(_, renamed)| allowed(renamed))
     }
 
     /// What its tools will be called, while they are not known yet.
     pub fn awaited(&self) -> Awaited {
         let given = self.rename.iter().map(|(_, renamed)| renamed.clone()).collect();
-        Awaited { prefix: self.prefix.clone(), given }
+        Awaited { given, ..self.names.awaited() }
     }
 
     /// What is said of it, where that is not for the server to say.
@@ -72,13 +116,53 @@ impl ToolRules {
 
     /// Names that are written down for a server that does not have them.
     pub(in crate::config) fn strangers<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
-        let exact = self.only.iter().flatten().chain(&self.except).filter(|pattern| !pattern.contains('*'));
         let keys = self.rename.iter().chain(&self.describe).map(|(name, _)| name).chain(&self.overridden);
-        let mut strangers: Vec<&str> =
-            exact.chain(keys).map(String::as_str).filter(|name| !names.contains(name)).collect();
-        strangers.sort_unstable();
-        strangers.dedup();
-        strangers
+        strangers(self.names.exact().chain(keys), names)
+    }
+}
+
+/// Reads `prompts` or `resources`, which are offered by default where the `tools` are. As [`read`] does.
+pub(super) fn read_offered(
+    upstream: &Section<'_, '_>,
+    name: &'static str,
+    is_default: bool,
+) -> Option<Option<NameRules>> {
+    let report = upstream.report;
+    let all = || Some(NameRules::default());
+    let Some(node) = upstream.get(name) else { return Some(all().filter(|_| is_default)) };
+    let keys: &'static Keys = if name == "prompts" { &OFFERED_PROMPTS } else { &OFFERED_RESOURCES };
+    match &node.kind {
+        Kind::Flag(false) => return Some(None),
+        Kind::Text(_) => {
+            let word = section::word_of(report, node, &format!("`{name}`"), &["all", "off"])?;
+            return Some(all().filter(|_| word == "all"));
+        }
+        Kind::Nothing | Kind::Flag(true) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => {}
+    }
+    let before = report.errors();
+    let section = upstream.section(name, keys)?;
+    let rules = names(&section, (name == "prompts").then_some("prompt"));
+    // They are read again, for the route that stands for all of them.
+    let _ = clients::scopes(&section);
+    (report.errors() == before).then_some(Some(rules))
+}
+
+/// `prefix`, `only` and `except`. Where clients call something by its name, the prefix begins the name of a `called`.
+fn names(section: &Section<'_, '_>, called: Option<&str>) -> NameRules {
+    let texts = |name| -> Option<Vec<String>> {
+        Some(section.texts(name)?.into_iter().map(|(_, text)| text.to_owned()).collect())
+    };
+    let prefix = section.text_node("prefix").map(|(node, text)| {
+        if let (Some(called), Err(_)) = (called, text.parse::<crate::tool::ToolName>()) {
+            let message = format!("`prefix` can't begin the name of a {called}, found {}", node.found());
+            section.report.error(node.span, message, "write ASCII letters, digits, `_`, `-` and `.`: `git_`");
+        }
+        text.to_owned()
+    });
+    NameRules {
+        prefix: prefix.unwrap_or_default(),
+        only: texts("only"),
+        except: texts("except").unwrap_or_default(),
     }
 }
 
@@ -93,9 +177,6 @@ pub(super) fn read(upstream: &Section<'_, '_>) -> Option<Option<ToolRules>> {
     }
     let before = report.errors();
     let section = upstream.section("tools", &TOOLS)?;
-    let names = |name| -> Option<Vec<String>> {
-        Some(section.texts(name)?.into_iter().map(|(_, text)| text.to_owned()).collect())
-    };
     let pairs = |name: &'static str| -> Vec<(String, String)> {
         let text = |Entry { key, value }: &Entry| {
             let text = section::text_of(report, value, &format!("`{name}` of `{}`", key.text))?;
@@ -103,13 +184,7 @@ pub(super) fn read(upstream: &Section<'_, '_>) -> Option<Option<ToolRules>> {
         };
         section.map(name).unwrap_or_default().iter().filter_map(text).collect()
     };
-    let prefix = section.text_node("prefix").map(|(node, text)| {
-        if text.parse::<crate::tool::ToolName>().is_err() {
-            let message = format!("`prefix` can't begin the name of a tool, found {}", node.found());
-            report.error(node.span, message, "write ASCII letters, digits, `_`, `-` and `.`: `git_`");
-        }
-        text.to_owned()
-    });
+    let names = names(&section, Some("tool"));
     let rename = pairs("rename");
     for entry in section.map("rename").unwrap_or_default() {
         let Some(text) = entry.value.as_text() else { continue };
@@ -136,9 +211,7 @@ pub(super) fn read(upstream: &Section<'_, '_>) -> Option<Option<ToolRules>> {
         }
     }
     let rules = ToolRules {
-        prefix: prefix.unwrap_or_default(),
-        only: names("only"),
-        except: names("except").unwrap_or_default(),
+        names,
         rename,
         describe: pairs("describe"),
         overridden: overrides.iter().map(|entry| entry.key.text.clone()).collect(),
@@ -155,9 +228,11 @@ mod tests {
     fn tools_are_taken_and_named_as_the_file_says() {
         let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let rules = ToolRules {
-            prefix: "git_".into(),
-            only: Some(list(&["get_*", "list"])),
-            except: list(&["*_secret"]),
+            names: NameRules {
+                prefix: "git_".into(),
+                only: Some(list(&["get_*", "list"])),
+                except: list(&["*_secret"]),
+            },
             rename: vec![("list".into(), "all".into())],
             ..ToolRules::default()
         };

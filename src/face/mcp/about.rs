@@ -128,7 +128,8 @@ fn capabilities(snapshot: &Snapshot, client: &Client<'_>, revision: Revision) ->
     tools.list_changed = Some(true);
     capabilities.tools = Some(tools);
     capabilities.logging = Some(Map::new());
-    if has(&lists.prompts) {
+    let [prompts, resources] = snapshot.may_have_more();
+    if prompts || has(&lists.prompts) {
         let mut prompts = PromptsCapability::default();
         prompts.list_changed = Some(true);
         capabilities.prompts = Some(prompts);
@@ -137,7 +138,7 @@ fn capabilities(snapshot: &Snapshot, client: &Client<'_>, revision: Revision) ->
     if snapshot.completes() && revision > Revision::R2024_11_05 {
         capabilities.completions = Some(JsonObject::new());
     }
-    if has(&lists.resources) || has(&lists.resource_templates) {
+    if resources || has(&lists.resources) || has(&lists.resource_templates) {
         let mut resources = ResourcesCapability::default();
         resources.list_changed = Some(true);
         resources.subscribe = snapshot.watches_resources().then_some(true);

@@ -99,6 +99,12 @@ impl Client<'_> {
         Answer::result(self.request.id, self.revision.result_type(), members, self.meta)
     }
 
+    /// The same with members of `_meta` beside ours.
+    pub(super) fn result_with(&self, members: &impl Serialize, mut meta: Map<String, Value>) -> Answer {
+        meta.extend(self.meta.clone());
+        Answer::result(self.request.id, self.revision.result_type(), members, &meta)
+    }
+
     /// The result of a call, in blocks that the client knows.
     pub(super) fn tool_result(&self, mut result: ToolResult) -> Answer {
         self.revision.adapt(&mut result);

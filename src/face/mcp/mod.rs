@@ -12,7 +12,7 @@
 //! a route to its client, in the form of each revision (`elicitation_wire`), `task_elicitation` those of a
 //! task. `sessions` is what is known of clients of the older era; `subscriptions` tells of changes on
 //! `streams` that stay open, and `subscribed` is what sessions want to hear of. `replicas` hands on what
-//! another replica has to answer.
+//! another replica has to answer, and `proxied` gives the prompts and resources that are an MCP server's own.
 //!
 //! A message is never read into a tree and a result never built as one: an id is echoed as it came, and an
 //! upstream's JSON goes from its bytes into the answer's. That is why the SDK (`rmcp`) lends its types for
@@ -31,6 +31,7 @@ mod prompts;
 mod replicas;
 mod response;
 mod protocol;
+mod proxied;
 mod refusal;
 mod resources;
 mod resumable;

@@ -1,7 +1,7 @@
 //! `prompts/list`, `prompts/get`, and `completion/complete`: what an argument of a prompt or of a resource
 //! template may be.
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
@@ -12,21 +12,22 @@ use super::{
     elicitation::Questioner,
     message::Member,
     protocol::Protocol,
+    proxied,
     refusal::{Refusal, Short},
     response::{Answer, raw_json},
     revision::Era,
 };
 use crate::{
-    gateway::{PromptError, Snapshot, Typed, ask_first},
+    gateway::{PromptError, Proxied, Snapshot, Typed, ask_first},
     prompt::Prompt,
-    route::{Route, Suggestions},
+    route::Suggestions,
     tool::{Arguments, write_block},
 };
 
 /// One page of the list.
 pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let snapshot = protocol.gateway.snapshot();
-    protocol.about.list(&snapshot.lists.prompts, true, client)
+    protocol.about.list(&snapshot.lists.prompts, snapshot.awaited.prompts.is_empty(), client)
 }
 
 /// The messages of one prompt.
@@ -40,7 +41,13 @@ pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answ
     }
     let snapshot = protocol.gateway.snapshot();
     let prompt = snapshot.prompts.by_name(&name);
-    let prompt = prompt.ok_or_else(|| Refusal::UnknownPrompt { prompt: name.into_owned() })?;
+    let Some(prompt) = prompt else {
+        return match (snapshot.proxied.prompt(&name), snapshot.prompt_not_ready(&name)) {
+            (Some(prompt), _) => Box::pin(proxied::get(client, &snapshot, prompt, arguments)).await,
+            (None, Some(sentence)) => Err(Refusal::Failed(sentence.to_owned())),
+            (None, None) => Err(Refusal::UnknownPrompt { prompt: name.into_owned() }),
+        };
+    };
     client.may(&prompt.scopes)?;
     let mut questioner = Questioner::new(client, &prompt.asking, prompt.name.as_str(), &arguments)?;
     let checked = prompt.check(arguments).map_err(|sentence| Refusal::Prompt(sentence.into()))?;
@@ -169,9 +176,29 @@ pub(super) async fn complete(protocol: &Protocol, client: &Client<'_>) -> Result
     let (argument, value) = params.typed_argument()?;
     let others = params.context_arguments()?;
     let snapshot = protocol.gateway.snapshot();
+    if let Some((entry, reference)) = proxied_entry(&snapshot, &reference) {
+        let asked = proxied::Completion { reference, argument: &argument, value: &value, others };
+        return Box::pin(proxied::complete(client, &snapshot, entry, asked)).await;
+    }
     let typed = Typed { argument: &argument, value: &value, others };
     let suggestions = suggestions(&snapshot, client, &reference, typed).await?;
     Ok(client.result(&completion(&suggestions)))
+}
+
+/// What of an MCP server is meant, where the configuration has nothing of that name, and how the server knows it.
+fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference<'_>) -> Option<(&'s Proxied, Value)> {
+    match reference {
+        Reference::Prompt(name) => {
+            let is_own = snapshot.prompts.by_name(name).is_some();
+            let entry = snapshot.proxied.prompt(name).filter(|_| !is_own)?;
+            Some((entry, json!({ "type": "ref/prompt", "name": entry.theirs })))
+        }
+        Reference::Resource(uri) => {
+            let is_own = snapshot.own_template(uri).is_some();
+            let entry = snapshot.proxied.template(uri).filter(|_| !is_own)?;
+            Some((entry, json!({ "type": "ref/resource", "uri": uri })))
+        }
+    }
 }
 
 async fn suggestions(
@@ -196,12 +223,7 @@ async fn suggestions(
             }
         }
         Reference::Resource(uri) => {
-            let of_template = |route: &&Arc<Route>| {
-                route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == uri)
-            };
-            let table = &snapshot.table;
-            let route = table.in_order().iter().find(of_template);
-            let route = route.or_else(|| table.by_uri(uri).map(|(route, _)| route));
+            let route = snapshot.own_template(uri);
             let route = route.ok_or_else(|| Refusal::UnknownTemplate { uri: uri.clone().into_owned() })?;
             client.may(&route.scopes)?;
             snapshot.complete_uri(route, typed, &call).await.ok_or_else(|| unknown("resource template"))
@@ -209,7 +231,7 @@ async fn suggestions(
     }
 }
 
-fn completion(suggestions: &Suggestions) -> Value {
+pub(super) fn completion(suggestions: &Suggestions) -> Value {
     let (total, has_more) = (suggestions.total, suggestions.has_more());
     json!({ "completion": { "values": suggestions.values, "total": total, "hasMore": has_more } })
 }

@@ -299,7 +299,7 @@ impl Protocol {
         let snapshot = self.gateway.snapshot();
         match needs {
             Needs::Nothing => true,
-            Needs::Prompts => !snapshot.lists.prompts.is_empty(),
+            Needs::Prompts => snapshot.has_prompts(),
             Needs::Completions => snapshot.completes(),
             Needs::Tasks => tasks::are_offered(&snapshot),
             Needs::Resources => snapshot.has_resources(),
@@ -352,7 +352,7 @@ impl Protocol {
             Method::Discover => Ok(about.discover(&self.gateway.snapshot(), client)),
             Method::ListTools => {
                 let snapshot = self.gateway.snapshot();
-                about.list(&snapshot.lists.tools, snapshot.awaited.is_empty(), client)
+                about.list(&snapshot.lists.tools, snapshot.awaited.tools.is_empty(), client)
             }
             Method::CallTool => call::call_tool(self, client).await,
             Method::ListPrompts => prompts::list(self, client),

@@ -10,6 +10,7 @@ use super::{
     client::{Client, Listening},
     message::{Member, Request},
     protocol::Protocol,
+    proxied,
     refusal::Refusal,
     response::Answer,
     revision::Era,
@@ -23,13 +24,13 @@ use crate::{
 /// `resources/list`.
 pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let snapshot = protocol.gateway.snapshot();
-    protocol.about.list(&snapshot.lists.resources, true, client)
+    protocol.about.list(&snapshot.lists.resources, !snapshot.awaited.resources, client)
 }
 
 /// `resources/templates/list`.
 pub(super) fn list_templates(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let snapshot = protocol.gateway.snapshot();
-    protocol.about.list(&snapshot.lists.resource_templates, true, client)
+    protocol.about.list(&snapshot.lists.resource_templates, !snapshot.awaited.resources, client)
 }
 
 /// Which resource a request is about.
@@ -55,6 +56,10 @@ pub(super) async fn read(protocol: &Protocol, client: &Client<'_>) -> Result<Ans
     let snapshot = protocol.gateway.snapshot();
     if let Some(needed) = snapshot.scopes_of_uri(&uri) {
         client.may(needed)?;
+    }
+    if let (None, Some(resource)) = (snapshot.table.by_uri(&uri), snapshot.proxied.resource(&uri)) {
+        let read = Box::pin(proxied::read(client, &snapshot, resource, &uri)).await;
+        return read.map_err(|error| refusal(uri, &error, client));
     }
     let listening = Listening::of(protocol, client)?;
     let call = Call { audience: Some(&listening), ..client.call(Map::new()) };

@@ -68,6 +68,10 @@ pub(super) fn not_ready() -> ToolResult {
     )
 }
 
+/// Of a prompt or a resource that may be there when its server has listed them.
+pub(super) const NOT_READY: &str = "It is not ready: the service behind it has not started yet, or is away. Nothing was \
+                                    sent; try again in a few seconds.";
+
 /// The tool error of a failure.
 pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
     let was_sent = effect != Effect::Unsent;

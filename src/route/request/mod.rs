@@ -15,7 +15,7 @@ use self::tool::bytes_of;
 pub use self::{
     command::{CommandRequest, CommandTemplate, WordTemplate},
     http::{BodyTemplate, HttpRequest, HttpTemplate, JsonTemplate, Under, ValueTemplate},
-    tool::{Effect, ToolRequest, ToolTemplate},
+    tool::{Effect, McpMethod, ToolRequest, ToolTemplate},
 };
 use crate::{
     route::{
@@ -44,7 +44,7 @@ pub enum UpstreamRequest {
     Http(HttpRequest),
     /// As the words of a command.
     Command(CommandRequest),
-    /// By a call of an MCP server's tool.
+    /// By a request to an MCP server, most often a call of its tool.
     Tool(ToolRequest),
 }
 
@@ -181,13 +181,14 @@ impl UpstreamRequest {
                 let words = words.iter().map(String::as_bytes);
                 write_parts(&mut out, b"command", std::iter::once(stdin.as_ref()).chain(words));
             }
-            Self::Tool(ToolRequest { tool, arguments, effect, headers }) => {
+            Self::Tool(ToolRequest { method, tool, arguments, effect, headers }) => {
                 // Members have no order.
                 let mut arguments = Value::Object(arguments.clone());
                 arguments.sort_all_objects();
                 let arguments = serde_json::to_vec(&arguments).expect("its keys are strings");
                 let effect = format!("{effect:?}");
-                write_parts(&mut out, b"tool", [tool.as_bytes(), &arguments, effect.as_bytes()]);
+                let method = method.as_str().as_bytes();
+                write_parts(&mut out, b"tool", [method, tool.as_bytes(), &arguments, effect.as_bytes()]);
                 write_headers(&mut out, headers);
             }
         }
@@ -371,8 +372,8 @@ mod tests {
         assert_ne!(command(&["a"], "b"), command(&["a", "b"], ""));
         let tool = |arguments: Value| {
             let (arguments, headers) = (arguments.as_object().unwrap().clone(), HeaderMap::new());
-            let (tool, effect) = ("t".into(), Effect::Unknown);
-            UpstreamRequest::from(ToolRequest { tool, arguments, effect, headers }).to_bytes()
+            let (method, tool, effect) = (McpMethod::CallTool, "t".into(), Effect::Unknown);
+            UpstreamRequest::from(ToolRequest { method, tool, arguments, effect, headers }).to_bytes()
         };
         assert_eq!(
             tool(json!({ "a": { "b": 1, "c": 2 }, "d": 3 })),

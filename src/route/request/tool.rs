@@ -31,17 +31,44 @@ pub enum Effect {
     ReadOnly,
 }
 
-/// What an MCP server is asked: a call of one of its tools.
+/// What an MCP server is asked on behalf of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum McpMethod {
+    /// `tools/call`.
+    CallTool,
+    /// `prompts/get`.
+    GetPrompt,
+    /// `resources/read`.
+    ReadResource,
+    /// `completion/complete`.
+    Complete,
+}
+
+/// What an MCP server is asked: a call of one of its tools, or another of the methods that name something of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolRequest {
-    /// What the server calls the tool.
+    /// What is done with it.
+    pub method: McpMethod,
+    /// What the server calls the tool or the prompt, or the URI that is read.
     pub tool: Box<str>,
-    /// The tool's arguments.
+    /// The arguments of the tool or the prompt; of a completion, all of its parameters.
     pub arguments: Map<String, Value>,
     /// What calling it may do.
     pub effect: Effect,
     /// Headers for a server that is reached over HTTP.
     pub headers: HeaderMap,
+}
+
+impl McpMethod {
+    /// As the protocol writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CallTool => "tools/call",
+            Self::GetPrompt => "prompts/get",
+            Self::ReadResource => "resources/read",
+            Self::Complete => "completion/complete",
+        }
+    }
 }
 
 /// Of a value with all that is in it.
@@ -94,7 +121,8 @@ impl ToolTemplate {
                 headers.append(name.clone(), value.clone());
             }
         }
-        Ok(ToolRequest { tool: self.tool.clone(), arguments, effect: self.effect, headers })
+        let (method, tool) = (McpMethod::CallTool, self.tool.clone());
+        Ok(ToolRequest { method, tool, arguments, effect: self.effect, headers })
     }
 }
 

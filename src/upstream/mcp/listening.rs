@@ -1,4 +1,4 @@
-//! What a server says beside answers: that its tools changed, how far a call is, and what it would like to know.
+//! What a server says beside answers: that its lists changed, how far a call is, and what it would like to know.
 
 use std::{
     sync::Weak,
@@ -30,8 +30,8 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 pub(super) enum Heard {
     /// Nothing.
     Nothing,
-    /// The tools are to be listed again.
-    ToolsChanged,
+    /// What it has is to be listed again.
+    ListsChanged,
     /// This answer is to be sent.
     Asked(Bytes),
 }
@@ -61,7 +61,9 @@ pub(super) fn heard(
             Heard::Asked(message::answer_to(id, method))
         }
         Message::Notification { method, params } => match &**method {
-            "notifications/tools/list_changed" => Heard::ToolsChanged,
+            "notifications/tools/list_changed"
+            | "notifications/prompts/list_changed"
+            | "notifications/resources/list_changed" => Heard::ListsChanged,
             "notifications/progress" => {
                 let read =
                     params.and_then(|params| serde_json::from_str::<ProgressParams<'_>>(params.get()).ok());
@@ -110,7 +112,7 @@ pub(super) async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
         wait = (wait * 2).min(AGAIN.1);
         // What was told meanwhile is lost.
         let Some(link) = link.upgrade() else { return };
-        link.tools_changed();
+        link.lists_changed();
     }
 }
 

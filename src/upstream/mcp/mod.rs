@@ -1,7 +1,7 @@
 //! MCP servers, of every revision since 2024: over Streamable HTTP, or as a child of this process over its pipes.
 //!
-//! In reading order: [`McpUpstream`] calls a tool and lists all of them, over a `Link`; `revision` says how a server is
-//! spoken to and `message` what JSON-RPC it understands; `http_link` sends each message by HTTP and hears the answer,
+//! In reading order: [`McpUpstream`] calls a tool, gets a prompt or reads a resource, and lists all of them, over a
+//! `Link`; `revision` says how a server is spoken to and `message` what JSON-RPC it understands; `http_link` sends each message by HTTP and hears the answer,
 //! with `events` taking streams apart and `listening` to what a server tells unasked; `child_link` has one child for
 //! all calls, with `pipe` reading what it writes and `process` ending it.
 //!
@@ -17,11 +17,10 @@ mod pipe;
 mod process;
 mod revision;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::{sync::watch, time::timeout};
 use tracing::warn;
@@ -37,14 +36,14 @@ use super::{
 };
 use crate::{
     reply::Reply,
-    route::{ToolRequest, UpstreamName, UpstreamRequest},
+    route::{McpMethod, ToolRequest, UpstreamName, UpstreamRequest},
     rule::extract::MCP_MEDIA_TYPE,
 };
 
 /// One MCP server. Clones share the session with it, or the child.
 ///
-/// It takes an [`Ask`] that is a call of a tool, and gives what the server answered as a [`Reply`] of the type
-/// [`MCP_MEDIA_TYPE`]. Dropping the future tells the server that nobody waits any more.
+/// It takes an [`Ask`] that is a call of a tool (or gets a prompt, …), and gives what the server answered as a
+/// [`Reply`] of the type [`MCP_MEDIA_TYPE`]. Dropping the future tells the server that nobody waits any more.
 #[derive(Debug, Clone)]
 pub struct McpUpstream {
     name: UpstreamName,
@@ -122,7 +121,7 @@ enum Answer {
     Refused(Reply),
 }
 
-/// Where it is told that a server's tools may be other ones than they were. Clones are the same place.
+/// Where it is told that a server's lists may be other ones than they were. Clones are the same place.
 #[derive(Debug, Clone)]
 struct Changed(watch::Sender<()>);
 
@@ -132,12 +131,74 @@ impl Changed {
     }
 }
 
-/// The tools of a server as it lists them, each as JSON.
-pub type ToolList = Vec<Box<RawValue>>;
+/// One list of a server, each entry as JSON.
+pub type McpList = Vec<Box<RawValue>>;
+
+/// What a server lists.
+#[derive(Debug, Clone, Default)]
+pub struct McpLists {
+    lists: [McpList; 4],
+    /// Whether it has prompts, now or at times.
+    pub has_prompts: bool,
+    /// Whether it has resources, now or at times.
+    pub has_resources: bool,
+    /// Whether it completes arguments of prompts and of resource templates.
+    pub completes: bool,
+}
+
+/// One of the lists of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListKind {
+    /// `tools/list`.
+    Tools,
+    /// `prompts/list`.
+    Prompts,
+    /// `resources/list`.
+    Resources,
+    /// `resources/templates/list`.
+    ResourceTemplates,
+}
+
+/// Which lists are wanted, beside that of the tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WantedLists {
+    /// That of prompts.
+    pub prompts: bool,
+    /// Those of resources and of resource templates.
+    pub resources: bool,
+}
+
+impl McpLists {
+    /// One of them.
+    pub fn of(&self, kind: ListKind) -> &McpList {
+        &self.lists[kind as usize]
+    }
+
+    /// Whether they are the same as others.
+    pub fn are_same(&self, other: &Self) -> bool {
+        let of = |lists: &Self| (lists.has_prompts, lists.has_resources, lists.completes);
+        let texts = |lists: &Self| -> Vec<Vec<String>> {
+            lists.lists.iter().map(|list| list.iter().map(|entry| entry.get().to_owned()).collect()).collect()
+        };
+        of(self) == of(other) && texts(self) == texts(other)
+    }
+}
+
+impl ListKind {
+    /// The method that asks for it, and the member of the result that it is.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Tools => ("tools/list", "tools"),
+            Self::Prompts => ("prompts/list", "prompts"),
+            Self::Resources => ("resources/list", "resources"),
+            Self::ResourceTemplates => ("resources/templates/list", "resourceTemplates"),
+        }
+    }
+}
 
 impl McpUpstream {
-    /// How many tools of one server are read; those after them are left out.
-    pub const TOOLS_LIMIT: usize = 1000;
+    /// How many entries of one list are read; those after them are left out.
+    pub const LIST_LIMIT: usize = 1000;
     /// How many pages a server's list may have.
     pub const PAGES_LIMIT: usize = 200;
     /// How long one page of the list may be.
@@ -165,7 +226,7 @@ impl McpUpstream {
         &self.name
     }
 
-    /// Hears that its tools may be other ones than they were when they were listed last.
+    /// Hears that its lists may be other ones than they were when they were read last.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.0.subscribe()
     }
@@ -178,35 +239,73 @@ impl McpUpstream {
         }
     }
 
-    /// Asks for all tools, page by page.
+    /// Asks for what it has. Where another list than that of the tools can't be read, it is as it is `known`, and the
+    /// error comes with it: a server whose prompts fail still has tools.
     ///
     /// # Errors
     ///
     /// [`UpstreamError`] when the server can't be reached, refuses, or answers something else.
-    pub async fn list_tools(&self) -> Result<ToolList, UpstreamError> {
-        let (mut tools, mut cursor) = (ToolList::new(), None::<String>);
+    pub async fn list(
+        &self,
+        wanted: WantedLists,
+        known: Option<&McpLists>,
+    ) -> Result<(McpLists, Option<UpstreamError>), UpstreamError> {
+        let tools = self.list_of(ListKind::Tools).await?;
+        let declared = match &self.link {
+            Link::Http(link) => link.agreed().await?.declared,
+            Link::Child(link) => link.agreed().await?.declared,
+        };
+        let (prompts, resources) =
+            (wanted.prompts && declared.prompts, wanted.resources && declared.resources);
+        let (has_prompts, has_resources, completes) = (prompts, resources, declared.completions);
+        let mut lists = McpLists { has_prompts, has_resources, completes, ..McpLists::default() };
+        lists.lists[ListKind::Tools as usize] = tools;
+        let mut failed = None;
+        for (kind, is_there) in [
+            (ListKind::Prompts, prompts),
+            (ListKind::Resources, resources),
+            (ListKind::ResourceTemplates, resources),
+        ] {
+            if is_there {
+                lists.lists[kind as usize] = self.list_of(kind).await.unwrap_or_else(|error| {
+                    failed = Some(error);
+                    known.map(|known| known.of(kind).clone()).unwrap_or_default()
+                });
+            }
+        }
+        Ok((lists, failed))
+    }
+
+    /// One list, page by page.
+    async fn list_of(&self, kind: ListKind) -> Result<McpList, UpstreamError> {
+        let (mut list, mut cursor) = (McpList::new(), None::<String>);
         for _ in 0..Self::PAGES_LIMIT {
-            let page = self.page(cursor.clone()).await?;
-            tools.extend(page.tools);
-            if tools.len() > Self::TOOLS_LIMIT {
+            let (entries, next) = self.page(kind, cursor.clone()).await?;
+            list.extend(entries);
+            if list.len() > Self::LIST_LIMIT {
                 break;
             }
             // A server that gives the same page again and again has no more to say.
-            match page.next_cursor.filter(|next| !next.is_empty() && cursor.as_ref() != Some(next)) {
+            match next.filter(|next| !next.is_empty() && cursor.as_ref() != Some(next)) {
                 Some(next) => cursor = Some(next),
-                None => return Ok(tools),
+                None => return Ok(list),
             }
         }
-        let (limit, pages) = (Self::TOOLS_LIMIT, Self::PAGES_LIMIT);
-        warn!(upstream = %self.name, limit, pages, "the server has more tools than are read: the rest is left out");
-        tools.truncate(Self::TOOLS_LIMIT);
-        Ok(tools)
+        let (limit, pages, (_, what)) = (Self::LIST_LIMIT, Self::PAGES_LIMIT, kind.names());
+        warn!(upstream = %self.name, what, limit, pages, "the server's list is longer than is read: the rest is left out");
+        list.truncate(Self::LIST_LIMIT);
+        Ok(list)
     }
 
-    async fn page(&self, cursor: Option<String>) -> Result<Page, UpstreamError> {
-        let headers = HeaderMap::new();
+    /// The entries of a page, and what asks for the next one.
+    async fn page(
+        &self,
+        kind: ListKind,
+        cursor: Option<String>,
+    ) -> Result<(McpList, Option<String>), UpstreamError> {
+        let (headers, (method, member)) = (HeaderMap::new(), kind.names());
         let outgoing = Outgoing {
-            method: "tools/list",
+            method,
             params: cursor.into_iter().map(|cursor| ("cursor".to_owned(), cursor.into())).collect(),
             name: None,
             headers: &headers,
@@ -226,11 +325,18 @@ impl McpUpstream {
         let response = whole_response(&self.name, &text)?;
         let result = match &response.outcome {
             Ok(result) => result,
-            // A server of resources or prompts only.
-            Err(error) if error.code == RpcError::METHOD_NOT_FOUND => return Ok(Page::default()),
+            // It has nothing of that kind.
+            Err(error) if error.code == RpcError::METHOD_NOT_FOUND => return Ok((McpList::new(), None)),
             Err(error) => return Err(not_mcp(&self.name, Withheld::from(error.clone()))),
         };
-        serde_json::from_str(result.get()).map_err(|error| not_mcp(&self.name, Withheld::of_json(&error)))
+        let page = || -> Result<_, serde_json::Error> {
+            let members: HashMap<String, &RawValue> = serde_json::from_str(result.get())?;
+            let missing = || <serde_json::Error as serde::de::Error>::missing_field(member);
+            let entries = serde_json::from_str(members.get(member).ok_or_else(missing)?.get())?;
+            let next = members.get("nextCursor").map(|next| serde_json::from_str(next.get())).transpose()?;
+            Ok((entries, next.flatten()))
+        };
+        page().map_err(|error| not_mcp(&self.name, Withheld::of_json(&error)))
     }
 
     async fn request(&self, outgoing: &Outgoing<'_>) -> Result<Answer, UpstreamError> {
@@ -244,16 +350,25 @@ impl McpUpstream {
 impl McpUpstream {
     pub(super) async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         let Ask { request, reply_limit_bytes, .. } = ask;
-        let UpstreamRequest::Tool(ToolRequest { tool, arguments, effect: _, headers }) = request else {
+        let UpstreamRequest::Tool(request) = request else {
             return Err(UpstreamError::of_another_kind(&self.name));
         };
+        let ToolRequest { method, tool, arguments, effect: _, headers } = request;
         let mut params = Map::new();
-        params.insert("name".into(), (**tool).into());
-        params.insert("arguments".into(), arguments.clone().into());
+        match method {
+            McpMethod::CallTool | McpMethod::GetPrompt => {
+                params.insert("name".into(), (**tool).into());
+                params.insert("arguments".into(), arguments.clone().into());
+            }
+            McpMethod::ReadResource => {
+                params.insert("uri".into(), (**tool).into());
+            }
+            McpMethod::Complete => params.clone_from(arguments),
+        }
         let outgoing = Outgoing {
-            method: "tools/call",
+            method: method.as_str(),
             params,
-            name: Some(tool),
+            name: (*method != McpMethod::Complete).then_some(tool),
             headers,
             limit_bytes: *reply_limit_bytes,
             ask: Some(ask),
@@ -262,6 +377,7 @@ impl McpUpstream {
             Answer::Refused(reply) => Ok(reply),
             Answer::Message(text) => {
                 if let Err(error) = &whole_response(&self.name, &text)?.outcome
+                    && *method == McpMethod::CallTool
                     && is_of_no_tool(error)
                 {
                     self.changed.tell();
@@ -272,14 +388,6 @@ impl McpUpstream {
             }
         }
     }
-}
-
-/// One page of a list of tools.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Page {
-    tools: ToolList,
-    next_cursor: Option<String>,
 }
 
 /// Whether a server says that it has no such tool: then its list is another one than was read. Revisions before

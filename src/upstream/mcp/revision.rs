@@ -1,5 +1,7 @@
 //! How a server is spoken to: the revisions of the protocol, and what each request says of them.
 
+use std::collections::HashMap;
+
 use http::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
@@ -15,12 +17,38 @@ pub(super) const PER_REQUEST: &str = "2026-07-28";
 const INITIALIZED: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
 
 /// What was agreed on with a server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Agreed {
     /// The revision.
     pub(super) revision: &'static str,
-    /// Whether it tells when its tools are other ones.
-    pub(super) tells_changes: bool,
+    /// What it can do.
+    pub(super) declared: Declared,
+}
+
+/// The capabilities that a server declares, as far as they matter here.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Declared {
+    /// It has prompts.
+    pub(super) prompts: bool,
+    /// It has resources.
+    pub(super) resources: bool,
+    /// It completes arguments of both.
+    pub(super) completions: bool,
+    tells_of_tools: bool,
+    tells_of_prompts: bool,
+    tells_of_resources: bool,
+}
+
+impl Declared {
+    /// Which changes of its lists it tells of, as `subscriptions/listen` asks for them.
+    pub(super) fn changes(&self) -> Map<String, Value> {
+        let told = [
+            ("toolsListChanged", self.tells_of_tools),
+            ("promptsListChanged", self.tells_of_prompts),
+            ("resourcesListChanged", self.tells_of_resources),
+        ];
+        told.into_iter().filter(|(_, told)| *told).map(|(name, _)| (name.to_owned(), true.into())).collect()
+    }
 }
 
 /// What `initialize` and `server/discover` answer.
@@ -45,14 +73,14 @@ impl Agreed {
             let words = format!("it speaks revision `{found}`, which is none that is known here");
             return Err(Withheld::new("it speaks a revision that is not known here", words));
         };
-        Ok(Self { revision, tells_changes: introduction.tells_changes() })
+        Ok(Self { revision, declared: introduction.declared() })
     }
 
     /// Of what a server answered to `server/discover`.
     pub(super) fn of_discover(result: &RawValue) -> Result<Self, Withheld> {
         let introduction = Introduction::read(result)?;
         match introduction.supported_versions.iter().any(|version| version == PER_REQUEST) {
-            true => Ok(Self { revision: PER_REQUEST, tells_changes: introduction.tells_changes() }),
+            true => Ok(Self { revision: PER_REQUEST, declared: introduction.declared() }),
             false => {
                 let why = format!("it does not speak revision {PER_REQUEST}");
                 Err(Withheld::new(why.clone(), why))
@@ -71,19 +99,28 @@ impl<'a> Introduction<'a> {
         serde_json::from_str(result.get()).map_err(|error| Withheld::of_json(&error))
     }
 
-    fn tells_changes(&self) -> bool {
-        #[derive(Deserialize)]
-        struct Capabilities {
-            tools: Option<Tools>,
-        }
-        #[derive(Deserialize)]
+    fn declared(&self) -> Declared {
+        #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Tools {
+        struct Lists {
             #[serde(default)]
             list_changed: bool,
         }
-        let read = self.capabilities.and_then(|text| serde_json::from_str::<Capabilities>(text.get()).ok());
-        read.and_then(|capabilities| capabilities.tools).is_some_and(|tools| tools.list_changed)
+        let read = self.capabilities.and_then(|text| serde_json::from_str(text.get()).ok());
+        let capabilities: HashMap<String, &RawValue> = read.unwrap_or_default();
+        let of = |name: &str| capabilities.get(name).filter(|capability| capability.get() != "null");
+        let tells = |name: &str| {
+            let read = of(name).and_then(|capability| serde_json::from_str::<Lists>(capability.get()).ok());
+            read.unwrap_or_default().list_changed
+        };
+        Declared {
+            prompts: of("prompts").is_some(),
+            resources: of("resources").is_some(),
+            completions: of("completions").is_some(),
+            tells_of_tools: tells("tools"),
+            tells_of_prompts: tells("prompts"),
+            tells_of_resources: tells("resources"),
+        }
     }
 }
 
@@ -144,15 +181,14 @@ mod tests {
     fn a_revision_is_agreed_on_or_the_reason_told() {
         let old = r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true}},"serverInfo":{}}"#;
         let agreed = Agreed::of_initialize(&raw(old)).unwrap();
-        assert_eq!(
-            (agreed.revision, agreed.tells_changes, agreed.is_per_request()),
-            ("2024-11-05", true, false)
-        );
+        assert_eq!((agreed.revision, agreed.is_per_request()), ("2024-11-05", false));
+        assert_eq!(agreed.declared.changes(), object(json!({ "toolsListChanged": true })));
         let odd = r#"{"protocolVersion":"1.0","capabilities":{"tools":[]}}"#;
         assert!(Agreed::of_initialize(&raw(odd)).unwrap_err().words().contains("`1.0`"));
-        let new = r#"{"supportedVersions":["2026-07-28","2027-01-01"],"capabilities":{"tools":{}}}"#;
+        let new = r#"{"supportedVersions":["2026-07-28","2027-01-01"],"capabilities":{"tools":{},"prompts":{},"resources":null}}"#;
         let agreed = Agreed::of_discover(&raw(new)).unwrap();
-        assert!(agreed.is_per_request() && !agreed.tells_changes);
+        assert!(agreed.is_per_request() && agreed.declared.changes().is_empty());
+        assert!(agreed.declared.prompts && !agreed.declared.resources && !agreed.declared.completions);
         assert!(Agreed::of_discover(&raw(r#"{"supportedVersions":["2027-01-01"]}"#)).is_err());
         assert!(Agreed::of_discover(&raw("[]")).is_err());
     }

@@ -98,6 +98,11 @@ impl ChildLink {
         self.ask(&running.pipe, outgoing, running.agreed.is_per_request()).await.map(Answer::Message)
     }
 
+    /// What was agreed on with the child, which is started where there is none.
+    pub(in crate::upstream::mcp) async fn agreed(&self) -> Result<Agreed, UpstreamError> {
+        self.running().await.map(|running| running.agreed)
+    }
+
     async fn ask(
         &self,
         pipe: &Pipe,

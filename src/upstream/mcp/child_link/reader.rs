@@ -90,7 +90,7 @@ impl Reader {
             let call = caller.as_ref().map(|(id, meanwhile)| (*id, meanwhile));
             match listening::heard(&self.name, &message, call) {
                 Heard::Nothing => {}
-                Heard::ToolsChanged => self.changed.tell(),
+                Heard::ListsChanged => self.changed.tell(),
                 // A child that asks and does not read gets no answer.
                 Heard::Asked(answer) => drop(self.out.try_send(answer)),
             }

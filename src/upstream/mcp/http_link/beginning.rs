@@ -14,7 +14,7 @@ use crate::upstream::{
         Answer, Outgoing,
         message::{self, RpcError},
         not_mcp,
-        revision::{self, Agreed, PER_REQUEST},
+        revision::{self, Agreed, Declared, PER_REQUEST},
         whole_response,
     },
 };
@@ -55,7 +55,7 @@ impl HttpLink {
         let (id, headers) = (self.ids.fetch_add(1, Ordering::Relaxed), HeaderMap::new());
         let limit_bytes = INTRODUCTION_LIMIT_BYTES;
         let outgoing = Outgoing { method, params, name: None, headers: &headers, limit_bytes, ask: None };
-        let agreed = Agreed { revision: PER_REQUEST, tells_changes: false };
+        let agreed = Agreed { revision: PER_REQUEST, declared: Declared::default() };
         let session = Session { agreed, id: None, listening: Default::default() };
         let session = Arc::new(session);
         let body = message::request(id, method, revision::params(&outgoing, id, is_per_request));

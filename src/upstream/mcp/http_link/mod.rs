@@ -144,7 +144,7 @@ impl HttpLink {
         self.forget(&session).await;
         let session = self.session().await?;
         // Who forgets may have been started anew, with other tools.
-        if outgoing.method != "tools/list" {
+        if !outgoing.method.ends_with("/list") {
             self.changed.tell();
         }
         self.in_session(&session, outgoing).await
@@ -176,14 +176,14 @@ impl HttpLink {
         for message in message::messages(text) {
             match listening::heard(self.name(), &message, call) {
                 Heard::Nothing => {}
-                Heard::ToolsChanged => self.changed.tell(),
+                Heard::ListsChanged => self.changed.tell(),
                 Heard::Asked(answer) => self.tell(session, answer),
             }
         }
     }
 
-    /// Tells that the tools may be other ones now.
-    pub(in crate::upstream::mcp) fn tools_changed(&self) {
+    /// Tells that the lists may be other ones now.
+    pub(in crate::upstream::mcp) fn lists_changed(&self) {
         self.changed.tell();
     }
 
@@ -201,6 +201,17 @@ impl HttpLink {
         });
     }
 
+    /// What was agreed on with the server; a session is begun where there is none.
+    pub(in crate::upstream::mcp) async fn agreed(&self) -> Result<Agreed, UpstreamError> {
+        match self.session().await {
+            Ok(session) => Ok(session.agreed),
+            Err(Unanswered::Failed(error)) => Err(error),
+            Err(Unanswered::Refused(_) | Unanswered::Forgotten) => {
+                Err(not_mcp(self.name(), "it begins no session"))
+            }
+        }
+    }
+
     /// The session, begun where there is none.
     async fn session(&self) -> Result<Arc<Session>, Unanswered> {
         let mut open = self.session.lock().await;
@@ -212,7 +223,7 @@ impl HttpLink {
         let session =
             begun.map_err(|_| UpstreamError::Deadline { upstream: self.name().clone(), after })??;
         let session = Arc::new(session);
-        if session.agreed.tells_changes
+        if !session.agreed.declared.changes().is_empty()
             && let Some(link) = self.own.upgrade()
         {
             let task = tokio::spawn(listening::listen(Arc::downgrade(&link), Arc::downgrade(&session)));

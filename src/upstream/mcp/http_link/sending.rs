@@ -6,8 +6,6 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
 
-use serde_json::json;
-
 use super::{HttpLink, INTRODUCTION_LIMIT_BYTES, Session};
 use crate::{
     route::{HttpRequest, Under},
@@ -53,7 +51,7 @@ impl HttpLink {
     ) -> Result<Option<ReplyBody>, UpstreamError> {
         let response = if session.agreed.is_per_request() {
             let (id, headers) = (self.ids.fetch_add(1, Ordering::Relaxed), HeaderMap::new());
-            let params = [("notifications".to_owned(), json!({ "toolsListChanged": true }))];
+            let params = [("notifications".to_owned(), session.agreed.declared.changes().into())];
             let method = "subscriptions/listen";
             let outgoing = Outgoing {
                 method,

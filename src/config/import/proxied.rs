@@ -1,0 +1,208 @@
+//! Prompts and resources that an MCP server lists, as clients are offered them.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, value::RawValue};
+
+use super::{ImportNote, Trees};
+use crate::{
+    config::{
+        NameRules, RouteFile,
+        node::{Entry, Kind, Node},
+        routes::Surroundings,
+    },
+    gateway::{Proxied, UriPattern},
+    prompt::PromptName,
+    route::{Route, UpstreamName},
+    upstream::mcp::{ListKind, McpLists},
+};
+
+/// What became of the prompts and resources of one server.
+#[derive(Debug)]
+pub struct ProxiedLists {
+    /// Whose they are.
+    pub upstream: UpstreamName,
+    /// What stands for all of its prompts and for all of its resources: how it is asked for one of them.
+    pub routes: Vec<RouteFile>,
+    /// The prompts, and what clients call each by.
+    pub prompts: Vec<(String, Proxied)>,
+    /// The resources.
+    pub resources: Vec<Proxied>,
+    /// The resource templates, and the URIs that each stands for.
+    pub templates: Vec<(UriPattern, Proxied)>,
+    /// Whether it has prompts, now or at times.
+    pub has_prompts: bool,
+    /// Whether it has resources, now or at times.
+    pub has_resources: bool,
+    /// What somebody who looks after the file should know.
+    pub notes: Vec<ImportNote>,
+}
+
+/// An entry of a list, and what it is known by.
+type Listed = (String, Map<String, Value>);
+
+impl Trees<'_> {
+    pub(super) fn proxy(
+        &self,
+        around: &Surroundings<'_>,
+        upstream: &UpstreamName,
+        lists: &McpLists,
+    ) -> Option<ProxiedLists> {
+        let file = self.upstreams.iter().find(|file| file.settings.name() == upstream)?;
+        let mut out = ProxiedLists {
+            upstream: upstream.clone(),
+            routes: Vec::new(),
+            prompts: Vec::new(),
+            resources: Vec::new(),
+            templates: Vec::new(),
+            has_prompts: lists.has_prompts && file.prompts.is_some(),
+            has_resources: lists.has_resources && file.resources.is_some(),
+            notes: Vec::new(),
+        };
+        let completes = lists.completes;
+        if let Some(rules) = file.prompts.as_ref().filter(|_| out.has_prompts)
+            && let Some(route) = self.standing_for(around, upstream, "prompts", &mut out)
+        {
+            for (theirs, mut definition) in taken(lists.of(ListKind::Prompts), "name", rules, &mut out.notes)
+            {
+                let name = rules.name_of(&theirs);
+                if let Err(error) = name.parse::<PromptName>() {
+                    out.notes.push(note(&theirs, format!("it is left out: {error}")));
+                    continue;
+                }
+                definition["name"] = name.as_str().into();
+                out.prompts
+                    .push((name, Proxied { route: Arc::clone(&route), theirs, definition, completes }));
+            }
+        }
+        if let Some(rules) = file.resources.as_ref().filter(|_| out.has_resources)
+            && let Some(route) = self.standing_for(around, upstream, "resources", &mut out)
+        {
+            let proxied = |(theirs, mut definition): Listed| {
+                let name = definition.get("name").and_then(Value::as_str).unwrap_or(&theirs);
+                definition["name"] = format!("{}{name}", rules.prefix).into();
+                Proxied { route: Arc::clone(&route), theirs, definition, completes }
+            };
+            let resources = taken(lists.of(ListKind::Resources), "uri", rules, &mut out.notes);
+            let templates =
+                taken(lists.of(ListKind::ResourceTemplates), "uriTemplate", rules, &mut out.notes);
+            out.resources = resources.into_iter().map(proxied).collect();
+            for listed in templates {
+                match UriPattern::of(&listed.0, rules.except.clone()) {
+                    Ok(pattern) => out.templates.push((pattern, proxied(listed))),
+                    Err(why) => out.notes.push(note(&listed.0, format!("it is left out: {why}"))),
+                }
+            }
+        }
+        Some(out)
+    }
+
+    /// A route that nobody calls, with the limits, the scopes and the secrets that hold for requests about `key`.
+    fn standing_for(
+        &self,
+        around: &Surroundings<'_>,
+        upstream: &UpstreamName,
+        key: &'static str,
+        out: &mut ProxiedLists,
+    ) -> Option<Arc<Route>> {
+        let span = self.root.span;
+        let text = |name: &str, text: &str| Entry::new(name, Node::of_text(text, span), span);
+        let request = vec![text("upstream", upstream.as_str()), text("tool", key)];
+        let request = Entry::new("request", Node::new(Kind::Map(request), span), span);
+        // The rules of all routes are for what routes call.
+        let default_reply = Entry::new("default_reply", Node::new(Kind::Flag(false), span), span);
+        let written = self.root.get("upstreams").and_then(|node| node.get(upstream.as_str())?.get(key));
+        let scopes = written.and_then(|node| node.get("scopes"));
+        let scopes = scopes.map(|node| Entry::new("scopes", node.clone(), node.span));
+        let parts = [request, default_reply].into_iter().chain(scopes).collect();
+        let name = format!("{upstream}.{key}");
+        match self.read(around, &Entry::new(&name, Node::new(Kind::Map(parts), span), span)) {
+            Ok(file) => {
+                let route = Arc::clone(&file.route);
+                out.routes.push(file);
+                Some(route)
+            }
+            Err(why) => {
+                out.notes.push(note("", format!("its {key} are left out: {why}")));
+                None
+            }
+        }
+    }
+}
+
+fn note(name: &str, what: String) -> ImportNote {
+    ImportNote { tool: name.chars().take(128).collect(), what }
+}
+
+/// The entries that are offered, in the order of the server, by what `key` says of each. What strict clients would
+/// refuse a whole list for is not in them.
+fn taken(
+    list: &[Box<RawValue>],
+    key: &'static str,
+    rules: &NameRules,
+    notes: &mut Vec<ImportNote>,
+) -> Vec<Listed> {
+    let mut listed: Vec<Listed> = Vec::with_capacity(list.len());
+    for entry in list {
+        let members = serde_json::from_str::<Map<String, Value>>(entry.get()).unwrap_or_default();
+        match members.get(key).and_then(Value::as_str).filter(|known_by| !known_by.is_empty()) {
+            Some(known_by) => listed.push((known_by.to_owned(), well_formed(&members, key))),
+            None => notes.push(note("", format!("an entry of its list is left out: it has no `{key}`"))),
+        }
+    }
+    let names: Vec<&str> = listed.iter().map(|(known_by, _)| known_by.as_str()).collect();
+    // A name of `only` may be that of a template as well as of a resource.
+    if key == "name" {
+        for stranger in rules.strangers(&names) {
+            notes.push(note(stranger, "`prompts` names it, and the server has no such prompt".to_owned()));
+        }
+    }
+    listed.retain(|(known_by, _)| rules.takes(known_by));
+    listed
+}
+
+/// The members that MCP knows, as far as each is of its type (MCP 2026-07-28, schema, `Prompt`, `Resource`,
+/// `ResourceTemplate`): servers have been seen to write `null` for what is not there.
+fn well_formed(members: &Map<String, Value>, key: &str) -> Map<String, Value> {
+    let mut out = Map::new();
+    for (name, value) in members {
+        let kept = match name.as_str() {
+            "name" | "title" | "description" | "mimeType" => value.is_string(),
+            "size" => value.is_number(),
+            "_meta" => value.is_object(),
+            "arguments" | "icons" | "annotations" => false,
+            name => name == key,
+        };
+        if kept {
+            out.insert(name.clone(), value.clone());
+        }
+    }
+    let items = |name: &str, must: &str| -> Vec<Value> {
+        let items = members.get(name).and_then(Value::as_array).into_iter().flatten();
+        items.filter(|item| item.get(must).is_some_and(Value::is_string)).map(without_wrong_types).collect()
+    };
+    for (name, must) in [("arguments", "name"), ("icons", "src")] {
+        let items = items(name, must);
+        if !items.is_empty() {
+            out.insert(name.to_owned(), items.into());
+        }
+    }
+    if let Some(annotations @ Value::Object(_)) = members.get("annotations") {
+        out.insert("annotations".to_owned(), without_wrong_types(annotations));
+    }
+    out.entry("name").or_insert_with(|| members.get(key).cloned().unwrap_or_default());
+    out
+}
+
+/// What is inside of an argument, an icon or annotations, without members that are of another type than MCP says.
+fn without_wrong_types(item: &Value) -> Value {
+    let mut members = item.as_object().cloned().unwrap_or_default();
+    let are_texts = |value: &Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_string));
+    members.retain(|name, value| match name.as_str() {
+        "required" => value.is_boolean(),
+        "priority" => value.is_number(),
+        "sizes" | "audience" => are_texts(value),
+        _ => value.is_string(),
+    });
+    members.into()
+}
