@@ -54,10 +54,16 @@ fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &Upstre
         BreakerView::Open { rest } => breaker["rest_ms"] = milliseconds(rest).into(),
     }
     let events = policies.counts().events().map(|(event, count)| (event.to_owned(), count.into()));
+    let proxied = |kind: &str| {
+        let standing = format!("{name}.{kind}");
+        snapshot.proxied.all().filter(|entry| entry.route.definition.name.as_str() == standing).count()
+    };
     json!({
         "name": name.as_str(),
         "kind": view.kind,
         "routes": snapshot.table.in_order().iter().filter(|route| route.upstream == *name).count(),
+        "prompts": proxied("prompts"),
+        "resources": proxied("resources"),
         "breaker": breaker,
         "in_flight": view.in_flight,
         "in_flight_limit": view.in_flight_limit,

@@ -105,6 +105,7 @@ async fn upstreams_are_told_with_what_stands_before_them() {
         (&json!("closed"), &json!(0), &json!(7))
     );
     assert_eq!((&old["addresses"][0]["state"], &old["routes"]), (&json!("up"), &json!(1)));
+    assert_eq!((&old["prompts"], &old["resources"]), (&json!(0), &json!(0)));
     assert!(
         old["addresses"][0]["address"].as_str().unwrap().contains(&upstream.address.to_string()),
         "{old}"
