@@ -1,6 +1,6 @@
 //! Who sends a request: its credential, and whether a stream that it has opened may stay open.
 //!
-//! [`Guard::identify`] is the only way to an [`Identity`], apart from [`Identity::local`]; no API calls a
+//! `Guard::identify` is the only way to an `Identity`, apart from `Identity::local`; no API calls a
 //! tool without one. What never ends by itself is authorized again: when its credential ends, when other
 //! clients may call, and every minute.
 
